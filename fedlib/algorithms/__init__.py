@@ -1,0 +1,36 @@
+"""The methods, in the order of every table's rows."""
+
+import dataclasses
+from typing import Any
+
+from ..errors import FedlibError, choose, coerce
+from .base import Algorithm, ServerState
+from .fedavg import FedAvg
+from .fedgh import FedGH
+from .fedproto import FedProto
+from .fedssa import FedSSA
+from .lg_fedavg import LGFedAvg
+from .standalone import Standalone
+
+ALGORITHMS: dict[str, type[Algorithm]] = {
+    method.name: method for method in (Standalone, FedAvg, LGFedAvg, FedProto, FedGH, FedSSA)
+}  # fmt: skip
+
+
+def make(name: str, params: dict[str, Any] | None = None) -> Algorithm:
+    """The method called `name` with the hyper-parameters given in `params` (strings are coerced), the others at their
+    defaults.
+    """
+    choose("algorithm", name, ALGORITHMS)
+    method = ALGORITHMS[name]
+    kinds = {field.name: type(field.default) for field in dataclasses.fields(method)}
+    for parameter in params or {}:
+        if not kinds:
+            raise FedlibError(f"{name} parameter = {parameter!r}: {name} has no parameters")
+        choose(f"{name} parameter", parameter, kinds)
+    return method(
+        **{parameter: coerce(parameter, value, kinds[parameter]) for parameter, value in (params or {}).items()}
+    )
+
+
+__all__ = ["ALGORITHMS", "Algorithm", "ServerState", "make"]

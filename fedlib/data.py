@@ -1,0 +1,243 @@
+"""Data sets as uint8 tensors in memory: no loader, no per-sample Python, no download behind the user's back.
+
+`digits` and `digits100` are embedded (scikit-learn's 1 797 real digits); `cifar10`, `cifar100`, `mnist` and `svhn`
+are read by torchvision from `FEDLIB_DATA` (default `~/.cache/fedlib/data`) and downloaded on first use where there is
+a network.
+"""
+
+import hashlib
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from filelock import FileLock
+from torch import Tensor
+
+from .errors import FedlibError, choose, require
+
+# Per-channel mean and standard deviation of the training images in [0, 1].
+STATISTICS = {
+    "cifar10": ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
+    "cifar100": ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
+    "mnist": ((0.1307,), (0.3081,)),
+    "svhn": ((0.4377, 0.4438, 0.4728), (0.1980, 0.2010, 0.1970)),
+}
+EMBEDDED = ("digits", "digits100")  # stand-ins: never set beside a paper's number as if comparable
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Images and labels of one data set, the official training part first.
+
+    images: uint8 (n, channels, 32, 32), channels-last in memory; labels: int64 (n,);
+    num_train: how many of them are the official training part; mean, std: per channel, of images in [0, 1].
+    """
+
+    name: str
+    images: Tensor
+    labels: Tensor
+    num_train: int
+    num_classes: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    @classmethod
+    def from_arrays(
+        cls,
+        name: str,
+        train_images: np.ndarray | Tensor,
+        train_labels: np.ndarray | Tensor,
+        test_images: np.ndarray | Tensor,
+        test_labels: np.ndarray | Tensor,
+        num_classes: int | None = None,
+    ) -> "Dataset":
+        """A data set of your own: uint8 images (n, channels, 32, 32) and labels 0..C-1. Errors name what does not
+        fit.
+        """
+        images = torch.cat([torch.as_tensor(train_images), torch.as_tensor(test_images)])
+        labels = torch.cat([torch.as_tensor(train_labels), torch.as_tensor(test_labels)]).long()
+        require(images.dtype == torch.uint8, f"{name}: images' dtype", str(images.dtype), "torch.uint8")
+        require(
+            images.ndim == 4 and images.shape[2:] == (32, 32),
+            f"{name}: images' shape",
+            tuple(images.shape),
+            "(n, channels, 32, 32)",
+        )
+        require(len(images) == len(labels), f"{name}: number of labels", len(labels), f"{len(images)}, one an image")
+        classes = num_classes or int(labels.max()) + 1
+        require(
+            int(labels.min()) >= 0 and int(labels.max()) < classes,
+            f"{name}: labels",
+            labels.unique().tolist(),
+            f"within 0..{classes - 1}",
+        )
+        if name in STATISTICS:
+            mean, std = STATISTICS[name]
+        else:
+            pixels = images[: len(train_images)].double() / 255
+            mean = tuple(round(value, 4) for value in pixels.mean(dim=(0, 2, 3)).tolist())
+            std = tuple(max(round(value, 4), 1e-4) for value in pixels.std(dim=(0, 2, 3)).tolist())
+        images = images.contiguous(memory_format=torch.channels_last)
+        return cls(name, images, labels, len(train_images), classes, mean, std)
+
+    @property
+    def embedded(self) -> bool:
+        return self.name in EMBEDDED
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of images, labels and the place where the official test part begins (16 hexadecimal digits)."""
+        digest = hashlib.sha256(f"{self.num_train} {self.num_classes} {tuple(self.images.shape)}".encode())
+        digest.update(self.images.permute(0, 2, 3, 1).contiguous().numpy().data)
+        digest.update(self.labels.numpy().data)
+        return digest.hexdigest()[:16]
+
+
+def root() -> Path:
+    """Where the real data sets live (torchvision's layout)."""
+    return Path(os.environ.get("FEDLIB_DATA", "~/.cache/fedlib/data")).expanduser()
+
+
+def _digits_split() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """scikit-learn's digits, 8x8 in 0..16, split 5:1 once (stratified): train images, test images, their labels."""
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+
+    digits = load_digits()
+    train, test, train_labels, test_labels = train_test_split(
+        digits.images, digits.target, test_size=1 / 6, random_state=0, stratify=digits.target
+    )
+    return train, test, train_labels, test_labels
+
+
+def _as_images(eights: np.ndarray, height: int, width: int) -> np.ndarray:
+    """Repeat pixels `height` and `width` times, stretch 0..16 to 0..255, and copy the channel three times."""
+    grey = np.repeat(np.repeat(eights, height, axis=1), width, axis=2) * 255 / 16
+    return np.repeat(grey.round().astype(np.uint8)[:, None], 3, axis=1)
+
+
+def _digits() -> Dataset:
+    train, test, train_labels, test_labels = _digits_split()
+    return Dataset.from_arrays("digits", _as_images(train, 4, 4), train_labels, _as_images(test, 4, 4), test_labels, 10)
+
+
+def _digits100() -> Dataset:
+    """Two digits side by side, class = 10 * left + right: 20 train and 5 test images a class, from their own parts."""
+    train, test, train_labels, test_labels = _digits_split()
+    stream = np.random.default_rng(0)
+
+    def pairs(images: np.ndarray, labels: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+        by_label = [np.flatnonzero(labels == label) for label in range(10)]
+        left = np.concatenate([stream.choice(by_label[c // 10], count) for c in range(100)])
+        right = np.concatenate([stream.choice(by_label[c % 10], count) for c in range(100)])
+        return _as_images(np.concatenate([images[left], images[right]], axis=2), 4, 2), np.repeat(np.arange(100), count)
+
+    return Dataset.from_arrays("digits100", *pairs(train, train_labels, 20), *pairs(test, test_labels, 5), 100)
+
+
+# SHA-256 is not published for these; the MD5 of the unpacked MNIST files is (torchvision checks CIFAR's own).
+_MNIST_MD5 = {
+    "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
+    "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
+    "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
+    "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
+}
+
+
+def _cifar(name: str, download: bool) -> Dataset:
+    from torchvision.datasets import CIFAR10, CIFAR100
+
+    reader = CIFAR10 if name == "cifar10" else CIFAR100
+    parts = [reader(root(), train=train, download=download) for train in (True, False)]
+    images = [torch.from_numpy(part.data).permute(0, 3, 1, 2) for part in parts]
+    return Dataset.from_arrays(
+        name, images[0], np.array(parts[0].targets), images[1], np.array(parts[1].targets), len(parts[0].classes)
+    )
+
+
+def _mnist(name: str, download: bool) -> Dataset:
+    from torchvision.datasets import MNIST
+    from torchvision.datasets.utils import check_integrity
+
+    parts = [MNIST(root(), train=train, download=download) for train in (True, False)]
+    for file, md5 in _MNIST_MD5.items():
+        if not check_integrity(root() / "MNIST" / "raw" / file, md5):
+            raise RuntimeError(f"{file} is corrupted")
+    images = [torch.nn.functional.pad(part.data[:, None], (2, 2, 2, 2)) for part in parts]  # 28x28 -> 32x32
+    return Dataset.from_arrays(name, images[0], parts[0].targets, images[1], parts[1].targets, 10)
+
+
+def _svhn(name: str, download: bool) -> Dataset:
+    from torchvision.datasets import SVHN
+
+    parts = [SVHN(root() / "svhn", split=split, download=download) for split in ("train", "test")]
+    return Dataset.from_arrays(name, parts[0].data, parts[0].labels, parts[1].data, parts[1].labels, 10)
+
+
+_READERS: dict[str, Callable[[str, bool], Dataset]] = {
+    "cifar10": _cifar,
+    "cifar100": _cifar,
+    "mnist": _mnist,
+    "svhn": _svhn,
+}
+_FOLDERS = {"cifar10": "cifar-10-batches-py", "cifar100": "cifar-100-python", "mnist": "MNIST", "svhn": "svhn"}
+_LOADERS: dict[str, Callable[[], Dataset]] = {"digits": _digits, "digits100": _digits100}
+
+
+def names() -> list[str]:
+    """Every data set that `load` knows, the embedded ones first."""
+    return [*_LOADERS, *_READERS]
+
+
+def register(name: str, loader: Callable[[], Dataset]) -> None:
+    """Make a data set of your own known to `load` (and so to `RunSpec`) under `name`."""
+    _LOADERS[name] = loader
+    load.cache_clear()
+
+
+def available(name: str) -> bool:
+    """Whether `name` can be loaded without a download."""
+    return name in _LOADERS or (root() / _FOLDERS[name]).exists()
+
+
+@lru_cache(maxsize=2)
+def load(name: str) -> Dataset:
+    """The data set called `name`, downloaded by torchvision if it is not there.
+
+    Raises FedlibError when the name is unknown, a file is corrupted, or the download fails: the line says what to do.
+    """
+    choose("dataset", name, names())
+    if name in _LOADERS:
+        return _LOADERS[name]()
+    folder = root() / _FOLDERS[name]
+    present = folder.exists()
+    try:
+        return _READERS[name](name, False) if present else _download(name)
+    except Exception as error:  # torchvision raises RuntimeError, OSError, pickle and zip errors alike
+        reason = " ".join(str(error).split())[:160] or type(error).__name__
+        if present:
+            raise FedlibError(
+                f"dataset = {name!r}: the files in {folder} are incomplete or corrupted ({reason}); "
+                f"delete that folder and run `python -m fedlib data {name}`"
+            ) from error
+        raise FedlibError(
+            f"dataset = {name!r}: not found in {root()} and not downloaded ({reason}); run "
+            f"`python -m fedlib data {name}` where there is a network, or copy torchvision's {folder.name} folder there "
+            f"(FEDLIB_DATA names another place)"
+        ) from error
+
+
+def _download(name: str) -> Dataset:
+    root().mkdir(parents=True, exist_ok=True)
+    timeout = socket.getdefaulttimeout()
+    with FileLock(root() / f".{name}.lock"):  # two processes that miss the same data set download it once
+        try:
+            socket.setdefaulttimeout(30)  # a host that never answers must not hang a run
+            return _READERS[name](name, True)
+        finally:
+            socket.setdefaulttimeout(timeout)

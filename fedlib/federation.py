@@ -1,0 +1,210 @@
+"""Clients, their data and models, and the messages between them and the server, ready to train."""
+
+import copy
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from . import costs, models, partition, randomness, training
+from .data import Dataset
+from .errors import choose, require
+from .protocol import Protocol
+
+
+@dataclass
+class Message:
+    """What travels between server and client: named tensors, and no size of its own, since its size is measured.
+
+    num_samples: the sender's number of training images (not counted); structure: plain layer records of a model, if
+    one is sent.
+    """
+
+    tensors: dict[str, Tensor]
+    num_samples: int | None = None
+    structure: tuple[Any, ...] | None = None
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.tensors[name]
+
+    def words(self, published_for: str | None = None) -> int:
+        """32-bit words on the wire; `published_for` a method counts as its paper does."""
+        return costs.words(self.tensors, published_for)
+
+
+@dataclass(frozen=True)
+class ClientInfo:
+    """What the server knows of a client, no data: its id, architecture, seen classes (sorted, int64) and number of
+    training images.
+    """
+
+    id: int
+    architecture: str
+    classes: Tensor
+    num_samples: int
+
+
+@dataclass
+class Client:
+    """One client: indices of its images, its personal model, and what a method keeps between rounds (`state`).
+
+    train, validation, test: int64 indices into `pool`. `model` is built on first use from its architecture's initial
+    state.
+    """
+
+    info: ClientInfo
+    pool: training.Pool
+    train: Tensor
+    validation: Tensor
+    test: Tensor
+    build: Callable[[str], nn.Module]
+    state: dict[str, Any] = field(default_factory=dict)
+    visited: bool = False
+    _model: nn.Module | None = None
+
+    @property
+    def id(self) -> int:
+        return self.info.id
+
+    @property
+    def classes(self) -> Tensor:
+        """The seen classes: those of the training images, sorted."""
+        return self.info.classes
+
+    @property
+    def num_samples(self) -> int:
+        return self.info.num_samples
+
+    @property
+    def model(self) -> Any:
+        if self._model is None:
+            self._model = self.build(self.info.architecture)
+        return self._model
+
+    @model.setter
+    def model(self, model: nn.Module) -> None:
+        self._model = model
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain tensors and numbers from which `restore` rebuilds the client."""
+        return {"model": self.model.state_dict(), "state": self.state}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self._model = None
+        self.model.load_state_dict(snapshot["model"])
+        self.state = snapshot["state"]
+        self.visited = True
+
+
+class Federation:
+    """A data set, a partition and one architecture a client, ready to train.
+
+    dataset: see `data.Dataset`; partition: one index array a client into its pooled images, each split 8:1:1 here, or
+    one (train, validation, test) triple of index arrays a client; architectures: names given to clients 0, 1, 2, ...
+    in turn. Raises FedlibError when a client would hold fewer than three images.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        partition: Sequence[np.ndarray | tuple[np.ndarray, np.ndarray, np.ndarray]],
+        architectures: Sequence[str] = models.SCENARIOS["heterogeneous"],
+        *,
+        protocol: Protocol | None = None,
+        local_epochs: int = 1,
+        batch_size: int = 64,
+        seed: int = 0,
+        device: str = "cpu",
+        precision: str = "fp32",
+    ):
+        protocol = protocol or Protocol()
+        for architecture in architectures:
+            choose("architecture", architecture, models.BUILDERS)
+        self.seed, self.device, self.protocol = seed, torch.device(device), protocol
+        self.num_classes, self.channels = dataset.num_classes, dataset.images.shape[1]
+        self.architectures = tuple(architectures)
+        self.settings = training.Settings(
+            local_epochs, batch_size, protocol.lr, protocol.momentum, protocol.weight_decay, protocol.clip_norm
+        )
+        mean, std = (dataset.mean, dataset.std) if protocol.normalise == "dataset" else ([0.5] * self.channels,) * 2
+        mean255, std255 = (torch.tensor(values, device=self.device).view(-1, 1, 1) * 255 for values in (mean, std))
+        self.pool = training.Pool(
+            dataset.images.to(self.device), dataset.labels.to(self.device), mean255, std255, precision
+        )
+        self._initial: dict[str, nn.Module] = {}
+        labels = dataset.labels.numpy()
+        self.clients = [self._client(id, part, labels, len(partition)) for id, part in enumerate(partition)]
+
+    def _client(self, id: int, part: Any, labels: np.ndarray, num_clients: int) -> Client:
+        if not isinstance(part, tuple):
+            require(
+                len(part) >= 3,
+                "num_clients",
+                num_clients,
+                f"few enough that every client holds 3 images or more; client {id} would hold {len(part)}",
+            )
+            part = partition.local_split(labels, part, randomness.generator(self.seed, "partition", client=id))
+        train, validation, test = (torch.from_numpy(np.asarray(indices)).to(self.device) for indices in part)
+        info = ClientInfo(
+            id, self.architectures[id % len(self.architectures)], self.pool.labels[train].unique(), len(train)
+        )
+        return Client(info, self.pool, train, validation, test, self.build)
+
+    def build(self, architecture: str) -> nn.Module:
+        """A copy of an architecture's initial network: one initial state an architecture, as in the released code."""
+        if architecture not in self._initial:
+            stream = randomness.generator(self.seed, "init", client=zlib.crc32(architecture.encode()))
+            self._initial[architecture] = models.build(architecture, self.num_classes, self.channels, stream).to(
+                self.device
+            )
+        return copy.deepcopy(self._initial[architecture])
+
+    def initial_header(self) -> nn.Linear:
+        """A copy of the initial header of the first architecture (CNN-1 in both scenarios)."""
+        return self.build(self.architectures[0]).header  # type: ignore[return-value]
+
+
+@dataclass
+class Context:
+    """What an algorithm may use besides its own state: the round, random streams, new networks, and the local
+    training loop.
+    """
+
+    federation: Federation
+    rounds: int
+    round: int = 0
+    losses: dict[int, Tensor] = field(default_factory=dict)  # mean training loss of this round's clients
+    metrics: dict[str, float] = field(default_factory=dict)  # diagnostics of this round, recorded in rounds.csv
+
+    @property
+    def device(self) -> torch.device:
+        return self.federation.device
+
+    @property
+    def num_classes(self) -> int:
+        return self.federation.num_classes
+
+    def generator(self, purpose: str, client: int | None = None) -> np.random.Generator:
+        """The random stream of this round for `purpose` (see `randomness.PURPOSES`) and a client, or for the server."""
+        return randomness.generator(self.federation.seed, purpose, self.round, client)
+
+    def build(self, architecture: str) -> nn.Module:
+        return self.federation.build(architecture)
+
+    def train(self, client: Client, loss: Callable[..., Tensor] = training.cross_entropy, **named: Any) -> None:
+        """Train the client's model on its images for E epochs with `loss`; `named` tensors and modules are handed to
+        the loss.
+        """
+        stream = self.generator("batches", client.id)
+        settings = self.federation.settings
+        self.losses[client.id] = training.train(
+            loss, {"model": client.model}, client.pool, client.train, settings, stream, named
+        )
+
+    def record(self, **metrics: float) -> None:
+        """Keep diagnostics of this round (the current mu, for instance) for `rounds.csv`."""
+        self.metrics.update(metrics)

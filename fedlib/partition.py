@@ -1,0 +1,172 @@
+"""Who holds which images: labels in, one index array per client out. Pure functions of a stream of random numbers.
+
+Every partition is a matrix of shares (clients x classes: the part of a class that a client receives), dealt out by
+`deal`. The same shares dealt on a train, a validation and a test split give a client the same mix of classes in all
+three.
+"""
+
+import numpy as np
+import pandas as pd
+
+from .errors import FedlibError, require
+
+MAX_REDRAWS = 100
+
+
+def class_shares(
+    num_clients: int,
+    num_classes: int,
+    classes_per_client: int,
+    stream: np.random.Generator,
+    *,
+    extra_slot: bool = False,
+    distinct: bool = True,
+) -> np.ndarray:
+    """Shares of the class partition of Shamsian et al. (ICML 2021), as the FedGH, FedSSA and pFedES papers use it.
+
+    Each class has floor(k N / C) slots whose sizes are U(0.4, 0.6) draws normalised to 1. Clients in turn pick k
+    times among the classes with most slots left. Where k N is not a multiple of C, randomly chosen classes get the
+    slots that are missing.
+
+    extra_slot: one slot more a class, as Shamsian's own code has (a third to a half of the data then goes unused at N
+    = 10);
+    distinct: a client never picks the same class twice (False: it may, as in the released code, for k such as 4, 6 or
+    8 of 10). Returns float64 (num_clients, num_classes); a class that has no slot is left out.
+    """
+    require(
+        1 <= classes_per_client <= num_classes,
+        "classes_per_client",
+        classes_per_client,
+        f"between 1 and {num_classes}, the number of classes",
+    )
+    wanted = num_clients * classes_per_client
+    slots = np.full(num_classes, wanted // num_classes + extra_slot)
+    if not extra_slot:
+        slots[stream.choice(num_classes, wanted % num_classes, replace=False)] += 1
+    unused = [
+        list(sizes / sizes.sum()) if len(sizes) else []
+        for sizes in (stream.uniform(0.4, 0.6, count) for count in slots)
+    ]
+
+    shares = np.zeros((num_clients, num_classes))
+    for client in range(num_clients):
+        for _ in range(classes_per_client):
+            left = np.array([len(sizes) for sizes in unused])
+            if distinct:
+                left[shares[client] > 0] = -1
+            chosen = stream.choice(np.flatnonzero(left == left.max()))
+            shares[client, chosen] += unused[chosen].pop()
+    return shares
+
+
+def dirichlet_shares(num_clients: int, num_classes: int, alpha: float, stream: np.random.Generator) -> np.ndarray:
+    """Shares of one draw of the Dirichlet partition: a class is spread over the clients by Dir(alpha, ..., alpha)."""
+    return stream.dirichlet(np.full(num_clients, alpha), size=num_classes).T
+
+
+def deal(labels: np.ndarray, shares: np.ndarray, stream: np.random.Generator) -> list[np.ndarray]:
+    """Shuffle the images of each class and deal them to the clients by `shares` (clients x classes).
+
+    Cuts are the rounded-down cumulative shares, so a class whose shares sum to 1 is dealt out whole and a client's
+    count is within one image of its share. Returns one sorted int64 index array per client; no index appears twice.
+    """
+    held: list[list[np.ndarray]] = [[] for _ in shares]
+    for label in range(shares.shape[1]):
+        indices = stream.permutation(np.flatnonzero(labels == label))
+        cuts = np.floor(np.cumsum(shares[:, label]) * len(indices) + 1e-9).astype(int)
+        for client, part in enumerate(np.split(indices, cuts)[:-1]):
+            held[client].append(part)
+    return [np.sort(np.concatenate(parts)) for parts in held]
+
+
+def by_class(
+    labels: np.ndarray,
+    num_clients: int,
+    classes_per_client: int,
+    stream: np.random.Generator,
+    *,
+    extra_slot: bool = False,
+    distinct: bool = True,
+) -> list[np.ndarray]:
+    """Partition by classes per client: `class_shares` dealt out on `labels` (n,) of classes 0..C-1."""
+    num_classes = int(labels.max()) + 1
+    shares = class_shares(
+        num_clients, num_classes, classes_per_client, stream, extra_slot=extra_slot, distinct=distinct
+    )
+    return deal(labels, shares, stream)
+
+
+def dirichlet(
+    labels: np.ndarray, num_clients: int, alpha: float, stream: np.random.Generator, *, min_partition_size: int = 10
+) -> list[np.ndarray]:
+    """Dirichlet partition, redrawn until every client holds `min_partition_size` images, at most 100 times.
+
+    alpha > 0: small is skewed, large approaches IID. Raises FedlibError when no draw is large enough (no endless
+    loop).
+    """
+    require(alpha > 0, "alpha", alpha, "above 0")
+    smallest = 0
+    for _ in range(MAX_REDRAWS):
+        held = deal(labels, dirichlet_shares(num_clients, int(labels.max()) + 1, alpha, stream), stream)
+        smallest = max(smallest, min(map(len, held)))
+        if min(map(len, held)) >= min_partition_size:
+            return held
+    raise FedlibError(
+        f"alpha = {alpha}: none of {MAX_REDRAWS} Dirichlet draws gave each of {num_clients} clients "
+        f"min_partition_size = {min_partition_size} images (best draw: {smallest}); use fewer clients, a larger alpha or a smaller min_partition_size"
+    )
+
+
+def iid(labels: np.ndarray, num_clients: int, stream: np.random.Generator) -> list[np.ndarray]:
+    """A random partition into equal parts (sizes differ by at most one image)."""
+    return [np.sort(part) for part in np.array_split(stream.permutation(len(labels)), num_clients)]
+
+
+def sizes_by_largest_remainder(total: int, parts: tuple[int, ...]) -> np.ndarray:
+    """Split `total` in proportion to `parts` by the largest remainder, with at least one in each part (total >=
+    len(parts)).
+    """
+    quota = total * np.array(parts) / sum(parts)
+    sizes = np.floor(quota).astype(int)
+    sizes[np.argsort(sizes - quota, kind="stable")[: total - sizes.sum()]] += 1
+    while sizes.min() == 0:
+        sizes[sizes.argmax()] -= 1
+        sizes[sizes.argmin()] += 1
+    return sizes
+
+
+def local_split(
+    labels: np.ndarray, indices: np.ndarray, stream: np.random.Generator, parts: tuple[int, ...] = (8, 1, 1)
+) -> list[np.ndarray]:
+    """Split one client's `indices` into train, validation and test parts with the same mix of classes as far as
+    possible.
+
+    The shuffled images of each class are spread evenly over a line, and the line is cut at the sizes of largest
+    remainder.
+    """
+    require(
+        len(indices) >= len(parts),
+        "images of a client",
+        len(indices),
+        f"at least {len(parts)}, one for each part of its split",
+    )
+    shuffled = stream.permutation(indices)
+    place = np.empty(len(shuffled))
+    for label in np.unique(labels[shuffled]):
+        mine = np.flatnonzero(labels[shuffled] == label)
+        place[mine] = (np.arange(len(mine)) + 0.5) / len(mine)
+    line = shuffled[np.argsort(place, kind="stable")]
+    return [np.sort(part) for part in np.split(line, np.cumsum(sizes_by_largest_remainder(len(line), parts))[:-1])]
+
+
+def counts(labels: np.ndarray, partition: list[np.ndarray], num_classes: int) -> pd.DataFrame:
+    """Who holds what: images by client (rows) and class (columns)."""
+    table = np.stack([np.bincount(labels[indices], minlength=num_classes) for indices in partition])
+    return pd.DataFrame(
+        table, index=pd.RangeIndex(len(table), name="client"), columns=pd.RangeIndex(num_classes, name="class")
+    )
+
+
+def owners(table: pd.DataFrame) -> pd.Series:
+    """Number of clients that hold each class; a class with one owner cannot pass anything between clients."""
+    return (table > 0).sum(axis=0).rename("owners")

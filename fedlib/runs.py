@@ -1,0 +1,618 @@
+"""A run's specification, its key, its record on disk, the cache, and parallel sweeps.
+
+`runs/<key>/` holds spec.json (what is hashed), provenance.json, rounds.csv, clients.csv, timing.csv, final.pt if
+kept, checkpoint.pt while unfinished, and DONE, written last with the tables' digests. A finished run is never
+recomputed; an unfinished one resumes.
+"""
+
+import ast
+import dataclasses
+import hashlib
+import inspect
+import json
+import multiprocessing
+import os
+import platform
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import filelock
+import numpy as np
+import pandas as pd
+import torch
+from tqdm import tqdm
+
+from . import algorithms, costs, data, federation, models, partition, protocol, randomness, simulation, training
+from .errors import FedlibError, choose, coerce, require
+
+# What a scale fills in where a specification is silent. At `paper`, the text gives grids for T, E and B: the released
+# homogeneous script's defaults are *chosen* (500, 10, 512).
+SCALES: dict[str, dict[str, Any]] = {
+    "smoke": {
+        "dataset": "digits",
+        "num_clients": 10,
+        "participation": 1.0,
+        "rounds": 4,
+        "local_epochs": 1,
+        "batch_size": 16,
+    },
+    "demo": {
+        "dataset": "cifar10",
+        "num_clients": 10,
+        "participation": 1.0,
+        "rounds": 10,
+        "local_epochs": 1,
+        "batch_size": 64,
+    },
+    "paper": {
+        "dataset": "cifar10",
+        "num_clients": 10,
+        "participation": 1.0,
+        "rounds": 500,
+        "local_epochs": 10,
+        "batch_size": 512,
+    },
+}
+PARTITIONS = ("by-class", "dirichlet", "iid")
+CHOICES = {
+    "scenario": models.SCENARIOS,
+    "partition": PARTITIONS,
+    "precision": ("fp32", "bf16"),
+    "device": ("cpu", "cuda", "auto"),
+    "keep": ("none", "server", "clients"),
+}
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """Everything that decides a run's numbers. A field left at None is filled by the scale, the protocol or the data
+    set.
+
+    A field's help on the command line is its `help` here; method hyper-parameters go into `params`, protocol fields
+    into `overrides`.
+    """
+
+    algorithm: str = field(default="FedSSA", metadata={"help": "method, see `python -m fedlib list`"})
+    params: dict[str, Any] = field(default_factory=dict, metadata={"help": "hyper-parameters of the method"})
+    dataset: str | None = field(
+        default=None, metadata={"help": "digits and digits100 are embedded; cifar10, cifar100, mnist, svhn"}
+    )
+    scenario: str = field(
+        default="heterogeneous", metadata={"help": "homogeneous (all CNN-1) or heterogeneous (CNN-1..5 in turn)"}
+    )
+    num_clients: int | None = field(default=None, metadata={"help": "N, clients in all", "kind": int})
+    participation: float | None = field(
+        default=None, metadata={"help": "C in (0, 1], part of the clients selected a round", "kind": float}
+    )
+    partition: str = field(default="by-class", metadata={"help": "by-class, dirichlet or iid"})
+    classes_per_client: int | None = field(
+        default=None, metadata={"help": "classes a client holds (by-class); default 2 of 10, 10 of 100", "kind": int}
+    )
+    alpha: float = field(default=0.5, metadata={"help": "concentration of the Dirichlet partition, above 0"})
+    rounds: int | None = field(default=None, metadata={"help": "T, communication rounds", "kind": int})
+    local_epochs: int | None = field(
+        default=None, metadata={"help": "E, epochs of local training a round", "kind": int}
+    )
+    batch_size: int | None = field(default=None, metadata={"help": "B, images a batch", "kind": int})
+    lr: float | None = field(
+        default=None, metadata={"help": "learning rate of the local SGD; default the protocol's", "kind": float}
+    )
+    seed: int = field(default=0, metadata={"help": "seed of every random stream"})
+    paper: str = field(default="FedSSA", metadata={"help": "whose protocol: FedSSA, FedGH or pFedES"})
+    protocol: str = field(default="paper", metadata={"help": "paper: what its text says"})
+    overrides: dict[str, Any] = field(
+        default_factory=dict, metadata={"help": "protocol fields by name, such as momentum"}
+    )
+    precision: str = field(default="fp32", metadata={"help": "fp32, or bf16 arithmetic (faster, other numbers)"})
+    device: str = field(default="cpu", metadata={"help": "cpu, cuda, or auto (cuda where there is one)"})
+    keep: str = field(
+        default="none", metadata={"help": "weights kept in final.pt: none, server or clients (with the server's)"}
+    )
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A specification with every field filled, coerced and checked; `hashed` is what its key is made of."""
+
+    spec: RunSpec
+    algorithm: algorithms.Algorithm
+    protocol: protocol.Protocol
+    data: data.Dataset
+    hashed: dict[str, Any]
+
+    @property
+    def key(self) -> str:
+        digest = hashlib.sha256(json.dumps(self.hashed, sort_keys=True).encode()).hexdigest()[:16]
+        return f"{self.spec.algorithm}-{self.spec.dataset}-{digest}"
+
+    @property
+    def label(self) -> str:
+        """A short name for progress bars."""
+        return f"{self.spec.algorithm} {self.spec.dataset} N={self.spec.num_clients} seed={self.spec.seed}"
+
+    @property
+    def samples(self) -> float:
+        """Training images that the run will see, about (a client holds 8 tenths of its share)."""
+        spec = self.spec
+        assert spec.num_clients and spec.participation and spec.rounds and spec.local_epochs
+        share = 0.8 * len(self.data.labels) / spec.num_clients
+        return simulation.participants(spec.num_clients, spec.participation) * share * spec.rounds * spec.local_epochs
+
+
+def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
+    """Fill and check every field; raises FedlibError naming the field, the value and what is allowed, before anything
+    is written.
+
+    scale: `smoke`, `demo` or `paper`; by default smoke on embedded data (or none given) and demo on real data.
+    """
+    if scale is None:
+        scale = "demo" if spec.dataset and spec.dataset not in data.EMBEDDED else "smoke"
+    choose("scale", scale, SCALES)
+    values = {item.name: getattr(spec, item.name) for item in dataclasses.fields(spec)}
+    values = {name: SCALES[scale].get(name) if value is None else value for name, value in values.items()}
+    method = algorithms.make(values["algorithm"], values["params"])
+    preset = protocol.protocol(values["paper"], values["protocol"], values["overrides"])
+    for item in dataclasses.fields(spec):
+        kind = item.metadata.get("kind", type(item.default))
+        if kind in (int, float, str) and values[item.name] is not None:
+            values[item.name] = coerce(item.name, values[item.name], kind)
+    for name, allowed in CHOICES.items():
+        choose(name, values[name], allowed)
+    if values["lr"] is not None:
+        preset = dataclasses.replace(preset, lr=values["lr"])
+    for name in ("num_clients", "rounds", "local_epochs", "batch_size"):
+        require(values[name] >= 1, name, values[name], "at least 1")
+    require(0 < values["participation"] <= 1, "participation", values["participation"], "in (0, 1]")
+    require(0 <= values["seed"] < 2**63, "seed", values["seed"], "between 0 and 2**63 - 1")
+    require(values["alpha"] > 0, "alpha", values["alpha"], "above 0")
+    if values["device"] == "auto":
+        values["device"] = "cuda" if torch.cuda.is_available() else "cpu"
+    require(
+        values["device"] == "cpu" or torch.cuda.is_available(),
+        "device",
+        values["device"],
+        "cpu on this machine, which has no CUDA device",
+    )
+
+    dataset = data.load(values["dataset"])
+    if values["partition"] == "by-class":
+        default = 10 if dataset.num_classes >= 100 else min(2, dataset.num_classes)
+        held = default if values["classes_per_client"] is None else values["classes_per_client"]
+        allowed = f"between 1 and {dataset.num_classes}, the number of classes of {dataset.name}"
+        require(1 <= held <= dataset.num_classes, "classes_per_client", held, allowed)
+        values["classes_per_client"] = held
+    values |= {"params": dataclasses.asdict(method), "lr": preset.lr}
+    images = len(dataset.labels)
+    allowed = f"at most {images // 3}: {dataset.name} has {images} images and a client needs 3"
+    require(3 * values["num_clients"] <= images, "num_clients", values["num_clients"], allowed)
+
+    hashed = {
+        name: value for name, value in values.items() if name not in ("paper", "protocol", "overrides", "keep", "lr")
+    }
+    if values["partition"] != "dirichlet":
+        del hashed["alpha"]
+    if values["partition"] != "by-class":
+        del hashed["classes_per_client"]
+    hashed |= {
+        "protocol": dataclasses.asdict(preset),
+        "architectures": list(models.SCENARIOS[values["scenario"]]),
+        "data": dataset.fingerprint,
+    }
+    return Resolved(RunSpec(**values), method, preset, dataset, hashed)
+
+
+def partition_of(resolved: Resolved) -> list[np.ndarray]:
+    """The clients' index arrays into the pooled images, as the specification says."""
+    spec, labels = resolved.spec, resolved.data.labels.numpy()
+    stream = randomness.generator(spec.seed, "partition")
+    assert spec.num_clients is not None
+    if spec.partition == "by-class":
+        assert spec.classes_per_client is not None
+        return partition.by_class(labels, spec.num_clients, spec.classes_per_client, stream)
+    if spec.partition == "dirichlet":
+        smallest = min(10, len(labels) // (2 * spec.num_clients))
+        return partition.dirichlet(labels, spec.num_clients, spec.alpha, stream, min_partition_size=max(3, smallest))
+    return partition.iid(labels, spec.num_clients, stream)
+
+
+def federation_of(resolved: Resolved) -> federation.Federation:
+    """The federation that a specification describes, ready to train."""
+    spec = resolved.spec
+    assert spec.local_epochs and spec.batch_size
+    return federation.Federation(
+        resolved.data,
+        partition_of(resolved),
+        models.SCENARIOS[spec.scenario],
+        protocol=resolved.protocol,
+        local_epochs=spec.local_epochs,
+        batch_size=spec.batch_size,
+        seed=spec.seed,
+        device=spec.device,
+        precision=spec.precision,
+    )
+
+
+def home() -> Path:
+    """The root of runs/ and figures/: FEDLIB_HOME, else the repository, else (installed elsewhere) ~/.cache/fedlib."""
+    if os.environ.get("FEDLIB_HOME"):
+        return Path(os.environ["FEDLIB_HOME"]).expanduser().resolve()
+    repository = Path(__file__).resolve().parent.parent
+    return repository if (repository / "notebooks").is_dir() else Path("~/.cache/fedlib").expanduser()
+
+
+def store() -> Path:
+    return home() / "runs"
+
+
+@dataclass(frozen=True)
+class Record:
+    """A finished run, read from disk: tidy tables, how it ended, where it came from.
+
+    rounds: one row a round (-1 is before training): round, selected, visited, loss, accuracy (mean over all clients),
+    accuracy_selected, validation_accuracy, further ways of predicting, download_words, upload_words, published_words,
+    diagnostics. clients: one row a (round, participant). timing: seconds, which need not repeat. Accuracies are
+    fractions of 1.
+    """
+
+    key: str
+    path: Path
+    spec: RunSpec
+    status: str  # finished | diverged
+    digest: str  # of the final state, SHA-256
+    rounds: pd.DataFrame
+    clients: pd.DataFrame
+    timing: pd.DataFrame
+    provenance: dict[str, Any]
+    stale: bool
+
+    def final(self) -> pd.DataFrame:
+        """Each client's last measured row."""
+        return self.clients.groupby("client", as_index=False).last()
+
+
+def read(path: Path) -> Record | None:
+    """The finished run in `path`, or None if unfinished. Raises FedlibError when a file is damaged or missing."""
+    if not (path / "DONE").exists():
+        return None
+    try:
+        done = json.loads((path / "DONE").read_text())
+        for name, digest in done["tables"].items():
+            if hashlib.sha256((path / name).read_bytes()).hexdigest() != digest:
+                raise ValueError(f"{name} is not what was written")
+        stored = json.loads((path / "spec.json").read_text())
+        provenance = json.loads((path / "provenance.json").read_text())
+        rounds, clients, timing = (
+            pd.read_csv(path / f"{name}.csv", float_precision="round_trip") for name in ("rounds", "clients", "timing")
+        )
+        spec = RunSpec(**stored["spec"])
+        stale = provenance["code"] != code_digest(spec.algorithm)
+        return Record(path.name, path, spec, done["status"], done["state"], rounds, clients, timing, provenance, stale)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise FedlibError(f"run {path.name}: its record is damaged ({error})") from error
+
+
+def run(spec: RunSpec, scale: str | None = None, *, progress: bool = True, reuse_stale: bool = False) -> Record:
+    """The record of `spec`: read if it is finished, resumed or computed otherwise.
+
+    A record computed by other code is recomputed on embedded data; on real data it is set aside, or returned if
+    `reuse_stale`. One process computes; another that asks for the same run waits and reads. Raises FedlibError for
+    what a user can mend, Interrupted on Ctrl-C.
+    """
+    resolved = resolve(spec, scale)
+    record = _usable(resolved, reuse_stale)
+    if record is not None:
+        return record
+    built = federation_of(resolved)
+    resolved.algorithm.check(built)
+    try:
+        store().mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(store() / f".{resolved.key}.lock")
+        try:
+            lock.acquire(timeout=0)
+        except filelock.Timeout:
+            print(f"{resolved.label}: another process computes this run; waiting for it", file=sys.stderr)
+            lock.acquire()
+        try:
+            return _usable(resolved, reuse_stale, mend=True) or _compute(resolved, built, progress)
+        finally:
+            lock.release()
+    except OSError as error:
+        raise FedlibError(f"store = {str(store())!r}: cannot write there ({error.strerror or error})") from error
+
+
+def _usable(resolved: Resolved, reuse_stale: bool, mend: bool = False) -> Record | None:
+    """The stored record if it can stand for `resolved`; with `mend` (the lock is held) what cannot is set aside or
+    removed.
+    """
+    path = store() / resolved.key
+    try:
+        record = read(path)
+        if record is not None and json.loads((path / "spec.json").read_text())["hashed"] != resolved.hashed:
+            raise FedlibError(f"run {path.name}: its record is of another specification")
+    except FedlibError as error:
+        if mend:
+            print(error, file=sys.stderr)
+            simulation.set_aside(path, "damaged")
+        return None
+    if record is None:
+        return None
+    if record.stale and not reuse_stale:
+        if mend and resolved.data.embedded:
+            shutil.rmtree(path)
+        elif mend:
+            simulation.set_aside(path, "stale")
+        return None
+    if resolved.spec.keep != "none" and not (path / f"final-{resolved.spec.keep}.pt").exists():
+        return None
+    return record
+
+
+def _compute(resolved: Resolved, built: federation.Federation, progress: bool) -> Record:
+    path = store() / resolved.key
+    path.mkdir(exist_ok=True)
+    spec = resolved.spec
+    assert spec.rounds and spec.participation
+    stored = {"spec": dataclasses.asdict(spec), "hashed": resolved.hashed}
+    simulation.write_bytes(path / "spec.json", json.dumps(stored, indent=1).encode())
+    code = code_digest(spec.algorithm)
+    started = time.time()
+    with tqdm(total=spec.rounds, desc=resolved.label, unit="round", disable=not progress, leave=False) as bar:
+
+        def after_round(row: dict[str, Any], timing: dict[str, Any]) -> None:
+            bar.n = row["round"] + 1
+            bar.set_postfix_str(f"mean accuracy {row['accuracy']:.3f}, {timing['seconds']:.1f} s a round")
+            _report(timing["samples"])
+
+        outcome = simulation.simulate(
+            built, resolved.algorithm, spec.rounds, spec.participation,
+            checkpoint=path / "checkpoint.pt", label=f"{resolved.key} {code}", progress=after_round,
+        )  # fmt: skip
+    tables = {"rounds.csv": outcome.rounds, "clients.csv": outcome.client_table, "timing.csv": outcome.timing}
+    written = {name: table.to_csv(index=False, lineterminator="\n").encode() for name, table in tables.items()}
+    for name, content in written.items():
+        simulation.write_bytes(path / name, content)
+    if spec.keep != "none":
+        _keep(path, spec.keep, outcome)
+    simulation.write_bytes(path / "provenance.json", json.dumps(_provenance(spec, code, started), indent=1).encode())
+    digests = {name: hashlib.sha256(written[name]).hexdigest() for name in ("rounds.csv", "clients.csv")}
+    done = {"status": outcome.status, "state": outcome.digest(), "tables": digests}
+    simulation.write_bytes(path / "DONE", json.dumps(done, indent=1).encode())
+    (path / "checkpoint.pt").unlink(missing_ok=True)
+    record = read(path)
+    assert record is not None
+    return record
+
+
+def _keep(path: Path, keep: str, outcome: simulation.Outcome) -> None:
+    """final-server.pt or final-clients.pt: weights only, loadable with `torch.load(weights_only=True)`."""
+    kept: dict[str, Any] = {"server": outcome.server}
+    if keep == "clients":
+        kept["clients"] = {client.id: client.snapshot() for client in outcome.clients if client.visited}
+    temporary = path / f".final-{keep}.pt.{os.getpid()}.tmp"
+    torch.save(kept, temporary)
+    os.replace(temporary, path / f"final-{keep}.pt")
+
+
+def code_digest(algorithm: str) -> str:
+    """SHA-256 (16 digits) of the source that determines a run's numbers, without comments and docstrings: data to
+    simulation and the method's file.
+    """
+    method = algorithms.ALGORITHMS.get(algorithm)
+    modules = (randomness, data, partition, models, protocol, training, costs, federation, simulation, algorithms.base)
+    files = [inspect.getsourcefile(module) for module in modules] + [inspect.getsourcefile(method) if method else None]
+    return hashlib.sha256("".join(_bare_source(Path(file)) for file in files if file).encode()).hexdigest()[:16]
+
+
+_sources: dict[Path, str] = {}
+
+
+def _bare_source(file: Path) -> str:
+    if file not in _sources:
+        tree = ast.parse(file.read_text())
+        for node in ast.walk(tree):
+            if (
+                isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+                and ast.get_docstring(node, clean=False) is not None
+            ):
+                node.body = node.body[1:] or [ast.Pass()]
+        _sources[file] = ast.unparse(tree)
+    return _sources[file]
+
+
+def _provenance(spec: RunSpec, code: str, started: float) -> dict[str, Any]:
+    try:
+        commit = subprocess.run(
+            ["git", "describe", "--always", "--dirty"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        commit = "unknown"
+    return {
+        "code": code,
+        "commit": commit,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "machine": f"{platform.system()} {platform.machine()}",
+        "device": torch.cuda.get_device_name() if spec.device == "cuda" else "cpu",
+        "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "seconds": round(time.time() - started, 2),
+    }
+
+
+# ---------------------------------------------------------------------------------------------- several runs
+
+
+_reporter: Callable[[float], None] | None = None  # in a sweep's worker: sends the samples trained to the parent
+
+
+def _report(samples: float) -> None:
+    if _reporter is not None:
+        _reporter(samples)
+
+
+def missing(specs: Iterable[RunSpec], scale: str | None = None, reuse_stale: bool = False) -> list[Resolved]:
+    """The runs among `specs` that have no usable record, without duplicates, longest first."""
+    resolved = {item.key: item for item in (resolve(spec, scale) for spec in specs)}
+    wanted = [item for item in resolved.values() if _usable(item, reuse_stale) is None]
+    return sorted(wanted, key=lambda item: -item.samples)
+
+
+def sweep(
+    specs: Sequence[RunSpec],
+    scale: str | None = None,
+    *,
+    jobs: int = 2,
+    progress: bool = True,
+    reuse_stale: bool = False,
+) -> list[Record]:
+    """The records of `specs` in order; what is missing is trained by `jobs` single-threaded workers, side by side.
+
+    On Ctrl-C or SIGTERM the workers finish their rounds and save; the same call resumes. An error of one run is
+    raised when all others are done.
+    """
+    require(jobs >= 1, "jobs", jobs, "at least 1")
+    todo = missing(specs, scale, reuse_stale)
+    with tqdm(
+        total=round(sum(item.samples for item in todo)), unit="image", unit_scale=True, disable=not (progress and todo)
+    ) as bar:
+        failures = _in_workers(todo, min(jobs, len(todo)), bar, reuse_stale) if todo else []
+    if failures:
+        raise FedlibError("; ".join(failures))
+    return [run(spec, scale, progress=False, reuse_stale=reuse_stale) for spec in specs]
+
+
+def _in_workers(todo: list[Resolved], jobs: int, bar: Any, reuse_stale: bool) -> list[str]:
+    context = multiprocessing.get_context(
+        "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+    )
+    if context.get_start_method() == "forkserver":
+        context.set_forkserver_preload(["fedlib.runs"])  # type: ignore[attr-defined]
+    tasks, reports = context.Queue(), context.Queue()
+    for item in todo:
+        tasks.put(item.spec)
+    for _ in range(jobs):
+        tasks.put(None)
+    workers = [context.Process(target=_worker, args=(tasks, reports, reuse_stale), daemon=True) for _ in range(jobs)]  # type: ignore[attr-defined]
+    failures, finished = [], 0
+    interrupt: KeyboardInterrupt | None = None
+    previous = None
+    if threading.current_thread() is threading.main_thread():
+        previous = signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))
+    try:
+        for worker in workers:
+            worker.start()
+        while any(worker.is_alive() for worker in workers) or not reports.empty():
+            try:
+                kind, value = reports.get(timeout=0.2)
+                if kind == "samples":
+                    bar.update(round(value))
+                elif kind == "finished":
+                    finished += 1
+                    bar.set_description_str(f"{finished} of {len(todo)} runs")
+                elif kind == "failed":
+                    failures.append(value)
+            except queue.Empty:
+                continue
+            except KeyboardInterrupt as error:
+                if interrupt is not None:
+                    raise
+                interrupt = error
+                for worker in workers:
+                    if worker.is_alive():
+                        worker.terminate()  # each finishes its round and saves
+    finally:
+        if previous is not None:
+            signal.signal(signal.SIGTERM, previous)
+        for worker in workers:
+            if worker.is_alive():
+                worker.kill()
+    if interrupt is not None:
+        raise KeyboardInterrupt(f"stopped with {finished} of {len(todo)} runs finished; the same command resumes")
+    dead = [worker.exitcode for worker in workers if worker.exitcode]
+    if dead:
+        failures.append(f"a worker died (exit {dead[0]}); the same command resumes what it was computing")
+    return failures
+
+
+def _worker(tasks: Any, reports: Any, reuse_stale: bool) -> None:
+    """Compute runs from `tasks` until a None; stops by itself when the parent is gone."""
+    global _reporter
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C reaches everyone; the parent decides
+    parent = multiprocessing.parent_process()
+
+    def report(samples: float) -> None:
+        if parent is not None and not parent.is_alive():
+            signal.raise_signal(signal.SIGTERM)
+        reports.put(("samples", samples))
+
+    _reporter = report
+    try:
+        while (spec := tasks.get()) is not None:
+            try:
+                run(spec, progress=False, reuse_stale=reuse_stale)
+                reports.put(("finished", None))
+            except FedlibError as error:
+                reports.put(("failed", str(error)))
+    except KeyboardInterrupt:
+        pass
+
+
+def seconds_a_sample(resolved: Sequence[Resolved], steps: int = 3) -> dict[tuple[str, int], float]:
+    """A short calibration on this machine: seconds a training image by (architecture, batch size), plain training,
+    one thread.
+    """
+    measured: dict[tuple[str, int], float] = {}
+    for item in resolved:
+        assert item.spec.batch_size
+        for architecture in models.SCENARIOS[item.spec.scenario]:
+            size = item.spec.batch_size
+            if (architecture, size) not in measured:
+                measured[architecture, size] = _time_training(item.data, architecture, size, steps)
+    return measured
+
+
+def _time_training(dataset: data.Dataset, architecture: str, batch_size: int, steps: int) -> float:
+    stream = randomness.generator(0, "init")
+    model = models.build(architecture, dataset.num_classes, dataset.images.shape[1], stream)
+    scale = torch.full((dataset.images.shape[1], 1, 1), 127.5)
+    pool = training.Pool(dataset.images, dataset.labels, scale, scale)
+    settings = training.Settings(1, batch_size, 0.01)
+    with training.one_thread():
+        indices = torch.arange(batch_size * steps) % len(dataset.labels)
+        training.train(
+            training.cross_entropy, {"model": model}, pool, indices[:batch_size], settings, stream
+        )  # warm up
+        started = time.perf_counter()
+        training.train(training.cross_entropy, {"model": model}, pool, indices, settings, stream)
+    return (time.perf_counter() - started) / len(indices)
+
+
+def estimate(resolved: Sequence[Resolved], jobs: int) -> float:
+    """Seconds that `resolved` will take with `jobs` workers, about: plain training only, so methods with more work
+    take longer.
+    """
+    speed = seconds_a_sample(resolved)
+    total = 0.0
+    for item in resolved:
+        architectures = models.SCENARIOS[item.spec.scenario]
+        assert item.spec.batch_size
+        total += item.samples * float(np.mean([speed[name, item.spec.batch_size] for name in architectures]))
+    return total / min(jobs, max(1, len(resolved)))
+
+
+def stored() -> list[Path]:
+    """Folders of the store that hold a run, finished or not, by name."""
+    return sorted(path.parent for path in store().glob("*/spec.json")) if store().is_dir() else []
