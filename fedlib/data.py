@@ -200,6 +200,11 @@ def register(name: str, loader: Callable[[], Dataset]) -> None:
     load.cache_clear()
 
 
+def registered() -> set[str]:
+    """Names of the data sets registered in this process."""
+    return set(_LOADERS) - set(EMBEDDED)
+
+
 def available(name: str) -> bool:
     """Whether `name` can be loaded without a download."""
     return name in _LOADERS or (root() / _FOLDERS[name]).exists()
@@ -227,8 +232,8 @@ def load(name: str) -> Dataset:
             ) from error
         raise FedlibError(
             f"dataset = {name!r}: not found in {root()} and not downloaded ({reason}); run "
-            f"`python -m fedlib data {name}` where there is a network, or copy torchvision's {folder.name} folder there "
-            f"(FEDLIB_DATA names another place)"
+            f"`python -m fedlib data {name}` where there is a network, or copy torchvision's {folder.name} folder "
+            f"there (FEDLIB_DATA names another place)"
         ) from error
 
 

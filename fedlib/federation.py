@@ -2,8 +2,8 @@
 
 import copy
 import zlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -195,15 +195,26 @@ class Context:
     def build(self, architecture: str) -> nn.Module:
         return self.federation.build(architecture)
 
-    def train(self, client: Client, loss: Callable[..., Tensor] = training.cross_entropy, **named: Any) -> None:
-        """Train the client's model on its images for E epochs with `loss`; `named` tensors and modules are handed to
-        the loss.
+    def train(
+        self,
+        client: Client,
+        loss: Callable[..., Tensor] = training.cross_entropy,
+        modules: Mapping[str, nn.Module] | None = None,
+        purpose: str = "batches",
+        epochs: int | None = None,
+        lr: float | None = None,
+        **named: Any,
+    ) -> None:
+        """Train on the client's images for E epochs with `loss` (`epochs` and `lr` replace the run's).
+
+        `modules` are trained and handed to the loss by name, by default {"model": client.model}; `named` tensors and
+        modules are handed to it and left as they are. Batches are drawn from the stream of `purpose`.
         """
-        stream = self.generator("batches", client.id)
         settings = self.federation.settings
-        self.losses[client.id] = training.train(
-            loss, {"model": client.model}, client.pool, client.train, settings, stream, named
-        )
+        settings = replace(settings, epochs=epochs or settings.epochs, lr=settings.lr if lr is None else lr)
+        stream = self.generator(purpose, client.id)
+        modules = modules or {"model": client.model}
+        self.losses[client.id] = training.train(loss, modules, client.pool, client.train, settings, stream, named)
 
     def record(self, **metrics: float) -> None:
         """Keep diagnostics of this round (the current mu, for instance) for `rounds.csv`."""

@@ -57,6 +57,11 @@ def register(name: str, builder: Builder) -> None:
     BUILDERS[name] = builder
 
 
+def registered() -> set[str]:
+    """Names of the architectures registered in this process."""
+    return set(BUILDERS) - set(CNN_WIDTHS)
+
+
 def build(architecture: str, num_classes: int, channels: int, stream: np.random.Generator) -> nn.Module:
     """A freshly initialised network (PyTorch's defaults, drawn from `stream`), channels-last in memory."""
     choose("architecture", architecture, BUILDERS)

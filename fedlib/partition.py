@@ -113,7 +113,8 @@ def dirichlet(
             return held
     raise FedlibError(
         f"alpha = {alpha}: none of {MAX_REDRAWS} Dirichlet draws gave each of {num_clients} clients "
-        f"min_partition_size = {min_partition_size} images (best draw: {smallest}); use fewer clients, a larger alpha or a smaller min_partition_size"
+        f"min_partition_size = {min_partition_size} images (best draw: {smallest}); use fewer clients, a larger alpha "
+        "or a smaller min_partition_size"
     )
 
 

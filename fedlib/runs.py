@@ -10,7 +10,6 @@ import dataclasses
 import hashlib
 import inspect
 import json
-import multiprocessing
 import os
 import platform
 import queue
@@ -20,7 +19,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -138,6 +138,15 @@ class Resolved:
     def label(self) -> str:
         """A short name for progress bars."""
         return f"{self.spec.algorithm} {self.spec.dataset} N={self.spec.num_clients} seed={self.spec.seed}"
+
+    @property
+    def portable(self) -> bool:
+        """Whether another process can compute the run: nothing in it was registered in this one."""
+        own = data.registered() | models.registered()
+        return type(self.algorithm).__module__.startswith("fedlib.") and not own & {
+            self.spec.dataset,
+            *self.hashed["architectures"],
+        }
 
     @property
     def samples(self) -> float:
@@ -484,7 +493,7 @@ def sweep(
     raised when all others are done.
     """
     require(jobs >= 1, "jobs", jobs, "at least 1")
-    todo = missing(specs, scale, reuse_stale)
+    todo = [item for item in missing(specs, scale, reuse_stale) if item.portable]
     with tqdm(
         total=round(sum(item.samples for item in todo)), unit="image", unit_scale=True, disable=not (progress and todo)
     ) as bar:
@@ -495,79 +504,117 @@ def sweep(
 
 
 def _in_workers(todo: list[Resolved], jobs: int, bar: Any, reuse_stale: bool) -> list[str]:
-    context = multiprocessing.get_context(
-        "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-    )
-    if context.get_start_method() == "forkserver":
-        context.set_forkserver_preload(["fedlib.runs"])  # type: ignore[attr-defined]
-    tasks, reports = context.Queue(), context.Queue()
-    for item in todo:
-        tasks.put(item.spec)
-    for _ in range(jobs):
-        tasks.put(None)
-    workers = [context.Process(target=_worker, args=(tasks, reports, reuse_stale), daemon=True) for _ in range(jobs)]  # type: ignore[attr-defined]
-    failures, finished = [], 0
+    """Train `todo` in `jobs` worker processes; returns what went wrong, a line each.
+
+    A worker is a Python of its own that reads specifications and writes reports as lines of JSON, so a script needs no
+    main guard and a notebook no importable main module.
+    """
+    reports: queue.Queue[tuple[subprocess.Popen[str], dict[str, Any] | None]] = queue.Queue()
+    workers = [_start_worker(reports, reuse_stale) for _ in range(jobs)]
+    waiting, failures, finished = list(todo), [], 0
     interrupt: KeyboardInterrupt | None = None
-    previous = None
-    if threading.current_thread() is threading.main_thread():
-        previous = signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))
-    try:
-        for worker in workers:
-            worker.start()
-        while any(worker.is_alive() for worker in workers) or not reports.empty():
-            try:
-                kind, value = reports.get(timeout=0.2)
-                if kind == "samples":
-                    bar.update(round(value))
-                elif kind == "finished":
-                    finished += 1
-                    bar.set_description_str(f"{finished} of {len(todo)} runs")
-                elif kind == "failed":
-                    failures.append(value)
-            except queue.Empty:
-                continue
-            except KeyboardInterrupt as error:
-                if interrupt is not None:
-                    raise
-                interrupt = error
-                for worker in workers:
-                    if worker.is_alive():
+
+    def give(worker: subprocess.Popen[str]) -> None:
+        assert worker.stdin is not None
+        try:
+            if waiting and interrupt is None:
+                worker.stdin.write(json.dumps(dataclasses.asdict(waiting.pop(0).spec)) + "\n")
+                worker.stdin.flush()
+            else:
+                worker.stdin.close()
+        except BrokenPipeError:  # it died: its closing report says so
+            pass
+
+    with _terminate_as_interrupt():
+        try:
+            for worker in workers:
+                give(worker)
+            alive = len(workers)
+            while alive:
+                try:
+                    worker, report = reports.get(timeout=0.5)
+                except queue.Empty:
+                    continue
+                except KeyboardInterrupt as error:
+                    if interrupt is not None:
+                        raise
+                    interrupt = error
+                    for worker in workers:
                         worker.terminate()  # each finishes its round and saves
-    finally:
-        if previous is not None:
-            signal.signal(signal.SIGTERM, previous)
-        for worker in workers:
-            if worker.is_alive():
-                worker.kill()
+                    continue
+                if report is None:
+                    alive -= 1
+                    if worker.wait() and interrupt is None:
+                        failures.append(f"a worker died (exit {worker.returncode}); the same command resumes its run")
+                elif "samples" in report:
+                    bar.update(round(report["samples"]))
+                else:
+                    finished += "finished" in report
+                    failures += [report["failed"]] if "failed" in report else []
+                    bar.set_description_str(f"{finished} of {len(todo)} runs")
+                    give(worker)
+        finally:
+            for worker in workers:
+                if worker.poll() is None:
+                    worker.kill()
     if interrupt is not None:
         raise KeyboardInterrupt(f"stopped with {finished} of {len(todo)} runs finished; the same command resumes")
-    dead = [worker.exitcode for worker in workers if worker.exitcode]
-    if dead:
-        failures.append(f"a worker died (exit {dead[0]}); the same command resumes what it was computing")
     return failures
 
 
-def _worker(tasks: Any, reports: Any, reuse_stale: bool) -> None:
-    """Compute runs from `tasks` until a None; stops by itself when the parent is gone."""
+def _start_worker(reports: "queue.Queue[Any]", reuse_stale: bool) -> "subprocess.Popen[str]":
+    """A worker process, in a session of its own so that a terminal's Ctrl-C reaches the parent alone."""
+    command = [sys.executable, "-c", f"from fedlib.runs import _work; _work({reuse_stale})"]
+    worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
+
+    def listen() -> None:
+        assert worker.stdout is not None
+        for line in worker.stdout:
+            reports.put((worker, json.loads(line)))
+        reports.put((worker, None))
+
+    threading.Thread(target=listen, daemon=True).start()
+    return worker
+
+
+def _work(reuse_stale: bool) -> None:
+    """A worker's life: specifications in on stdin, reports out on stdout; ends with stdin or with its parent."""
     global _reporter
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C reaches everyone; the parent decides
-    parent = multiprocessing.parent_process()
+    parent = os.getppid()
+
+    def send(**report: Any) -> None:
+        print(json.dumps(report), flush=True)
 
     def report(samples: float) -> None:
-        if parent is not None and not parent.is_alive():
+        if os.getppid() != parent:
             signal.raise_signal(signal.SIGTERM)
-        reports.put(("samples", samples))
+        else:
+            send(samples=samples)
 
     _reporter = report
     try:
-        while (spec := tasks.get()) is not None:
+        for line in sys.stdin:
+            spec = RunSpec(**json.loads(line))
             try:
                 run(spec, progress=False, reuse_stale=reuse_stale)
-                reports.put(("finished", None))
+                send(finished=True)
             except FedlibError as error:
-                reports.put(("failed", str(error)))
+                send(failed=f"{spec.algorithm} on {spec.dataset}: {error}")
     except KeyboardInterrupt:
-        pass
+        sys.exit(0)
+
+
+@contextmanager
+def _terminate_as_interrupt() -> Iterator[None]:
+    """SIGTERM raises KeyboardInterrupt, as SIGINT does (in the main thread)."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
 def seconds_a_sample(resolved: Sequence[Resolved], steps: int = 3) -> dict[tuple[str, int], float]:

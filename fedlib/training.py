@@ -81,14 +81,17 @@ def train(
     """Train `modules` (handed to `loss` by name) on `indices` with a fresh SGD; returns the mean loss a sample, a
     scalar tensor.
 
-    `named` is handed to `loss` too and is not trained. Batches are permutations drawn from `stream` on the CPU; the
-    short last batch is kept.
+    `named` tensors and modules are handed to `loss` too and are not trained. Batches are permutations drawn from
+    `stream` on the CPU; the short last batch is kept.
     """
+    frozen = [module for module in (named or {}).values() if isinstance(module, nn.Module)]
     parameters = [parameter for module in modules.values() for parameter in module.parameters()]
     optimiser = torch.optim.SGD(
         parameters, settings.lr, momentum=settings.momentum, weight_decay=settings.weight_decay, fused=True
     )
     total = torch.zeros((), device=indices.device)
+    for module in frozen:  # gradients flow through a frozen module, none is computed for its parameters
+        module.requires_grad_(False)
     for _ in range(settings.epochs):
         order = indices[torch.from_numpy(stream.permutation(len(indices))).to(indices.device)]
         for batch in order.split(settings.batch_size):
@@ -100,6 +103,8 @@ def train(
                 nn.utils.clip_grad_norm_(parameters, settings.clip_norm)
             optimiser.step()
             total += value.detach() * len(batch)
+    for module in frozen:
+        module.requires_grad_(True)
     return total / (settings.epochs * len(indices))
 
 
