@@ -85,6 +85,13 @@ class Dataset:
         images = images.contiguous(memory_format=torch.channels_last)
         return cls(name, images, labels, len(train_images), classes, mean, std)
 
+    def with_channels(self, channels: int) -> Tensor:
+        """The images with another number of channels: as they are, or their grey values (the mean) repeated."""
+        if self.images.shape[1] == channels:
+            return self.images
+        grey = self.images.float().mean(1, keepdim=True).round().to(torch.uint8)
+        return grey.expand(-1, channels, -1, -1).contiguous(memory_format=torch.channels_last)
+
     @property
     def embedded(self) -> bool:
         return self.name in EMBEDDED

@@ -37,6 +37,17 @@ class Message:
 
 
 @dataclass(frozen=True)
+class PublicData:
+    """Images that the server and every client can see: int64 `indices` into `pool` (labels are `pool.labels`).
+
+    The pool is the federation's own, or another data set's, brought to the same channels and normalised alike.
+    """
+
+    pool: training.Pool
+    indices: Tensor
+
+
+@dataclass(frozen=True)
 class ClientInfo:
     """What the server knows of a client, no data: its id, architecture, seen classes (sorted, int64) and number of
     training images.
@@ -105,7 +116,8 @@ class Federation:
 
     dataset: see `data.Dataset`; partition: one index array a client into its pooled images, each split 8:1:1 here, or
     one (train, validation, test) triple of index arrays a client; architectures: names given to clients 0, 1, 2, ...
-    in turn. Raises FedlibError when a client would hold fewer than three images.
+    in turn; public: indices into the pooled images that no client holds, or another data set (its official training
+    images), for methods that need public data. Raises FedlibError when a client would hold fewer than three images.
     """
 
     def __init__(
@@ -120,6 +132,7 @@ class Federation:
         seed: int = 0,
         device: str = "cpu",
         precision: str = "fp32",
+        public: np.ndarray | Dataset | None = None,
     ):
         protocol = protocol or Protocol()
         for architecture in architectures:
@@ -135,9 +148,18 @@ class Federation:
         self.pool = training.Pool(
             dataset.images.to(self.device), dataset.labels.to(self.device), mean255, std255, precision
         )
+        self.public = None if public is None else self._public(public)
         self._initial: dict[str, nn.Module] = {}
         labels = dataset.labels.numpy()
         self.clients = [self._client(id, part, labels, len(partition)) for id, part in enumerate(partition)]
+
+    def _public(self, public: np.ndarray | Dataset) -> PublicData:
+        if not isinstance(public, Dataset):
+            return PublicData(self.pool, torch.from_numpy(np.asarray(public)).to(self.device))
+        images, labels = public.with_channels(self.channels).to(self.device), public.labels.to(self.device)
+        return PublicData(
+            replace(self.pool, images=images, labels=labels), torch.arange(public.num_train, device=self.device)
+        )
 
     def _client(self, id: int, part: Any, labels: np.ndarray, num_clients: int) -> Client:
         if not isinstance(part, tuple):
@@ -187,6 +209,12 @@ class Context:
     @property
     def num_classes(self) -> int:
         return self.federation.num_classes
+
+    @property
+    def public(self) -> PublicData:
+        """The public data; there are some whenever the method declares that it needs them."""
+        assert self.federation.public is not None
+        return self.federation.public
 
     def generator(self, purpose: str, client: int | None = None) -> np.random.Generator:
         """The random stream of this round for `purpose` (see `randomness.PURPOSES`) and a client, or for the server."""

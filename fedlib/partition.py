@@ -160,6 +160,14 @@ def local_split(
     return [np.sort(part) for part in np.split(line, np.cumsum(sizes_by_largest_remainder(len(line), parts))[:-1])]
 
 
+def hold_out(labels: np.ndarray, fraction: float, stream: np.random.Generator) -> np.ndarray:
+    """Sorted indices of a `fraction` of the images (at least one), with the mix of classes of all of them as far as
+    possible.
+    """
+    count = max(1, round(fraction * len(labels)))
+    return local_split(labels, np.arange(len(labels)), stream, (count, len(labels) - count))[0]
+
+
 def counts(labels: np.ndarray, partition: list[np.ndarray], num_classes: int) -> pd.DataFrame:
     """Who holds what: images by client (rows) and class (columns)."""
     table = np.stack([np.bincount(labels[indices], minlength=num_classes) for indices in partition])

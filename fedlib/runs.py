@@ -112,6 +112,12 @@ class RunSpec:
     overrides: dict[str, Any] = field(
         default_factory=dict, metadata={"help": "protocol fields by name, such as momentum"}
     )
+    public_dataset: str | None = field(
+        default=None, metadata={"help": "data set whose training images are public, for methods that need public data"}
+    )
+    public_fraction: float = field(
+        default=0.1, metadata={"help": "without public_dataset: part of the training images held at the server"}
+    )
     precision: str = field(default="fp32", metadata={"help": "fp32, or bf16 arithmetic (faster, other numbers)"})
     device: str = field(default="cpu", metadata={"help": "cpu, cuda, or auto (cuda where there is one)"})
     keep: str = field(
@@ -145,6 +151,7 @@ class Resolved:
         own = data.registered() | models.registered()
         return type(self.algorithm).__module__.startswith("fedlib.") and not own & {
             self.spec.dataset,
+            self.spec.public_dataset,
             *self.hashed["architectures"],
         }
 
@@ -183,6 +190,7 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
     require(0 < values["participation"] <= 1, "participation", values["participation"], "in (0, 1]")
     require(0 <= values["seed"] < 2**63, "seed", values["seed"], "between 0 and 2**63 - 1")
     require(values["alpha"] > 0, "alpha", values["alpha"], "above 0")
+    require(0 < values["public_fraction"] < 1, "public_fraction", values["public_fraction"], "in (0, 1)")
     if values["device"] == "auto":
         values["device"] = "cuda" if torch.cuda.is_available() else "cpu"
     require(
@@ -193,6 +201,10 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
     )
 
     dataset = data.load(values["dataset"])
+    if values["public_dataset"] is not None:
+        choose("public_dataset", values["public_dataset"], data.names())
+        allowed = "another data set than the clients'; None keeps a part of theirs at the server"
+        require(values["public_dataset"] != values["dataset"], "public_dataset", values["public_dataset"], allowed)
     if values["partition"] == "by-class":
         default = 10 if dataset.num_classes >= 100 else min(2, dataset.num_classes)
         held = default if values["classes_per_client"] is None else values["classes_per_client"]
@@ -211,6 +223,12 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
         del hashed["alpha"]
     if values["partition"] != "by-class":
         del hashed["classes_per_client"]
+    if method.public_data == "none" or values["public_dataset"]:
+        del hashed["public_fraction"]
+    if method.public_data == "none" or not values["public_dataset"]:
+        del hashed["public_dataset"]
+    else:
+        hashed["public"] = data.load(values["public_dataset"]).fingerprint
     hashed |= {
         "protocol": dataclasses.asdict(preset),
         "architectures": list(models.SCENARIOS[values["scenario"]]),
@@ -219,9 +237,30 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
     return Resolved(RunSpec(**values), method, preset, dataset, hashed)
 
 
+def public_of(resolved: Resolved) -> np.ndarray | data.Dataset | None:
+    """The public data of a method that needs some: another data set, or indices of training images kept from the
+    clients.
+    """
+    spec = resolved.spec
+    if resolved.algorithm.public_data == "none":
+        return None
+    if spec.public_dataset:
+        return data.load(spec.public_dataset)
+    labels = resolved.data.labels[: resolved.data.num_train].numpy()
+    return partition.hold_out(labels, spec.public_fraction, randomness.generator(spec.seed, "public"))
+
+
 def partition_of(resolved: Resolved) -> list[np.ndarray]:
-    """The clients' index arrays into the pooled images, as the specification says."""
-    spec, labels = resolved.spec, resolved.data.labels.numpy()
+    """The clients' index arrays into the pooled images, as the specification says; none is public."""
+    public = public_of(resolved)
+    held = public if isinstance(public, np.ndarray) else np.array([], dtype=int)
+    private = np.setdiff1d(np.arange(len(resolved.data.labels)), held)
+    return [private[part] for part in _dealt(resolved, resolved.data.labels.numpy()[private])]
+
+
+def _dealt(resolved: Resolved, labels: np.ndarray) -> list[np.ndarray]:
+    """One index array into `labels` a client."""
+    spec = resolved.spec
     stream = randomness.generator(spec.seed, "partition")
     assert spec.num_clients is not None
     if spec.partition == "by-class":
@@ -247,6 +286,7 @@ def federation_of(resolved: Resolved) -> federation.Federation:
         seed=spec.seed,
         device=spec.device,
         precision=spec.precision,
+        public=public_of(resolved),
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from ..errors import FedlibError
+from ..errors import FedlibError, require
 from ..federation import Client, ClientInfo, Context, Federation, Message
 
 ServerState = dict[str, Any]  # plain tensors and numbers, so that it checkpoints
@@ -43,11 +43,19 @@ class Algorithm:
     paper: ClassVar[str]  # authors, title, venue
     year: ClassVar[int]
     exchanges: ClassVar[str]  # what travels, in a few words
-    public_data: ClassVar[str] = "none"
+    public_data: ClassVar[str] = "none"  # "none", "unlabelled" or "labelled": images that server and clients share
     needs: ClassVar[str] = ""  # what clients must have in common: "", "features" (the header's width) or "architecture"
 
     def check(self, federation: Federation) -> None:
         """Raise FedlibError in one line when this method cannot run on `federation`."""
+        if self.public_data != "none" and federation.public is None:
+            raise FedlibError(
+                f"algorithm = {self.name!r}: needs {self.public_data} public data, and this federation has none; "
+                "pass public= (indices that no client holds, or a data set)"
+            )
+        if self.public_data == "labelled" and federation.public is not None:
+            largest = int(federation.public.pool.labels[federation.public.indices].max())
+            require(largest < federation.num_classes, "public labels", largest, f"below {federation.num_classes}")
         different = sorted(set(federation.architectures))
         if self.needs == "architecture" and len(different) > 1:
             raise FedlibError(

@@ -1,0 +1,115 @@
+"""Public data: who gets a public set, that no client holds it, and what happens without one."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+
+from fedlib import ALGORITHMS, Dataset, Federation, FedlibError, RunSpec, data, partition, randomness, runs, simulate
+from fedlib.algorithms.base import Algorithm
+
+
+@dataclass(frozen=True)
+class Spy(Algorithm):
+    """Trains nothing; wants unlabelled public data."""
+
+    name, paper, year, exchanges, public_data = "Spy", "-", 2026, "nothing", "unlabelled"
+
+    def local_round(self, client, message, context):
+        context.record(public_images=len(context.public.indices))
+
+
+@dataclass(frozen=True)
+class LabelledSpy(Spy):
+    name, public_data = "LabelledSpy", "labelled"
+
+
+@pytest.fixture(autouse=True)
+def spies(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for spy in (Spy, LabelledSpy):
+        monkeypatch.setitem(ALGORITHMS, spy.name, spy)
+    yield
+
+
+SPEC = RunSpec(algorithm="Spy", dataset="digits", num_clients=5, rounds=1)
+
+
+def toy(name: str, channels: int, classes: int = 2, images: int = 12) -> Dataset:
+    pixels = np.random.default_rng(0).integers(0, 256, (images, channels, 32, 32), dtype=np.uint8)
+    labels = np.arange(images) % classes
+    return Dataset.from_arrays(name, pixels, labels, pixels[:3], labels[:3], classes)
+
+
+def test_hold_out_takes_a_tenth_of_every_class() -> None:
+    labels = np.repeat([0, 1, 2], [100, 50, 10])
+    held = partition.hold_out(labels, 0.1, randomness.generator(0, "public"))
+    assert np.bincount(labels[held]).tolist() == [10, 5, 1]
+    assert len(np.unique(held)) == 16
+
+
+@pytest.mark.parametrize("how", ["by-class", "dirichlet", "iid"])
+def test_no_client_holds_a_public_image(how: str) -> None:
+    resolved = runs.resolve(replace(SPEC, partition=how))
+    federation = runs.federation_of(resolved)
+    held = torch.cat([torch.cat([c.train, c.validation, c.test]) for c in federation.clients])
+    public = federation.public.indices
+    assert len(public) == round(0.1 * resolved.data.num_train) and int(public.max()) < resolved.data.num_train
+    assert not set(public.tolist()) & set(held.tolist())
+    assert len(held.unique()) == len(held) == len(resolved.data.labels) - len(public)
+    # the same public images whatever the partition, other ones for another seed
+    assert torch.equal(public, torch.from_numpy(runs.public_of(runs.resolve(SPEC))))
+    assert not torch.equal(public, torch.from_numpy(runs.public_of(runs.resolve(replace(SPEC, seed=1)))))
+
+
+def test_the_method_sees_the_public_set() -> None:
+    resolved = runs.resolve(SPEC)
+    rounds = simulate(runs.federation_of(resolved), resolved.algorithm, 1).rounds
+    assert rounds["public_images"].iloc[-1] == round(0.1 * resolved.data.num_train)
+
+
+def test_only_methods_with_public_data_have_it_in_their_key() -> None:
+    plain = [RunSpec(algorithm="Standalone", dataset="digits", public_fraction=f, public_dataset=d)
+             for f, d in ((0.1, None), (0.3, None), (0.1, "digits100"))]  # fmt: skip
+    assert len({runs.resolve(spec).key for spec in plain}) == 1
+    assert runs.federation_of(runs.resolve(plain[0])).public is None
+    spied = [replace(SPEC, public_fraction=f, public_dataset=d)
+             for f, d in ((0.1, None), (0.3, None), (0.1, "digits100"), (0.3, "digits100"))]  # fmt: skip
+    keys = [runs.resolve(spec).key for spec in spied]
+    assert len(set(keys)) == 3 and keys[2] == keys[3]  # a fraction means nothing beside another data set
+
+
+def test_another_data_set_leaves_the_clients_theirs_and_is_adapted() -> None:
+    resolved = runs.resolve(replace(SPEC, public_dataset="digits100"))
+    federation = runs.federation_of(resolved)
+    assert federation.public.indices.tolist() == list(range(data.load("digits100").num_train))
+    assert sum(len(c.train) + len(c.validation) + len(c.test) for c in federation.clients) == 1797
+
+    grey, colour = toy("grey", 1), toy("colour", 3)
+    clients = [np.arange(15)]
+    public = Federation(colour, clients, public=grey).public
+    assert torch.equal(public.pool.images[:, 2], grey.images[:, 0])  # repeated
+    batch = public.pool.batch(public.indices)
+    expected = (grey.images[:12, 0].double() / 255 - colour.mean[1]) / colour.std[1]  # normalised as the clients' are
+    assert torch.allclose(batch[:, 1].double(), expected, atol=1e-5)
+    averaged = Federation(grey, clients, public=colour).public.pool.images
+    assert torch.equal(averaged[:, 0], colour.images.double().mean(1).round().to(torch.uint8))
+
+
+def test_errors_name_the_field() -> None:
+    resolved = runs.resolve(SPEC)
+    without = Federation(resolved.data, runs.partition_of(resolved))
+    with pytest.raises(FedlibError, match="'Spy': needs unlabelled public data, and this federation has none"):
+        simulate(without, resolved.algorithm, 1)
+    for change, message in (
+        ({"public_fraction": 0}, "public_fraction = 0.0: must be in"),
+        ({"public_fraction": 1}, "public_fraction = 1.0: must be in"),
+        ({"public_dataset": "digit"}, "public_dataset = 'digit' is unknown: did you mean 'digits'"),
+        ({"public_dataset": "digits"}, "public_dataset = 'digits': must be another data set"),
+    ):
+        with pytest.raises(FedlibError, match=message):
+            runs.resolve(replace(SPEC, **change))
+    labelled = runs.resolve(replace(SPEC, algorithm="LabelledSpy", public_dataset="digits100"))
+    with pytest.raises(FedlibError, match="public labels = 99: must be below 10"):
+        labelled.algorithm.check(runs.federation_of(labelled))
