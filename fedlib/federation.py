@@ -46,6 +46,10 @@ class PublicData:
     pool: training.Pool
     indices: Tensor
 
+    def sample(self, count: int, stream: np.random.Generator) -> Tensor:
+        """`count` of the indices, drawn without replacement (all of them, in another order, if there are fewer)."""
+        return self.indices[torch.from_numpy(stream.permutation(len(self.indices))[:count]).to(self.indices.device)]
+
 
 @dataclass(frozen=True)
 class ClientInfo:
@@ -231,18 +235,23 @@ class Context:
         purpose: str = "batches",
         epochs: int | None = None,
         lr: float | None = None,
+        support: str | None = None,
         **named: Any,
     ) -> None:
         """Train on the client's images for E epochs with `loss` (`epochs` and `lr` replace the run's).
 
         `modules` are trained and handed to the loss by name, by default {"model": client.model}; `named` tensors and
-        modules are handed to it and left as they are. Batches are drawn from the stream of `purpose`.
+        modules are handed to it and left as they are. Batches are drawn from the stream of `purpose`; with a second
+        purpose, `support`, each step also gets a batch of that stream, as `support_images` and `support_labels`.
         """
         settings = self.federation.settings
         settings = replace(settings, epochs=epochs or settings.epochs, lr=settings.lr if lr is None else lr)
         stream = self.generator(purpose, client.id)
         modules = modules or {"model": client.model}
-        self.losses[client.id] = training.train(loss, modules, client.pool, client.train, settings, stream, named)
+        second = self.generator(support, client.id) if support else None
+        self.losses[client.id] = training.train(
+            loss, modules, client.pool, client.train, settings, stream, named, second
+        )
 
     def record(self, **metrics: float) -> None:
         """Keep diagnostics of this round (the current mu, for instance) for `rounds.csv`."""

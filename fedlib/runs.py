@@ -453,11 +453,12 @@ def _keep(path: Path, keep: str, outcome: simulation.Outcome) -> None:
 
 def code_digest(algorithm: str) -> str:
     """SHA-256 (16 digits) of the source that determines a run's numbers, without comments and docstrings: data to
-    simulation and the method's file.
+    simulation, the method's file and those of the methods it extends.
     """
     method = algorithms.ALGORITHMS.get(algorithm)
     modules = (randomness, data, partition, models, protocol, training, costs, federation, simulation, algorithms.base)
-    files = [inspect.getsourcefile(module) for module in modules] + [inspect.getsourcefile(method) if method else None]
+    classes = [cls for cls in method.__mro__ if issubclass(cls, algorithms.Algorithm)] if method else []
+    files = [inspect.getsourcefile(part) for part in (*modules, *classes[:-1])]  # the last one is Algorithm itself
     return hashlib.sha256("".join(_bare_source(Path(file)) for file in files if file).encode()).hexdigest()[:16]
 
 

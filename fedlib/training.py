@@ -8,7 +8,7 @@ the host inside the loop.
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -35,6 +35,14 @@ class Pool:
     def batch(self, indices: Tensor) -> Tensor:
         """Normalised float32 images (len(indices), channels, 32, 32), channels-last."""
         return self.images[indices].to(torch.float32).sub_(self.mean).div_(self.std)
+
+    def numbered(self, indices: Tensor) -> "Pool":
+        """This pool with an image's place in `indices` for a label, so that a loss can look up its own target of each
+        image: `targets[labels]`.
+        """
+        places = torch.full_like(self.labels, -1)
+        places[indices] = torch.arange(len(indices), device=indices.device)
+        return replace(self, labels=places)
 
     def autocast(self) -> torch.autocast:
         """bf16 arithmetic where the run asked for it, otherwise nothing."""
@@ -69,6 +77,53 @@ def cross_entropy(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
     return F.cross_entropy(model(images), labels)
 
 
+def batches(
+    pool: Pool, indices: Tensor, settings: Settings, stream: np.random.Generator
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """(images, labels) of E epochs over `indices`: permutations drawn from `stream` on the CPU; the short last batch
+    is kept.
+    """
+    for _ in range(settings.epochs):
+        order = indices[torch.from_numpy(stream.permutation(len(indices))).to(indices.device)]
+        for batch in order.split(settings.batch_size):
+            yield pool.batch(batch), pool.labels[batch]
+
+
+def sgd(modules: Mapping[str, nn.Module], settings: Settings) -> torch.optim.Optimizer:
+    """A fresh optimiser of all parameters of `modules`."""
+    parameters = [parameter for module in modules.values() for parameter in module.parameters()]
+    return torch.optim.SGD(
+        parameters, settings.lr, momentum=settings.momentum, weight_decay=settings.weight_decay, fused=True
+    )
+
+
+def step(
+    loss: Callable[..., Tensor],
+    modules: Mapping[str, nn.Module],
+    optimiser: torch.optim.Optimizer,
+    pool: Pool,
+    settings: Settings,
+    **batch: object,
+) -> Tensor:
+    """One step of `optimiser` on `loss(**modules, **batch)`; returns the loss. Each module's gradient is clipped on its
+    own.
+    """
+    optimiser.zero_grad()
+    with pool.autocast():
+        value = loss(**modules, **batch)
+    value.backward()
+    if settings.clip_norm:
+        for module in modules.values():
+            nn.utils.clip_grad_norm_(module.parameters(), settings.clip_norm)
+    optimiser.step()
+    return value.detach()
+
+
+def kl_divergence(teacher: Tensor, logits: Tensor) -> Tensor:
+    """KL(softmax(teacher) || softmax(logits)), mean over the batch; no gradient reaches the teacher's logits."""
+    return F.kl_div(F.log_softmax(logits, 1), teacher.detach().softmax(1), reduction="batchmean")
+
+
 def train(
     loss: Callable[..., Tensor],
     modules: Mapping[str, nn.Module],
@@ -77,32 +132,25 @@ def train(
     settings: Settings,
     stream: np.random.Generator,
     named: Mapping[str, object] | None = None,
+    support: np.random.Generator | None = None,
 ) -> Tensor:
     """Train `modules` (handed to `loss` by name) on `indices` with a fresh SGD; returns the mean loss a sample, a
     scalar tensor.
 
-    `named` tensors and modules are handed to `loss` too and are not trained. Batches are permutations drawn from
-    `stream` on the CPU; the short last batch is kept.
+    `named` tensors and modules are handed to `loss` too and are not trained. With a stream `support`, each step also
+    gets an independent batch of the same size drawn from it, as `support_images` and `support_labels`.
     """
-    frozen = [module for module in (named or {}).values() if isinstance(module, nn.Module)]
-    parameters = [parameter for module in modules.values() for parameter in module.parameters()]
-    optimiser = torch.optim.SGD(
-        parameters, settings.lr, momentum=settings.momentum, weight_decay=settings.weight_decay, fused=True
-    )
+    named = named or {}
+    frozen = [module for module in named.values() if isinstance(module, nn.Module)]
+    optimiser = sgd(modules, settings)
     total = torch.zeros((), device=indices.device)
+    second = batches(pool, indices, settings, support) if support else None
     for module in frozen:  # gradients flow through a frozen module, none is computed for its parameters
         module.requires_grad_(False)
-    for _ in range(settings.epochs):
-        order = indices[torch.from_numpy(stream.permutation(len(indices))).to(indices.device)]
-        for batch in order.split(settings.batch_size):
-            optimiser.zero_grad()
-            with pool.autocast():
-                value = loss(**modules, images=pool.batch(batch), labels=pool.labels[batch], **(named or {}))
-            value.backward()
-            if settings.clip_norm:
-                nn.utils.clip_grad_norm_(parameters, settings.clip_norm)
-            optimiser.step()
-            total += value.detach() * len(batch)
+    for images, labels in batches(pool, indices, settings, stream):
+        extra = dict(zip(("support_images", "support_labels"), next(second), strict=True)) if second else {}
+        value = step(loss, modules, optimiser, pool, settings, images=images, labels=labels, **named, **extra)
+        total += value * len(labels)
     for module in frozen:
         module.requires_grad_(True)
     return total / (settings.epochs * len(indices))
