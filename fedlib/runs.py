@@ -458,7 +458,7 @@ def code_digest(algorithm: str) -> str:
     method = algorithms.ALGORITHMS.get(algorithm)
     modules = (randomness, data, partition, models, protocol, training, costs, federation, simulation, algorithms.base)
     classes = [cls for cls in method.__mro__ if issubclass(cls, algorithms.Algorithm)] if method else []
-    files = [inspect.getsourcefile(part) for part in (*modules, *classes[:-1])]  # the last one is Algorithm itself
+    files = [inspect.getsourcefile(module) for module in modules] + [inspect.getsourcefile(cls) for cls in classes]
     return hashlib.sha256("".join(_bare_source(Path(file)) for file in files if file).encode()).hexdigest()[:16]
 
 
