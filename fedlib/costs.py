@@ -18,6 +18,8 @@ UNPUBLISHED_FIELDS: dict[str, tuple[str, ...]] = {
     "FedProto": ("classes",),
     "FD": ("classes",),
     "FedSSA": ("classes",),
+    "FedMD": ("indices",),
+    "FCCL": ("indices",),
 }
 
 

@@ -45,6 +45,18 @@ def cnn(architecture: str, num_classes: int, channels: int) -> Model:
     return Model(extractor, nn.Linear(FEATURES, num_classes))
 
 
+def proxy_extractor(channels: int, output: str = "relu") -> nn.Sequential:
+    """pFedES's shared extractor: images in, enhanced images of the same shape out, 443 floats at 3 channels.
+
+    Two 3x3 convolutions with padding `same` (its section 4.3), channels -> 8 -> channels; kernel size and the 8 are in
+    the released code only. output: `relu` after the second one too, as released, or `linear`.
+    """
+    last = [nn.ReLU()] if output == "relu" else []
+    return nn.Sequential(
+        nn.Conv2d(channels, 8, 3, padding="same"), nn.ReLU(), nn.Conv2d(8, channels, 3, padding="same"), *last
+    )
+
+
 Builder = Callable[[int, int], nn.Module]  # (number of classes, channels) -> network
 BUILDERS: dict[str, Builder] = {name: partial(cnn, name) for name in CNN_WIDTHS}
 
