@@ -5,15 +5,27 @@ from typing import Any
 
 from ..errors import FedlibError, choose, coerce
 from .base import Algorithm, ServerState
+from .fccl import FCCL
+from .fd import FD
 from .fedavg import FedAvg
+from .fedclassavg import FedClassAvg
 from .fedgh import FedGH
+from .fedkemf import FedKEMF
+from .fedmd import FedMD
 from .fedproto import FedProto
 from .fedssa import FedSSA
 from .lg_fedavg import LGFedAvg
+from .pfedes import PFedES
 from .standalone import Standalone
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
-    method.name: method for method in (Standalone, FedAvg, LGFedAvg, FedProto, FedGH, FedSSA)
+    method.name: method
+    for method in (
+        Standalone, FedAvg,
+        LGFedAvg, FedClassAvg, FD, FedProto,
+        FedMD, FCCL, FedKEMF,
+        FedGH, FedSSA, PFedES,
+    )
 }  # fmt: skip
 
 

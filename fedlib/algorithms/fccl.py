@@ -1,0 +1,102 @@
+"""FCCL: Huang, Ye, Du, "Learn from Others and Be Yourself in Heterogeneous Federated Learning", CVPR 2022, Algorithm 1.
+
+Clients share unlabelled public images. Collaborative step: the cross-correlation M of a client's logits with the
+clients' mean logits, both standardised over the batch, is driven to 1 on the diagonal (same class) and -1 off it.
+Local step: CE on the client's images, plus KL to the model as it was pretrained on them (intra) and as it was at the
+end of its last round (inter). Models stay local and need only the classes in common. Down: the mean logits and the
+indices of their images; up: logits on this round's public subset.
+
+The exchange is split over two rounds as in FedMD, so the mean holds each client's logits at the end of its last
+round, the own ones too; the authors' first code has that mixture (others' current logits, own previous ones), their
+second the plain mean. Standardising divides by sqrt(variance + 1e-5): a class whose logits do not vary over the batch
+gives zeros, not NaN as in the authors' code. Their Adam at 1e-3 is the run's SGD here. The sums over M's entries are
+not averaged, so with 100 classes the collaborative loss is large: lower the rate or clip if it diverges.
+"""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .. import training
+from ..errors import require
+from .base import Algorithm, Client, ClientInfo, Context, Message, ServerState
+
+
+def standardise(logits: Tensor) -> Tensor:
+    """(n, C), each column with mean 0 and variance 1 over the batch; 0 where it does not vary."""
+    logits = logits - logits.mean(0)
+    return logits / (logits.square().mean(0) + 1e-5).sqrt()
+
+
+def correlation_loss(
+    model: nn.Module, images: Tensor, labels: Tensor, consensus: Tensor, off_diagonal: float
+) -> Tensor:
+    """sum_i (M_ii - 1)^2 + lambda * sum_{i != j} (M_ij + 1)^2; labels: each image's row of consensus (P, C)."""
+    correlation = standardise(model(images)).T @ standardise(consensus[labels]) / len(images)  # M, (C, C)
+    diagonal = correlation.diagonal()
+    off = (correlation + 1).square().sum() - (diagonal + 1).square().sum()
+    return (diagonal - 1).square().sum() + off_diagonal * off
+
+
+def local_loss(
+    model: nn.Module, images: Tensor, labels: Tensor,
+    pretrained: nn.Module, previous: nn.Module, intra: float, inter: float,
+) -> Tensor:  # fmt: skip
+    """CE + intra * KL(pretrained || model) + inter * KL(previous || model)."""
+    output = model(images)
+    kept = intra * training.kl_divergence(pretrained(images), output)
+    return F.cross_entropy(output, labels) + kept + inter * training.kl_divergence(previous(images), output)
+
+
+@dataclass(frozen=True)
+class FCCL(Algorithm):
+    """off_diagonal: lambda, >= 0. Default 0.0051 (authors' code).
+    intra, inter: weights of the two KL terms, >= 0. Default 1 and 1 (authors' code).
+    public_samples, public_epochs: images of each round's public subset and epochs on it, >= 1. Default 5000 and 1
+    (authors' code), or all there are.
+    pretrain_epochs: epochs on the own images before the first round, >= 1. Default 1 (*chosen*: the code has 50).
+    """
+
+    off_diagonal: float = 0.0051
+    intra: float = 1.0
+    inter: float = 1.0
+    public_samples: int = 5000
+    public_epochs: int = 1
+    pretrain_epochs: int = 1
+
+    name, paper, year, exchanges = "FCCL", "Huang et al., CVPR 2022", 2022, "logits on public images"
+    public_data = "unlabelled"
+
+    def __post_init__(self) -> None:
+        for field in ("off_diagonal", "intra", "inter"):
+            require(getattr(self, field) >= 0, field, getattr(self, field), "at least 0")
+        for field in ("public_samples", "public_epochs", "pretrain_epochs"):
+            require(getattr(self, field) >= 1, field, getattr(self, field), "at least 1")
+
+    def init_client(self, client: Client, context: Context) -> None:
+        context.train(client, purpose="pretrain", epochs=self.pretrain_epochs)
+        client.state["pretrained"] = copy.deepcopy(client.model.state_dict())
+
+    def download(self, server: ServerState, info: ClientInfo, context: Context) -> Message | None:
+        return Message(dict(server)) if server else None  # nothing yet in round 0
+
+    def local_round(self, client: Client, message: Message | None, context: Context) -> Message:
+        pretrained, previous = context.build(client.info.architecture), copy.deepcopy(client.model)
+        pretrained.load_state_dict(client.state["pretrained"])
+        if message is not None:
+            pool, indices = context.public.pool.numbered(message["indices"]), message["indices"]
+            settings = replace(context.federation.settings, epochs=self.public_epochs)
+            stream = context.generator("public", client.id)
+            named = {"consensus": message["consensus"], "off_diagonal": self.off_diagonal}
+            training.train(correlation_loss, {"model": client.model}, pool, indices, settings, stream, named)
+        context.train(client, local_loss, pretrained=pretrained, previous=previous, intra=self.intra, inter=self.inter)
+        indices = context.public.sample(self.public_samples, context.generator("server"))
+        return Message({"logits": training.outputs(client.model, context.public.pool, indices)}, client.num_samples)
+
+    def aggregate(self, server: ServerState, uploads: Mapping[int, Message], context: Context) -> None:
+        server["consensus"] = torch.stack([upload["logits"] for upload in uploads.values()]).mean(0)
+        server["indices"] = context.public.sample(self.public_samples, context.generator("server"))
