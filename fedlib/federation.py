@@ -4,6 +4,7 @@ import copy
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,22 @@ class Client:
         self.visited = True
 
 
+IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # mean and std of its images in [0, 1]
+
+
+def statistics(dataset: Dataset, normalise: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and std per channel that `Protocol.normalise` names, of images in [0, 1]."""
+    channels = dataset.images.shape[1]
+    if normalise == "half":
+        return (0.5,) * channels, (0.5,) * channels
+    if normalise == "imagenet" or (normalise == "released" and dataset.name == "cifar10"):
+        require(
+            channels == 3, "normalise", normalise, f"another, since {dataset.name} has {channels} channel(s), not 3"
+        )
+        return IMAGENET
+    return dataset.mean, dataset.std
+
+
 class Federation:
     """A data set, a partition and one architecture a client, ready to train.
 
@@ -147,12 +164,13 @@ class Federation:
         self.settings = training.Settings(
             local_epochs, batch_size, protocol.lr, protocol.momentum, protocol.weight_decay, protocol.clip_norm
         )
-        mean, std = (dataset.mean, dataset.std) if protocol.normalise == "dataset" else ([0.5] * self.channels,) * 2
+        mean, std = statistics(dataset, protocol.normalise)
         mean255, std255 = (torch.tensor(values, device=self.device).view(-1, 1, 1) * 255 for values in (mean, std))
         self.pool = training.Pool(
             dataset.images.to(self.device), dataset.labels.to(self.device), mean255, std255, precision
         )
         self.public = None if public is None else self._public(public)
+        self.last_trained: dict[str, int] = {}  # architecture -> id of the last client that trained
         self._initial: dict[str, nn.Module] = {}
         labels = dataset.labels.numpy()
         self.clients = [self._client(id, part, labels, len(partition)) for id, part in enumerate(partition)]
@@ -174,11 +192,25 @@ class Federation:
                 f"few enough that every client holds 3 images or more; client {id} would hold {len(part)}",
             )
             part = partition.local_split(labels, part, randomness.generator(self.seed, "partition", client=id))
+        sizes = tuple(map(len, part))
+        allowed = f"few enough that every client holds an image of each part; client {id} would hold {sizes}"
+        require(min(sizes) >= 1, "num_clients", num_clients, allowed)
         train, validation, test = (torch.from_numpy(np.asarray(indices)).to(self.device) for indices in part)
         info = ClientInfo(
             id, self.architectures[id % len(self.architectures)], self.pool.labels[train].unique(), len(train)
         )
         return Client(info, self.pool, train, validation, test, self.build)
+
+    def inherit(self, client: Client, round: int) -> bool:
+        """Under `Protocol.inherit`, start a client's first visit from the model of the last client of its architecture
+        that trained; whether it did.
+        """
+        donor = self.last_trained.get(client.info.architecture)
+        inherits = self.protocol.inherit == "first_visit" or (self.protocol.inherit == "first_round" and round == 0)
+        if donor is None or not inherits:
+            return False
+        client.model.load_state_dict(self.clients[donor].model.state_dict())
+        return True
 
     def build(self, architecture: str) -> nn.Module:
         """A copy of an architecture's initial network: one initial state an architecture, as in the released code."""
@@ -205,6 +237,7 @@ class Context:
     round: int = 0
     losses: dict[int, Tensor] = field(default_factory=dict)  # mean training loss of this round's clients
     metrics: dict[str, float] = field(default_factory=dict)  # diagnostics of this round, recorded in rounds.csv
+    streams: dict[int, np.random.Generator] = field(default_factory=dict)  # this round's augmentation, by client
 
     @property
     def device(self) -> torch.device:
@@ -226,6 +259,14 @@ class Context:
 
     def build(self, architecture: str) -> nn.Module:
         return self.federation.build(architecture)
+
+    def augment(self, client: Client) -> Callable[[Tensor], Tensor] | None:
+        """What this round's training does to a batch of the client's images; None where the protocol leaves them."""
+        if self.federation.protocol.augmentation == "none":
+            return None
+        if client.id not in self.streams:
+            self.streams[client.id] = self.generator("augmentation", client.id)
+        return partial(training.augmented, stream=self.streams[client.id])
 
     def train(
         self,
@@ -250,7 +291,7 @@ class Context:
         modules = modules or {"model": client.model}
         second = self.generator(support, client.id) if support else None
         self.losses[client.id] = training.train(
-            loss, modules, client.pool, client.train, settings, stream, named, second
+            loss, modules, client.pool, client.train, settings, stream, named, second, self.augment(client)
         )
 
     def record(self, **metrics: float) -> None:

@@ -5,6 +5,8 @@ Every partition is a matrix of shares (clients x classes: the part of a class th
 three.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
@@ -64,16 +66,20 @@ def dirichlet_shares(num_clients: int, num_classes: int, alpha: float, stream: n
     return stream.dirichlet(np.full(num_clients, alpha), size=num_classes).T
 
 
-def deal(labels: np.ndarray, shares: np.ndarray, stream: np.random.Generator) -> list[np.ndarray]:
+def deal(
+    labels: np.ndarray, shares: np.ndarray, stream: np.random.Generator, *, floors: bool = False
+) -> list[np.ndarray]:
     """Shuffle the images of each class and deal them to the clients by `shares` (clients x classes).
 
     Cuts are the rounded-down cumulative shares, so a class whose shares sum to 1 is dealt out whole and a client's
-    count is within one image of its share. Returns one sorted int64 index array per client; no index appears twice.
+    count is within one image of its share. floors: each share is rounded down by itself and what is left over goes
+    unused, as in the released code. Returns one sorted int64 index array per client; no index appears twice.
     """
     held: list[list[np.ndarray]] = [[] for _ in shares]
     for label in range(shares.shape[1]):
         indices = stream.permutation(np.flatnonzero(labels == label))
-        cuts = np.floor(np.cumsum(shares[:, label]) * len(indices) + 1e-9).astype(int)
+        sizes = shares[:, label] * len(indices)
+        cuts = (np.cumsum(np.floor(sizes)) if floors else np.floor(np.cumsum(sizes) + 1e-9)).astype(int)
         for client, part in enumerate(np.split(indices, cuts)[:-1]):
             held[client].append(part)
     return [np.sort(np.concatenate(parts)) for parts in held]
@@ -104,16 +110,33 @@ def dirichlet(
     alpha > 0: small is skewed, large approaches IID. Raises FedlibError when no draw is large enough (no endless
     loop).
     """
+    return dirichlet_parts([labels], num_clients, alpha, stream, (min_partition_size,))[0]
+
+
+def dirichlet_parts(
+    parts: Sequence[np.ndarray],
+    num_clients: int,
+    alpha: float,
+    stream: np.random.Generator,
+    min_sizes: Sequence[int],
+    *,
+    floors: bool = False,
+) -> list[list[np.ndarray]]:
+    """`dirichlet` of several parts at once (labels of a train, a validation and a test part), each dealt by the same
+    shares and with a smallest size of its own.
+    """
     require(alpha > 0, "alpha", alpha, "above 0")
     smallest = 0
     for _ in range(MAX_REDRAWS):
-        held = deal(labels, dirichlet_shares(num_clients, int(labels.max()) + 1, alpha, stream), stream)
-        smallest = max(smallest, min(map(len, held)))
-        if min(map(len, held)) >= min_partition_size:
+        shares = dirichlet_shares(num_clients, int(parts[0].max()) + 1, alpha, stream)
+        held = [deal(labels, shares, stream, floors=floors) for labels in parts]
+        sizes = [min(map(len, clients)) for clients in held]
+        smallest = max(smallest, sizes[0])
+        if all(size >= least for size, least in zip(sizes, min_sizes, strict=True)):
             return held
     raise FedlibError(
         f"alpha = {alpha}: none of {MAX_REDRAWS} Dirichlet draws gave each of {num_clients} clients "
-        f"min_partition_size = {min_partition_size} images (best draw: {smallest}); use fewer clients, a larger alpha "
+        f"min_partition_size = {min_sizes[0]} images (best draw: {smallest}); use fewer clients, a larger alpha "
         "or a smaller min_partition_size"
     )
 

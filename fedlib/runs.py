@@ -107,8 +107,10 @@ class RunSpec:
         default=None, metadata={"help": "learning rate of the local SGD; default the protocol's", "kind": float}
     )
     seed: int = field(default=0, metadata={"help": "seed of every random stream"})
-    paper: str = field(default="FedSSA", metadata={"help": "whose protocol: FedSSA, FedGH or pFedES"})
-    protocol: str = field(default="paper", metadata={"help": "paper: what its text says"})
+    paper: str | None = field(
+        default=None, metadata={"help": "whose protocol: FedSSA, FedGH or pFedES; default the method's, or FedSSA"}
+    )
+    protocol: str = field(default="paper", metadata={"help": "paper: what its text says; released: what its code does"})
     overrides: dict[str, Any] = field(
         default_factory=dict, metadata={"help": "protocol fields by name, such as momentum"}
     )
@@ -174,9 +176,17 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
         scale = "demo" if spec.dataset and spec.dataset not in data.EMBEDDED else "smoke"
     choose("scale", scale, SCALES)
     values = {item.name: getattr(spec, item.name) for item in dataclasses.fields(spec)}
-    values = {name: SCALES[scale].get(name) if value is None else value for name, value in values.items()}
-    method = algorithms.make(values["algorithm"], values["params"])
-    preset = protocol.protocol(values["paper"], values["protocol"], values["overrides"])
+    choose("algorithm", values["algorithm"], algorithms.ALGORITHMS)
+    choose("scenario", values["scenario"], models.SCENARIOS)
+    if values["paper"] is None:
+        own = (values["algorithm"], values["protocol"]) in protocol.PROTOCOLS
+        values["paper"] = values["algorithm"] if own else "FedSSA"
+    whose = (values["paper"], values["protocol"], values["scenario"])
+    sizes = SCALES[scale] | (protocol.SIZES.get(whose, {}) if scale == "paper" else {})
+    values = {name: sizes.get(name) if value is None else value for name, value in values.items()}
+    given = protocol.params(*whose, values["algorithm"]) | values["params"]
+    method = algorithms.make(values["algorithm"], given)
+    preset = protocol.protocol(*whose, values["overrides"])
     for item in dataclasses.fields(spec):
         kind = item.metadata.get("kind", type(item.default))
         if kind in (int, float, str) and values[item.name] is not None:
@@ -250,26 +260,41 @@ def public_of(resolved: Resolved) -> np.ndarray | data.Dataset | None:
     return partition.hold_out(labels, spec.public_fraction, randomness.generator(spec.seed, "public"))
 
 
-def partition_of(resolved: Resolved) -> list[np.ndarray]:
-    """The clients' index arrays into the pooled images, as the specification says; none is public."""
+def partition_of(resolved: Resolved) -> list[Any]:
+    """What each client holds, as indices into the pooled images, none of them public: one array where the protocol
+    splits locally, else a (train, validation, test) triple.
+    """
+    dataset, stream = resolved.data, randomness.generator(resolved.spec.seed, "partition")
     public = public_of(resolved)
-    held = public if isinstance(public, np.ndarray) else np.array([], dtype=int)
-    private = np.setdiff1d(np.arange(len(resolved.data.labels)), held)
-    return [private[part] for part in _dealt(resolved, resolved.data.labels.numpy()[private])]
+    private = np.arange(len(dataset.labels))
+    if isinstance(public, np.ndarray):
+        private = np.setdiff1d(private, public)
+    if resolved.protocol.split == "local-8:1:1":
+        return _dealt(resolved, [private], stream)[0]
+    shuffled = stream.permutation(private[private < dataset.num_train])
+    train, validation = np.split(shuffled, [len(shuffled) * 4 // 5])
+    test = private[private >= dataset.num_train]
+    return list(zip(*_dealt(resolved, [train, validation, test], stream), strict=True))
 
 
-def _dealt(resolved: Resolved, labels: np.ndarray) -> list[np.ndarray]:
-    """One index array into `labels` a client."""
-    spec = resolved.spec
-    stream = randomness.generator(spec.seed, "partition")
-    assert spec.num_clients is not None
+def _dealt(resolved: Resolved, parts: list[np.ndarray], stream: np.random.Generator) -> list[list[np.ndarray]]:
+    """Each of `parts` (indices into the pooled images) dealt to the clients, by the same shares of the classes."""
+    spec, preset = resolved.spec, resolved.protocol
+    labels = [resolved.data.labels.numpy()[part] for part in parts]
+    clients = spec.num_clients
+    assert clients is not None
     if spec.partition == "by-class":
         assert spec.classes_per_client is not None
-        return partition.by_class(labels, spec.num_clients, spec.classes_per_client, stream)
-    if spec.partition == "dirichlet":
-        smallest = min(10, len(labels) // (2 * spec.num_clients))
-        return partition.dirichlet(labels, spec.num_clients, spec.alpha, stream, min_partition_size=max(3, smallest))
-    return partition.iid(labels, spec.num_clients, stream)
+        flags = {"extra_slot": preset.extra_slot, "distinct": preset.distinct}
+        shares = partition.class_shares(clients, resolved.data.num_classes, spec.classes_per_client, stream, **flags)
+        held = [partition.deal(part, shares, stream, floors=preset.floors) for part in labels]
+    elif spec.partition == "dirichlet":
+        least = min(10, len(parts[0]) // (2 * clients))
+        least_each = [max(3, least)] if len(parts) == 1 else [max(1, least), 1, 1]
+        held = partition.dirichlet_parts(labels, clients, spec.alpha, stream, least_each, floors=preset.floors)
+    else:
+        held = [partition.iid(part, clients, stream) for part in labels]
+    return [[part[own] for own in owns] for part, owns in zip(parts, held, strict=True)]
 
 
 def federation_of(resolved: Resolved) -> federation.Federation:

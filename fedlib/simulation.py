@@ -129,7 +129,7 @@ def simulate(
         for round in range(len(outcome.round_rows) - 1, rounds):
             if outcome.status == "diverged":
                 break
-            context.round, context.losses, context.metrics = round, {}, {}
+            context.round, context.losses, context.metrics, context.streams = round, {}, {}, {}
             row, timing = _round(outcome, algorithm, context, selected_per_round, accuracies)
             if progress:
                 progress(row, timing)
@@ -150,14 +150,16 @@ def _round(
     started, evaluating = time.perf_counter(), 0.0
     federation, server = outcome.federation, outcome.server
     sampled = context.generator("sampling").choice(len(federation.clients), selected_per_round, replace=False)
-    uploads, hits = {}, {}
+    uploads, hits, inherited = {}, {}, 0
     wire = {"download_words": 0, "upload_words": 0, "published_words": 0}
     for client in (federation.clients[id] for id in sampled):
         if not client.visited:
+            inherited += federation.inherit(client, context.round)
             algorithm.init_client(client, context)
             client.visited = True
         download = algorithm.download(server, client.info, context)
         upload = algorithm.local_round(client, download, context)
+        federation.last_trained[client.info.architecture] = client.id
         if upload is not None:
             uploads[client.id] = upload
         for direction, message in (("download_words", download), ("upload_words", upload)):
@@ -167,6 +169,8 @@ def _round(
         began = time.perf_counter()
         hits[client.id] = _hits(algorithm, client)
         evaluating += time.perf_counter() - began
+    if federation.protocol.inherit != "none":
+        context.record(inherited=inherited)
     if uploads:
         algorithm.aggregate(server, uploads, context)
 
@@ -350,6 +354,7 @@ def _load(path: Path | None, label: str, federation: Federation) -> Outcome | No
     for id, snapshot in state["clients"].items():
         federation.clients[id].restore(snapshot)
     rows = state["rows"]
+    federation.last_trained = {row["architecture"]: row["client"] for row in rows["clients"] if row["round"] >= 0}
     return Outcome(federation, state["server"], state["status"], rows["rounds"], rows["clients"], rows["timing"])
 
 

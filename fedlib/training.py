@@ -77,16 +77,57 @@ def cross_entropy(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
     return F.cross_entropy(model(images), labels)
 
 
+def proximal_cross_entropy(
+    model: nn.Module, images: Tensor, labels: Tensor, reference: nn.Module, weight: float
+) -> Tensor:
+    """CE + weight / 2 * ||w - w_reference||^2 over all parameters: the local loss of FedProx and of pFedMe's theta."""
+    pairs = zip(model.parameters(), reference.parameters(), strict=True)
+    distance = torch.stack([F.mse_loss(own, other, reduction="sum") for own, other in pairs]).sum()
+    return F.cross_entropy(model(images), labels) + weight / 2 * distance
+
+
+def augmented(images: Tensor, stream: np.random.Generator) -> Tensor:
+    """A batch of normalised images flipped, erased and cropped in that order, as the released scripts do before
+    training.
+
+    Each image has its own draws: mirrored left to right with probability 0.5; with probability 0.5 a rectangle of
+    0.04 to 0.2 of its area, 0.5 to 2 times as high as wide (log-uniform), set to 0; cut out at a random place after
+    padding with 4 zeros on each side. images: (n, channels, height, width), square enough for the rectangle to fit.
+    """
+    n, _, height, width = images.shape
+    flip, erase, area, ratio, top, left, down, right = torch.from_numpy(stream.random((8, n, 1))).to(images.device)
+    area, ratio = height * width * (0.04 + 0.16 * area), 0.5 * 4**ratio
+    box_height, box_width = (area * ratio).sqrt().round(), (area / ratio).sqrt().round()  # (n, 1)
+    top, left = (top * (height - box_height + 1)).floor(), (left * (width - box_width + 1)).floor()
+    # Where each pixel of the result comes from in the flipped image; a place outside it is padding.
+    rows = torch.arange(height, device=images.device) + (9 * down).long() - 4  # (n, height)
+    columns = torch.arange(width, device=images.device) + (9 * right).long() - 4  # (n, width)
+    box_rows = (rows >= top) & (rows < top + box_height) & (erase < 0.5)
+    box_columns = (columns >= left) & (columns < left + box_width)
+    inside_rows, inside_columns = (rows >= 0) & (rows < height), (columns >= 0) & (columns < width)
+    kept = inside_rows[:, :, None] & inside_columns[:, None] & ~(box_rows[:, :, None] & box_columns[:, None])
+    columns = torch.where(flip < 0.5, width - 1 - columns, columns)
+    rows, columns = rows.clamp(0, height - 1), columns.clamp(0, width - 1)
+    image = torch.arange(n, device=images.device)[:, None, None]
+    moved = images.permute(0, 2, 3, 1)[image, rows[:, :, None], columns[:, None]]  # (n, height, width, channels)
+    return moved.masked_fill_(~kept[..., None], 0).permute(0, 3, 1, 2)
+
+
 def batches(
-    pool: Pool, indices: Tensor, settings: Settings, stream: np.random.Generator
+    pool: Pool,
+    indices: Tensor,
+    settings: Settings,
+    stream: np.random.Generator,
+    augment: Callable[[Tensor], Tensor] | None = None,
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """(images, labels) of E epochs over `indices`: permutations drawn from `stream` on the CPU; the short last batch
-    is kept.
+    is kept. `augment`, if any, changes the images of each batch.
     """
     for _ in range(settings.epochs):
         order = indices[torch.from_numpy(stream.permutation(len(indices))).to(indices.device)]
         for batch in order.split(settings.batch_size):
-            yield pool.batch(batch), pool.labels[batch]
+            images = pool.batch(batch)
+            yield augment(images) if augment else images, pool.labels[batch]
 
 
 def sgd(modules: Mapping[str, nn.Module], settings: Settings) -> torch.optim.Optimizer:
@@ -133,21 +174,23 @@ def train(
     stream: np.random.Generator,
     named: Mapping[str, object] | None = None,
     support: np.random.Generator | None = None,
+    augment: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
     """Train `modules` (handed to `loss` by name) on `indices` with a fresh SGD; returns the mean loss a sample, a
     scalar tensor.
 
     `named` tensors and modules are handed to `loss` too and are not trained. With a stream `support`, each step also
-    gets an independent batch of the same size drawn from it, as `support_images` and `support_labels`.
+    gets an independent batch of the same size drawn from it, as `support_images` and `support_labels`. `augment`, if
+    any, changes the images of each batch.
     """
     named = named or {}
     frozen = [module for module in named.values() if isinstance(module, nn.Module)]
     optimiser = sgd(modules, settings)
     total = torch.zeros((), device=indices.device)
-    second = batches(pool, indices, settings, support) if support else None
+    second = batches(pool, indices, settings, support, augment) if support else None
     for module in frozen:  # gradients flow through a frozen module, none is computed for its parameters
         module.requires_grad_(False)
-    for images, labels in batches(pool, indices, settings, stream):
+    for images, labels in batches(pool, indices, settings, stream, augment):
         extra = dict(zip(("support_images", "support_labels"), next(second), strict=True)) if second else {}
         value = step(loss, modules, optimiser, pool, settings, images=images, labels=labels, **named, **extra)
         total += value * len(labels)

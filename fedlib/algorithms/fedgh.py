@@ -6,7 +6,10 @@ global header on the pairs (LAR, class) by SGD, and the header replaces each cli
 the header; up: a LAR and its label a class.
 
 The released code computes these gradients but never applies them (its optimiser holds another network), so its
-header stays what it was initialised to; this file trains it, as the paper says.
+header stays what it was initialised to (`server_update=frozen`); this file trains it, as the paper says. Released too:
+no header goes down in round 0 (`first_header=own`), and the LARs are those of augmented images (`lars=augmented`; its
+mean of batch means is not reproduced). Other libraries train the header on shuffled mini-batches of LARs
+(`server_update=minibatch`).
 """
 
 from collections.abc import Mapping
@@ -15,7 +18,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
-from ..errors import require
+from ..errors import choose, require
 from ..randomness import forked
 from ..training import class_means
 from .base import Algorithm, Client, ClientInfo, Context, Message, ServerState
@@ -23,9 +26,17 @@ from .base import Algorithm, Client, ClientInfo, Context, Message, ServerState
 
 @dataclass(frozen=True)
 class FedGH(Algorithm):
-    """server_lr: eta_theta, the server's learning rate, >= 0; 0 freezes the header. Default 0.01 (section 5.1)."""
+    """server_lr: eta_theta, the server's learning rate, >= 0; 0 freezes the header. Default 0.01 (section 5.1).
+    server_update: `per_lar`, one SGD step a LAR in order of arrival (Algorithm 1); `minibatch`, one shuffled pass in
+    batches of B; `frozen`, none (released code).
+    first_header: what a client starts round 0 with, the `global` header (Algorithm 1) or its `own` (released code).
+    lars: of the `plain` images (Eq. 3), or of `augmented` ones where the protocol augments (released code).
+    """
 
     server_lr: float = 0.01
+    server_update: str = "per_lar"
+    first_header: str = "global"
+    lars: str = "plain"
 
     name, paper, year, exchanges = (
         "FedGH",
@@ -37,31 +48,43 @@ class FedGH(Algorithm):
 
     def __post_init__(self) -> None:
         require(self.server_lr >= 0, "server_lr", self.server_lr, "at least 0")
+        choose("server_update", self.server_update, ("per_lar", "minibatch", "frozen"))
+        choose("first_header", self.first_header, ("global", "own"))
+        choose("lars", self.lars, ("plain", "augmented"))
 
     def init_server(self, context: Context) -> ServerState:
         with forked(context.generator("server")):
             header = torch.nn.Linear(context.federation.initial_header().in_features, context.num_classes)
         return {name: tensor.to(context.device) for name, tensor in header.state_dict(prefix="header.").items()}
 
-    def download(self, server: ServerState, info: ClientInfo, context: Context) -> Message:
-        return Message(dict(server))
+    def download(self, server: ServerState, info: ClientInfo, context: Context) -> Message | None:
+        return None if self.first_header == "own" and context.round == 0 else Message(dict(server))
 
     def local_round(self, client: Client, message: Message | None, context: Context) -> Message:
-        assert message is not None
-        client.model.header.load_state_dict({"weight": message["header.weight"], "bias": message["header.bias"]})
+        if message is not None:
+            client.model.header.load_state_dict({"weight": message["header.weight"], "bias": message["header.bias"]})
         context.train(client)
-        lars = class_means(client.model.extractor, client.pool, client.train, client.classes)  # Eq. 3
+        augment, extractor = context.augment(client), client.model.extractor
+        if augment and self.lars == "augmented":
+            lars = class_means(lambda images: extractor(augment(images)), client.pool, client.train, client.classes)
+        else:
+            lars = class_means(extractor, client.pool, client.train, client.classes)  # Eq. 3
         return Message({"lars": lars, "classes": client.classes}, client.num_samples)
 
     def aggregate(self, server: ServerState, uploads: Mapping[int, Message], context: Context) -> None:
+        if self.server_update == "frozen":
+            return
+        lars, labels = (torch.cat([upload[name] for upload in uploads.values()]) for name in ("lars", "classes"))
+        steps = zip(lars, labels, strict=True)  # in order of arrival, one pass
+        if self.server_update == "minibatch":
+            order = torch.from_numpy(context.generator("server").permutation(len(labels))).to(context.device)
+            size = context.federation.settings.batch_size
+            steps = zip(lars[order].split(size), labels[order].split(size), strict=True)
         weight = server["header.weight"].clone().requires_grad_()
         bias = server["header.bias"].clone().requires_grad_()
         optimiser = torch.optim.SGD([weight, bias], self.server_lr)
-        for upload in uploads.values():  # in order of arrival
-            for lar, label in zip(
-                upload["lars"], upload["classes"], strict=True
-            ):  # one SGD step a LAR, one pass (Eq. 5)
-                optimiser.zero_grad()
-                F.cross_entropy(F.linear(lar, weight, bias), label).backward()
-                optimiser.step()
+        for lar, label in steps:  # an SGD step (Eq. 5) on one LAR, or on a batch of them
+            optimiser.zero_grad()
+            F.cross_entropy(F.linear(lar, weight, bias), label).backward()
+            optimiser.step()
         server.update({"header.weight": weight.detach(), "header.bias": bias.detach()})

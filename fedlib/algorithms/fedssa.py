@@ -9,6 +9,17 @@ never overwritten, never uploaded. Down and up: header rows of the seen classes.
 The header is the last linear layer with its bias. Eq. 4 is global + mu * local, not a convex combination, so seen
 rows are inflated by about 1 + mu a round while mu > 0. The first global header is CNN-1's initial one. A class that
 no selected client holds keeps its global row.
+
+The released code averages over all N owners of a class (`aggregate_over=all`): what a client last uploaded, and the
+initial rows for one that never did. The ablations are settings:
+
+    | table, case | aggregation | replace | mu0 | what it is                                         |
+    |-------------|-------------|---------|-----|----------------------------------------------------|
+    | 4 A         | whole       | all     | 0   | LG-FedAvg (unweighted)                             |
+    | 4 B         | whole       | all     | mu0 | LG-FedAvg with fusion                              |
+    | 5 A         | by_class    | all     | 0   | aggregation by class, the whole header is replaced |
+    | 5 B         | by_class    | seen    | 0   | aggregation by class, seen rows are replaced       |
+    | 4 C, 5 C    | by_class    | seen    | mu0 | FedSSA                                             |
 """
 
 import math
@@ -16,8 +27,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
-from ..errors import require
+from ..errors import choose, require
 from .base import Algorithm, Client, ClientInfo, Context, Message, ServerState
 
 
@@ -27,10 +39,18 @@ class FedSSA(Algorithm):
     script).
     stable_rounds: T_stable, rounds until mu is 0, >= 1. Default 20 (Figure 3; *chosen*: the text leaves it to a
     search).
+    fusion: `literal` is Eq. 4; `convex` weights the global rows by 1 - mu, so that nothing is inflated.
+    aggregate_over: the `selected` owners of a class (Algorithm 1) or `all` of them (released code).
+    aggregation: clients upload their seen rows (`by_class`) or the `whole` header.
+    replace: rows that are downloaded and fused, those of the `seen` classes or `all`.
     """
 
     mu0: float = 0.5
     stable_rounds: int = 20
+    fusion: str = "literal"
+    aggregate_over: str = "selected"
+    aggregation: str = "by_class"
+    replace: str = "seen"
 
     name, paper, year, exchanges = "FedSSA", "Yi et al., IJCAI 2024", 2024, "header rows of seen classes"
     needs = "features"
@@ -38,6 +58,10 @@ class FedSSA(Algorithm):
     def __post_init__(self) -> None:
         require(0 <= self.mu0 <= 1, "mu0", self.mu0, "in [0, 1]")
         require(self.stable_rounds >= 1, "stable_rounds", self.stable_rounds, "at least 1")
+        choose("fusion", self.fusion, ("literal", "convex"))
+        choose("aggregate_over", self.aggregate_over, ("selected", "all"))
+        choose("aggregation", self.aggregation, ("by_class", "whole"))
+        choose("replace", self.replace, ("seen", "all"))
 
     def mu(self, round: int) -> float:
         """Eq. 4's coefficient of the historical header in `round` = 0, 1, ..."""
@@ -46,26 +70,43 @@ class FedSSA(Algorithm):
         return self.mu0 * math.cos(math.pi * round / (2 * self.stable_rounds))
 
     def init_server(self, context: Context) -> ServerState:
-        return dict(context.federation.initial_header().state_dict())  # weight (C, d), bias (C,)
+        server: ServerState = dict(context.federation.initial_header().state_dict())  # weight (C, d), bias (C,)
+        if self.aggregate_over == "all":
+            server["latest"] = {}  # client id -> what it uploaded last
+        return server
 
     def download(self, server: ServerState, info: ClientInfo, context: Context) -> Message:
-        return Message({"weight": server["weight"][info.classes], "bias": server["bias"][info.classes]})
+        rows = info.classes if self.replace == "seen" else slice(None)
+        return Message({"weight": server["weight"][rows], "bias": server["bias"][rows]})
 
     def local_round(self, client: Client, message: Message | None, context: Context) -> Message:
         assert message is not None
-        header, seen, mu = client.model.header, client.classes, self.mu(context.round)
+        header, mu = client.model.header, self.mu(context.round)
+        rows = client.classes if self.replace == "seen" else slice(None)
+        share = 1 - mu if self.fusion == "convex" else 1.0
         with torch.no_grad():  # Eq. 4: theta_k^s <- theta^s + mu * theta_k^s, for the seen classes s
-            header.weight[seen] = message["weight"] + mu * header.weight[seen]
-            header.bias[seen] = message["bias"] + mu * header.bias[seen]
+            header.weight[rows] = share * message["weight"] + mu * header.weight[rows]
+            header.bias[rows] = share * message["bias"] + mu * header.bias[rows]
         context.train(client)  # Eq. 6
         context.record(mu=mu)
-        upload = {"weight": header.weight.detach()[seen], "bias": header.bias.detach()[seen], "classes": seen}
-        return Message(upload, client.num_samples)
+        return Message(self._upload(header, client.classes), client.num_samples)
+
+    def _upload(self, header: torch.nn.Linear, seen: Tensor) -> dict[str, Tensor]:
+        weight, bias = header.weight.detach().clone(), header.bias.detach().clone()
+        if self.aggregation == "whole":
+            return {"weight": weight, "bias": bias}
+        return {"weight": weight[seen], "bias": bias[seen], "classes": seen}
 
     def aggregate(self, server: ServerState, uploads: Mapping[int, Message], context: Context) -> None:
-        owned, weight, bias = (
-            torch.cat([upload[name] for upload in uploads.values()]) for name in ("classes", "weight", "bias")
-        )
+        held = [upload.tensors for upload in uploads.values()]
+        if self.aggregate_over == "all":
+            server["latest"].update(zip(uploads, held, strict=True))
+            start = context.federation.initial_header()
+            infos = [client.info for client in context.federation.clients]
+            held = [server["latest"].get(info.id) or self._upload(start, info.classes) for info in infos]
+        every = torch.arange(context.num_classes, device=context.device)  # a whole header has the rows of every class
+        owned = torch.cat([rows.get("classes", every) for rows in held])
+        weight, bias = (torch.cat([rows[name] for rows in held]) for name in ("weight", "bias"))
         for s in owned.unique():  # Eq. 3: the unweighted mean over the clients that own the class
             server["weight"][s] = weight[owned == s].mean(0)
             server["bias"][s] = bias[owned == s].mean(0)
