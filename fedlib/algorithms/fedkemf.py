@@ -21,9 +21,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .. import training
+from .. import models, training
 from ..errors import choose, require
-from ..models import BUILDERS
 from .base import Algorithm, Client, ClientInfo, Context, Federation, Message, ServerState
 
 
@@ -79,7 +78,7 @@ class FedKEMF(Algorithm):
     public_data = "unlabelled"
 
     def __post_init__(self) -> None:
-        choose("knowledge", self.knowledge, BUILDERS)
+        choose("knowledge", self.knowledge, models.BUILDERS)
         choose("distance", self.distance, ("kl", "mse"))
         require(self.weight >= 0, "weight", self.weight, "at least 0")
         require(self.temperature > 0, "temperature", self.temperature, "above 0")
@@ -94,7 +93,9 @@ class FedKEMF(Algorithm):
             require(largest < federation.num_classes, "public labels", largest, f"below {federation.num_classes}")
 
     def init_server(self, context: Context) -> ServerState:
-        return dict(context.build(self.knowledge).state_dict())
+        channels, stream = context.federation.channels, context.generator("server")  # not the clients' initial state,
+        network = models.build(self.knowledge, context.num_classes, channels, stream)  # or equals would stay equal
+        return dict(network.to(context.device).state_dict())
 
     def download(self, server: ServerState, info: ClientInfo, context: Context) -> Message:
         return Message(dict(server))

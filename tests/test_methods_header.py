@@ -1,0 +1,267 @@
+"""FedClassAvg and FD: rounds by hand, limits, and the traps of other implementations."""
+
+import numpy as np
+import pytest
+import tiny
+import torch
+import torch.nn.functional as F
+
+from fedlib import FedlibError, simulate
+from fedlib.algorithms.base import Algorithm
+from fedlib.algorithms.fd import FD, fd_loss, fd_target_loss
+from fedlib.algorithms.fedclassavg import FedClassAvg, supervised_contrast
+from fedlib.algorithms.lg_fedavg import LGFedAvg
+from fedlib.algorithms.standalone import Standalone
+from fedlib.federation import Context, Federation, Message
+
+LABELS = [[0, 1, 0], [1, 2, 2, 1, 1]]
+
+
+def play(method: Algorithm, server: dict, federation: Federation, context: Context) -> dict[int, Message]:
+    """Everyone's local round, without aggregation."""
+    return {
+        client.id: method.local_round(client, method.download(server, client.info, context), context)
+        for client in federation.clients
+    }
+
+
+def words(method: Algorithm, classes: int, own: list[list[int]], aggregated: int) -> tuple[int, int]:
+    """Published words that client 0 downloads and uploads after `aggregated` rounds, with 500 features."""
+    federation = tiny.federation(own, classes=classes, architectures=["CNN-5"], channels=3)
+    context = tiny.context(federation)
+    server = method.init_server(context)
+    for _ in range(aggregated):
+        method.aggregate(server, play(method, server, federation, context), context)
+    client = federation.clients[0]
+    download = method.download(server, client.info, context)
+    upload = method.local_round(client, download, context)
+    return download.words(method.name), upload.words(method.name)
+
+
+def arrival_order_matters_at_most(method: Algorithm, tolerance: float = 1e-6) -> None:
+    downloads = []
+    for turn in (1, -1):
+        federation = tiny.federation(LABELS)
+        context = tiny.context(federation)
+        server = method.init_server(context)
+        uploads = play(method, server, federation, context)
+        method.aggregate(server, dict(list(uploads.items())[::turn]), context)
+        downloads += [method.download(server, client.info, context).tensors for client in federation.clients]
+    for one, other in zip(downloads[:2], downloads[2:], strict=True):
+        for name in one:
+            torch.testing.assert_close(one[name], other[name], rtol=0, atol=tolerance)
+
+
+# FedClassAvg
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+@pytest.mark.parametrize("replace", [True, False])
+def test_fedclassavg_one_round_by_hand(reduction: str, replace: bool) -> None:
+    federation = tiny.federation(LABELS)
+    method, context = FedClassAvg(rho=0.4, reduction=reduction, replace=replace), tiny.context(federation)
+    weight, bias = np.array([[1.0, -0.5], [0.25, 0.0], [-1.0, 0.5]]), np.array([0.1, 0.0, -0.2])
+    server = {"weight": torch.tensor(weight).float(), "bias": torch.tensor(bias).float()}
+    share = {"sum": (1.0, 1.0), "mean": (1 / weight.size, 1 / bias.size)}[reduction]
+
+    nets = []
+    for client in federation.clients:
+        (x, y), net = tiny.data(client), tiny.Net(client.model)
+        if replace:  # the proximal term then starts at zero and its first slope is zero
+            net.W, net.b = weight.copy(), bias.copy()
+        header = (0.4 * share[0] * (net.W - weight), 0.4 * share[1] * (net.b - bias))  # d(rho/2 |.|^2)
+        net.step((x, tiny.cross_entropy_slope(net.logits(x), y)), header=header)
+        nets.append(net)
+    uploads = play(method, server, federation, context)
+    for client, net in zip(federation.clients, nets, strict=True):
+        net.agrees(client.model)
+    method.aggregate(server, uploads, context)
+    np.testing.assert_allclose(server["weight"], (3 * nets[0].W + 5 * nets[1].W) / 8, atol=2e-6)
+    np.testing.assert_allclose(server["bias"], (3 * nets[0].b + 5 * nets[1].b) / 8, atol=2e-6)
+
+
+def test_fedclassavg_second_step_is_held_near_the_average_by_hand() -> None:
+    federation = tiny.federation(LABELS)
+    federation.settings = federation.settings.__class__(2, 1000, tiny.LR)  # E = 2
+    method, context = FedClassAvg(rho=0.4), tiny.context(federation)
+    client = federation.clients[0]
+    (x, y), net = tiny.data(client), tiny.Net(client.model)
+    weight, bias = net.W.copy(), net.b.copy()
+    net.train(x, y)
+    net.step((x, tiny.cross_entropy_slope(net.logits(x), y)), header=(0.4 * (net.W - weight), 0.4 * (net.b - bias)))
+    method.local_round(client, method.download(method.init_server(context), client.info, context), context)
+    net.agrees(client.model)
+
+
+def test_fedclassavg_without_its_terms_is_lg_fedavg_to_the_bit() -> None:
+    runs = [tiny.federation(LABELS) for _ in range(3)]
+    for federation, method in zip(runs, (FedClassAvg(rho=0.0), LGFedAvg(), FedClassAvg()), strict=True):
+        federation.settings = federation.settings.__class__(2, 2, tiny.LR)
+        simulate(federation, method, 3)
+    assert tiny.same_models(runs[0], runs[1]) and not tiny.same_models(runs[1], runs[2])
+
+
+def test_supervised_contrast_by_hand() -> None:
+    features = np.random.default_rng(0).normal(size=(6, 4))
+    labels, temperature = np.array([0, 1, 0, 2, 1, 2]), 0.5
+    unit = features / np.linalg.norm(features, axis=1, keepdims=True)
+    terms = []
+    for i in range(6):  # -1/|P(i)| sum_p log( exp(z_i z_p / T) / sum_{a != i} exp(z_i z_a / T) )
+        others = [np.exp(unit[i] @ unit[a] / temperature) for a in range(6) if a != i]
+        peers = [p for p in range(6) if p != i and labels[p] == labels[i]]
+        terms.append(-np.mean([unit[i] @ unit[p] / temperature - np.log(sum(others)) for p in peers]))
+    ours = supervised_contrast(torch.tensor(features), torch.tensor(labels), temperature)
+    assert ours.item() == pytest.approx(np.mean(terms), rel=1e-9)
+
+
+def test_supervised_contrast_survives_features_that_are_all_zero() -> None:
+    features = torch.zeros(4, 3, requires_grad=True)
+    supervised_contrast(features, torch.tensor([0, 0, 1, 1]), 0.07).backward()
+    assert torch.isfinite(features.grad).all()
+
+
+def test_fedclassavg_with_contrast_trains() -> None:
+    runs = [tiny.federation(LABELS) for _ in range(2)]
+    for federation, method in zip(runs, (FedClassAvg(contrast=0.5), FedClassAvg()), strict=True):
+        assert simulate(federation, method, 2).status == "finished"
+    assert not tiny.same_models(*runs)
+
+
+@pytest.mark.parametrize(("classes", "both"), [(10, 10_020), (100, 100_200)])
+def test_fedclassavg_words(classes: int, both: int) -> None:
+    assert sum(words(FedClassAvg(), classes, [[0, 1]], 0)) == both
+
+
+# FD
+
+
+def test_fd_two_rounds_by_hand() -> None:
+    """Three clients; class 1 has three owners, class 0 and 2 have two, so everyone has targets in round 1."""
+    own = [[0, 1, 0], [1, 2, 2, 1, 1], [2, 0, 1, 0]]
+    federation, method = tiny.federation(own), FD(gamma=0.7)
+    server = method.init_server(tiny.context(federation))
+    data = [tiny.data(client) for client in federation.clients]
+    nets = [tiny.Net(client.model) for client in federation.clients]
+
+    means: list[dict[int, np.ndarray]] = []
+    for (x, y), net in zip(data, nets, strict=True):  # round 0: nothing to download, plain CE
+        net.train(x, y)
+        means.append({c: net.logits(x)[y == c].mean(0) for c in set(y.tolist())})
+    context = tiny.context(federation)
+    method.aggregate(server, play(method, server, federation, context), context)
+
+    context = tiny.context(federation, round=1)
+    for k, client in enumerate(federation.clients):
+        (x, y), net = data[k], nets[k]
+        targets = {c: np.mean([m[c] for j, m in enumerate(means) if j != k and c in m], 0) for c in means[k]}
+        download = method.download(server, client.info, context)
+        assert download["classes"].tolist() == sorted(targets)
+        for c, logits in zip(download["classes"].tolist(), download["logits"], strict=True):
+            np.testing.assert_allclose(logits, targets[c], atol=2e-6)
+        z = net.logits(x)
+        distance = 2 * (z - np.array([targets[c] for c in y])) / z.size  # d(mean squared error)
+        net.step((x, tiny.cross_entropy_slope(z, y) + 0.7 * distance))
+        method.local_round(client, download, context)
+        net.agrees(client.model)
+
+
+@pytest.mark.parametrize("target", ["softmax", "raw"])
+def test_fd_other_targets_by_hand(target: str) -> None:
+    federation, method = tiny.federation(LABELS), FD(gamma=0.7, target=target)
+    client, context = federation.clients[0], tiny.context(federation)
+    (x, y), net = tiny.data(client), tiny.Net(client.model)
+    logits = np.array([[2.0, -1.0, 0.5]])  # of class 0; class 1 has no target
+    weights = (tiny.softmax(logits) if target == "softmax" else logits)[0]
+    z = net.logits(x)
+    # d(-sum_c t_c log p_c) / dz = p sum_c t_c - t, for the images of class 0
+    distance = (tiny.softmax(z) * weights.sum() - weights) * (y == 0)[:, None] / len(y)
+    net.step((x, tiny.cross_entropy_slope(z, y) + 0.7 * distance))
+    message = Message({"classes": torch.tensor([0]), "logits": torch.tensor(logits).float()})
+    method.local_round(client, message, context)
+    net.agrees(client.model)
+
+
+def test_fd_gamma_zero_is_standalone_to_the_bit() -> None:
+    for target in ("mse", "softmax", "raw"):
+        pair = [tiny.federation(LABELS) for _ in range(2)]
+        for federation, method in zip(pair, (FD(gamma=0.0, target=target), Standalone()), strict=True):
+            simulate(federation, method, 3)
+        assert tiny.same_models(*pair)
+
+
+def test_fd_the_only_owner_of_its_classes_has_no_target() -> None:
+    """CIFAR-100, 10 clients, 10 classes each: leaving the own contribution out leaves nothing, so FD is Standalone."""
+    own = [[0, 1, 0], [2, 2, 2]]
+    runs = [tiny.federation(own) for _ in range(3)]
+    methods = (FD(), Standalone(), FD(exclude_self=False))
+    outcomes = [simulate(federation, method, 3) for federation, method in zip(runs, methods, strict=True)]
+    assert outcomes[0].rounds["download_words"].iloc[1:].tolist() == [0, 0, 0]
+    assert tiny.same_models(runs[0], runs[1])
+    assert outcomes[2].rounds["download_words"].iloc[-1] == 3 * 3 + 3  # its own vectors come back
+    assert not tiny.same_models(runs[0], runs[2])
+
+
+def test_fd_keeps_the_latest_vectors_of_who_is_absent() -> None:
+    federation, method = tiny.federation(LABELS), FD()
+    context = tiny.context(federation)
+    server = method.init_server(context)
+    uploads = play(method, server, federation, context)
+    method.aggregate(server, uploads, context)
+    method.aggregate(server, {0: play(method, server, federation, context)[0]}, context)  # client 1 stays away
+    download = method.download(server, federation.clients[0].info, context)
+    assert download["classes"].tolist() == [1]
+    torch.testing.assert_close(download["logits"][0], uploads[1]["logits"][0])
+
+
+def test_fd_raw_target_has_no_lower_bound() -> None:
+    labels, known = torch.tensor([0, 1]), torch.ones(2)
+    logits, images = torch.tensor([[3.0, -2.0], [-2.0, 3.0]]), torch.eye(2)
+    losses = {"raw": [], "softmax": [], "mse": []}
+    for scale in (1.0, 1e2, 1e4):
+        model = torch.nn.Linear(2, 2, bias=False)
+        model.weight.data = scale * torch.eye(2)
+        losses["raw"].append(fd_target_loss(model, images, labels, logits, known, 1.0).item())
+        losses["softmax"].append(fd_target_loss(model, images, labels, logits.softmax(1), known, 1.0).item())
+        losses["mse"].append(fd_loss(model, images, labels, logits, known, 1.0).item())
+    assert losses["raw"][0] > losses["raw"][1] > losses["raw"][2] < -1e4
+    assert min(losses["softmax"] + losses["mse"]) >= 0
+
+
+def test_fd_raw_ends_as_diverged_where_the_others_finish() -> None:
+    own = [[0, 1, 0], [1, 0, 1]]
+    status = {
+        target: simulate(tiny.federation(own, lr=0.3), FD(target=target), 40).status
+        for target in ("raw", "softmax", "mse")
+    }
+    assert status == {"raw": "diverged", "softmax": "finished", "mse": "finished"}
+
+
+def test_fd_the_order_of_arrival_does_not_matter() -> None:
+    arrival_order_matters_at_most(FD())
+    arrival_order_matters_at_most(FedClassAvg())
+
+
+@pytest.mark.parametrize(("classes", "held", "both"), [(10, 2, 40), (100, 10, 2_000)])
+def test_fd_words(classes: int, held: int, both: int) -> None:
+    shared = list(range(held))  # both clients hold the same classes, so every class has a target
+    assert sum(words(FD(), classes, [shared, shared], 1)) == both
+
+
+@pytest.mark.parametrize(
+    ("method", "field", "value"),
+    [
+        (FD, "gamma", -1.0), (FD, "target", "kl"), (FedClassAvg, "rho", -0.1), (FedClassAvg, "reduction", "max"),
+        (FedClassAvg, "contrast", -1.0), (FedClassAvg, "temperature", 0.0),
+    ],
+)  # fmt: skip
+def test_bad_values_are_named(method: type[Algorithm], field: str, value: object) -> None:
+    with pytest.raises(FedlibError, match=field):
+        method(**{field: value})
+
+
+def test_fd_mean_squared_error_is_a_mean_over_the_classes() -> None:
+    """A third of the squared distance at three classes: gamma means the same whatever the number of classes."""
+    model, images = torch.nn.Identity(), torch.tensor([[1.0, 2.0, 3.0]])
+    loss = fd_loss(model, images, torch.tensor([0]), torch.zeros(3, 3), torch.ones(3), 1.0)
+    expected = F.cross_entropy(images, torch.tensor([0])) + (1 + 4 + 9) / 3
+    assert loss.item() == pytest.approx(expected.item())

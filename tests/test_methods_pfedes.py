@@ -1,0 +1,154 @@
+"""pFedES: one round by hand, its limits, and that a frozen network costs no gradient."""
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from fedlib import Federation, FedlibError, simulate
+from fedlib.algorithms.pfedes import PFedES
+from fedlib.algorithms.standalone import Standalone
+from fedlib.models import proxy_extractor
+
+LABELS = [[0, 1, 0], [1, 2, 2, 1, 1]]
+
+
+def pixelwise(extractor: dict[str, torch.Tensor], a: float, b: float, c: float, d: float) -> dict[str, torch.Tensor]:
+    """An extractor that maps each pixel on its own, G(x) = relu(c * relu(a x + b) + d): centre taps of one filter."""
+    state = {name: torch.zeros_like(tensor) for name, tensor in extractor.items()}
+    state["0.weight"][0, 0, 1, 1], state["0.bias"][0] = a, b
+    state["2.weight"][0, 0, 1, 1], state["2.bias"][0] = c, d
+    return state
+
+
+def test_one_round_by_hand() -> None:
+    federation, method = tiny.federation(LABELS), PFedES(mu=0.3, extractor_epochs=1)
+    context = tiny.context(federation)
+    server = method.init_server(context)
+    a, b, c, d = 0.7, 0.2, 1.1, -0.3
+    server.update(pixelwise(server, a, b, c, d))
+
+    uploads, expected = {}, []
+    for client in federation.clients:
+        x, y = tiny.data(client)
+        net = tiny.Net(client.model)
+        inner = np.maximum(a * x + b, 0)
+        enhanced = np.maximum(c * inner + d, 0)
+        # Eq. 5 and 6: one step on 0.3 * CE(F(G(x))) + 0.7 * CE(F(x)), G frozen
+        slopes = [weight * tiny.cross_entropy_slope(net.logits(z), y) for weight, z in ((0.3, enhanced), (0.7, x))]
+        net.step((enhanced, slopes[0]), (x, slopes[1]))
+        # Eq. 8 and 9: one step on CE(F(G(x))), F frozen; dL/dG = dL/dz W A, zero where G or its inner ReLU is off
+        back = tiny.cross_entropy_slope(net.logits(enhanced), y) @ net.W @ net.A * (enhanced > 0)
+        through = back * c * (inner > 0)
+        steps = {
+            "0.weight": (through * x).sum(),
+            "0.bias": through.sum(),
+            "2.weight": (back * inner).sum(),
+            "2.bias": back.sum(),
+        }
+        expected.append([old - tiny.LR * step for old, step in zip((a, b, c, d), steps.values(), strict=True)])
+
+        uploads[client.id] = method.local_round(client, method.download(server, client.info, context), context)
+        net.agrees(client.model)  # F after step 1; step 2 left it alone
+        assert uploads[client.id].num_samples == len(y)
+
+    method.aggregate(server, uploads, context)  # Eq. 10: weights 3/8 and 5/8
+    centres = ("0.weight", (0, 0, 1, 1)), ("0.bias", 0), ("2.weight", (0, 0, 1, 1)), ("2.bias", 0)
+    for (name, place), one, other in zip(centres, *expected, strict=True):
+        assert abs(server[name][place].item() - (3 * one + 5 * other) / 8) < 2e-6, name
+
+
+def test_mu_zero_is_standalone_to_the_bit() -> None:
+    pairs = [tiny.federation(LABELS) for _ in range(2)]
+    for federation, method in zip(pairs, (PFedES(mu=0.0), Standalone()), strict=True):
+        simulate(federation, method, 3)
+    assert tiny.same_models(*pairs)
+    another = tiny.federation(LABELS)
+    simulate(another, PFedES(), 3)
+    assert not tiny.same_models(another, pairs[0])
+
+
+def test_the_extractor_has_443_floats_and_keeps_the_shape() -> None:
+    extractor = proxy_extractor(3)
+    assert sum(parameter.numel() for parameter in extractor.parameters()) == 443
+    images = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    linear = proxy_extractor(3, "linear")
+    linear.load_state_dict(extractor.state_dict())
+    assert extractor(images).shape == images.shape
+    assert extractor(images).min() >= 0 > linear(images).min()
+    assert torch.equal(linear(images).relu(), extractor(images))
+
+
+@pytest.mark.parametrize("classes", [10, 100])
+def test_886_words_a_client_round(classes: int) -> None:
+    federation, method = tiny.federation([[0, 1]], classes=classes, channels=3), PFedES()
+    context = tiny.context(federation)
+    download = method.download(method.init_server(context), federation.clients[0].info, context)
+    upload = method.local_round(federation.clients[0], download, context)
+    assert download.words() + upload.words() == 886
+    assert download.words("pFedES") + upload.words("pFedES") == 886
+
+
+@pytest.mark.parametrize(
+    ("architecture", "ratio"),
+    [("CNN-1", 2.827), ("CNN-2", 2.903), ("CNN-3", 2.892), ("CNN-4", 2.912), ("CNN-5", 2.950)],
+)
+def test_frozen_networks_take_no_gradient(architecture: str, ratio: float) -> None:
+    """8f - 2 c1 + 3.5 g against 3f - c1; above 3.2 gradients of a frozen network were computed and thrown away."""
+    counts = []
+    for method in (PFedES(), Standalone()):
+        federation = tiny.federation([[0, 1, 2, 3]], classes=10, channels=3, architectures=[architecture])
+        context, client = tiny.context(federation), federation.clients[0]
+        message = method.download(method.init_server(context), client.info, context)
+        with FlopCounterMode(display=False) as counter:
+            method.local_round(client, message, context)
+        counts.append(counter.get_total_flops())
+    assert counts[0] / counts[1] == pytest.approx(ratio, rel=0.005)
+
+
+def test_extractor_epochs_are_those_of_step_two() -> None:
+    models, extractors = [], []
+    for epochs in (0, 1, 3):  # E is 1, so 0 and 1 are the same
+        federation, method = tiny.federation(LABELS), PFedES(extractor_epochs=epochs)
+        context, client = tiny.context(federation), federation.clients[0]
+        message = method.download(method.init_server(context), client.info, context)
+        extractors.append(method.local_round(client, message, context)["2.bias"])
+        models.append(client.model.header.weight)
+    assert torch.equal(models[0], models[1]) and torch.equal(models[0], models[2])
+    assert torch.equal(extractors[0], extractors[1]) and not torch.equal(extractors[0], extractors[2])
+
+
+def test_optimisers_are_fresh_for_each_client() -> None:
+    """With momentum, the second client's upload does not depend on whether the first one trained before it."""
+
+    def upload(federation: Federation, ids: list[int]) -> dict[str, torch.Tensor]:
+        method, context = PFedES(), tiny.context(federation)
+        server = method.init_server(context)
+        for id in ids:
+            client = federation.clients[id]
+            message = method.local_round(client, method.download(server, client.info, context), context)
+        return message.tensors
+
+    after, alone = (upload(tiny.federation(LABELS, momentum=0.9), ids) for ids in ([0, 1], [1]))
+    assert all(torch.equal(after[name], alone[name]) for name in after)
+
+
+def test_the_order_of_arrival_does_not_matter() -> None:
+    federation, method = tiny.federation(LABELS), PFedES()
+    context = tiny.context(federation)
+    servers = [method.init_server(context) for _ in range(2)]
+    uploads = {
+        client.id: method.local_round(client, method.download(servers[0], client.info, context), context)
+        for client in federation.clients
+    }
+    method.aggregate(servers[0], uploads, context)
+    method.aggregate(servers[1], dict(reversed(uploads.items())), context)
+    for name, tensor in servers[0].items():
+        torch.testing.assert_close(tensor, servers[1][name], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(("field", "value"), [("mu", -0.1), ("mu", 1.5), ("extractor_epochs", -1), ("output", "tanh")])
+def test_bad_values_are_named(field: str, value: object) -> None:
+    with pytest.raises(FedlibError, match=field):
+        PFedES(**{field: value})
