@@ -1,0 +1,368 @@
+"""Protocols: the presets, and each released behaviour worked out by hand."""
+
+import dataclasses
+import signal
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tiny import federation
+
+from fedlib import ALGORITHMS, Dataset, Federation, FedlibError, RunSpec, partition, runs, simulate
+from fedlib.algorithms.base import Algorithm
+from fedlib.protocol import PARAMS, PROTOCOLS, Protocol, protocol
+from fedlib.randomness import generator
+from fedlib.simulation import Interrupted
+from fedlib.training import augmented
+
+DIGITS = RunSpec(dataset="digits")
+
+# ------------------------------------------------------------------------------------------------------ presets
+
+
+def test_paper_presets_are_plain() -> None:
+    for paper in ("FedSSA", "FedGH", "pFedES"):
+        preset = protocol(paper, "paper")
+        assert (preset.lr, preset.momentum, preset.weight_decay, preset.clip_norm) == (0.01, 0, 0, 0)
+        assert (preset.split, preset.augmentation, preset.inherit, preset.average) == (
+            "local-8:1:1", "none", "none", "all",
+        )  # fmt: skip
+        assert preset == protocol(paper, "paper", "homogeneous")
+
+
+@pytest.mark.parametrize(
+    ("paper", "scenario", "lr", "weight_decay", "inherit", "sizes"),  # the released scripts' defaults; T, E, B
+    [
+        ("FedSSA", "heterogeneous", 0.005, 5e-5, "first_visit", (500, 25, 512)),
+        ("FedSSA", "homogeneous", 0.005, 5e-5, "none", (500, 10, 512)),
+        ("FedGH", "heterogeneous", 0.01, 1e-3, "first_round", (500, 30, 512)),
+        ("FedGH", "homogeneous", 0.01, 1e-3, "none", (500, 10, 64)),
+        ("pFedES", "heterogeneous", 0.01, 1e-3, "none", (500, 10, 512)),
+        ("pFedES", "homogeneous", 0.01, 1e-3, "none", (500, 10, 512)),
+    ],
+)
+def test_released_presets(
+    paper: str, scenario: str, lr: float, weight_decay: float, inherit: str, sizes: tuple[int, int, int]
+) -> None:
+    preset = protocol(paper, "released", scenario)
+    assert (preset.lr, preset.momentum, preset.weight_decay, preset.clip_norm) == (lr, 0.9, weight_decay, 50)
+    assert (preset.split, preset.normalise, preset.augmentation) == ("official-4:1:1", "released", "released")
+    assert (preset.distinct, preset.extra_slot, preset.floors) == (False, False, True)
+    assert (preset.inherit, preset.average) == (inherit, "selected")
+    spec = replace(DIGITS, algorithm=paper, protocol="released", scenario=scenario)
+    filled = runs.resolve(spec, "paper").spec
+    assert (filled.rounds, filled.local_epochs, filled.batch_size) == sizes
+    assert (filled.paper, filled.lr) == (paper, lr)
+    assert runs.resolve(replace(spec, local_epochs=3), "paper").spec.local_epochs == 3
+    assert runs.resolve(spec, "smoke").spec.local_epochs == 1  # a scale below the paper's keeps its own size
+
+
+def test_a_protocol_gives_its_method_parameters_and_params_override_them() -> None:
+    spec = replace(DIGITS, algorithm="FedSSA", protocol="released")
+    method: Any = runs.resolve(spec).algorithm
+    assert (method.aggregate_over, method.stable_rounds, method.mu0) == ("all", 2, 0.5)
+    assert runs.resolve(replace(spec, scenario="homogeneous")).spec.params["stable_rounds"] == 45
+    method = runs.resolve(replace(spec, params={"aggregate_over": "selected"})).algorithm
+    assert (method.aggregate_over, method.stable_rounds) == ("selected", 2)
+    method = runs.resolve(replace(spec, algorithm="FedGH")).algorithm  # its own protocol, not FedSSA's
+    assert (method.server_update, method.first_header, method.lars) == ("frozen", "own", "augmented")
+    method = runs.resolve(replace(spec, algorithm="FedGH", paper="FedSSA")).algorithm  # a baseline keeps its defaults
+    assert method == ALGORITHMS["FedGH"]()
+    baseline = runs.resolve(replace(spec, algorithm="LG-FedAvg"))
+    assert (baseline.spec.paper, baseline.protocol) == ("FedSSA", protocol("FedSSA", "released"))
+    for (paper, _, _), values in PARAMS.items():
+        assert set(values) <= {field.name for field in dataclasses.fields(ALGORITHMS[paper])}
+
+
+def test_every_field_can_be_overridden_by_name() -> None:
+    others = {
+        "split": "official-4:1:1", "distinct": "false", "extra_slot": True, "floors": True, "normalise": "half",
+        "augmentation": "released", "lr": "0.5", "momentum": 0.5, "weight_decay": 0.1, "clip_norm": 1, "average":
+        "selected", "inherit": "first_visit",
+    }  # fmt: skip
+    assert set(others) == {field.name for field in dataclasses.fields(Protocol)}
+    plain = runs.resolve(DIGITS)
+    keys = {plain.key}
+    for name, value in others.items():
+        changed = runs.resolve(replace(DIGITS, overrides={name: value}))
+        given = {field: (getattr(plain.protocol, field), getattr(changed.protocol, field)) for field in others}
+        assert [field for field, (before, after) in given.items() if before != after] == [name]
+        keys.add(changed.key)
+    assert len(keys) == 1 + len(others)
+    released = protocol("FedSSA", "released", overrides={"inherit": "none"})
+    assert released == replace(PROTOCOLS["FedSSA", "released"], inherit="none")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"inherits": "none"}, "protocol field = 'inherits' is unknown: did you mean 'inherit'"),
+        ({"inherit": "always"}, "inherit = 'always' is unknown"),
+        ({"split": "8:1:1"}, "split = '8:1:1' is unknown"),
+        ({"augmentation": "flip"}, "augmentation = 'flip' is unknown: .*known are none, released"),
+        ({"normalise": "mean"}, "normalise = 'mean' is unknown"),
+        ({"distinct": "maybe"}, "distinct = 'maybe': must be true or false"),
+    ],
+)
+def test_a_wrong_override_says_what_is_known(overrides: dict[str, Any], message: str) -> None:
+    with pytest.raises(FedlibError, match=message):
+        runs.resolve(replace(DIGITS, overrides=overrides))
+
+
+# ---------------------------------------------------------------------------------------------- data of a client
+
+
+@pytest.mark.parametrize("how", ["by-class", "dirichlet", "iid"])
+def test_official_split(how: str) -> None:
+    spec = replace(DIGITS, partition=how, num_clients=10, overrides={"split": "official-4:1:1"})
+    resolved = runs.resolve(spec)
+    labels, parts = resolved.data.labels, runs.federation_of(resolved).clients
+    train, validation, test = (torch.cat([getattr(c, part) for c in parts]) for part in ("train", "validation", "test"))
+    assert len(resolved.data.labels) == 1797 and resolved.data.num_train == 1497
+    assert (len(train), len(validation), len(test)) == (1197, 300, 300)  # 1497 * 4 // 5, the rest, the official test
+    assert int(torch.cat([train, validation]).max()) < 1497 <= int(test.min())
+    assert len(torch.cat([train, validation, test]).unique()) == 1797
+    if how == "by-class":  # the same two classes in the three parts
+        for client in parts:
+            assert [labels[part].unique().tolist() for part in (client.validation, client.test)] == [
+                client.classes.tolist()
+            ] * 2
+        counts = torch.bincount(labels[parts[0].train], minlength=10) / torch.bincount(labels[train])
+        again = torch.bincount(labels[parts[0].test], minlength=10) / torch.bincount(labels[test])
+        assert torch.allclose(counts, again, atol=0.05)  # the same shares
+
+
+def test_floors_leave_what_rounding_down_leaves() -> None:
+    labels, shares = np.repeat([0, 1], [10, 7]), np.array([[0.45, 1.0], [0.55, 0.0]])
+    sizes = {
+        floors: [np.bincount(labels[held], minlength=2).tolist()
+                 for held in partition.deal(labels, shares, generator(0, "partition"), floors=floors)]
+        for floors in (False, True)
+    }  # fmt: skip
+    assert sizes[True] == [[4, 7], [5, 0]]  # int(4.5), int(5.5)
+    assert sizes[False] == [[4, 7], [6, 0]]
+
+
+def test_partition_flags_reach_the_partition() -> None:
+    spec = replace(DIGITS, classes_per_client=8, num_clients=10)
+    held = {}
+    for name in ("distinct", "extra_slot", "floors"):
+        for value in (False, True):
+            resolved = runs.resolve(replace(spec, overrides={name: value}))
+            held[name, value] = [resolved.data.labels.numpy()[part] for part in runs.partition_of(resolved)]
+    classes = {value: [len(np.unique(labels)) for labels in held["distinct", value]] for value in (False, True)}
+    assert set(classes[True]) == {8} and min(classes[False]) < 8
+    images = {key: sum(map(len, labels)) for key, labels in held.items()}
+    assert images["extra_slot", False] == 1797 and images["extra_slot", True] < 1797  # nine slots a class, eight used
+    assert images["floors", False] == 1797 and 1797 - 80 <= images["floors", True] < 1797  # less than one image a slot
+
+
+def test_a_client_without_test_images_is_an_error() -> None:
+    resolved = runs.resolve(DIGITS)
+    triple = (np.array([0]), np.array([1]), np.array([], dtype=int))
+    with pytest.raises(FedlibError, match=r"num_clients = 1: must be few enough .* client 0 would hold \(1, 1, 0\)"):
+        Federation(resolved.data, [triple])
+
+
+@pytest.mark.parametrize(
+    ("name", "normalise", "mean", "std"),
+    [
+        ("cifar10", "released", 0.456, 0.224),  # ImageNet's green
+        ("cifar10", "dataset", 0.4822, 0.2435),
+        ("cifar100", "released", 0.4865, 0.2564),  # its own
+        ("cifar100", "imagenet", 0.456, 0.224),
+        ("cifar100", "half", 0.5, 0.5),
+    ],
+)
+def test_normalisation(name: str, normalise: str, mean: float, std: float) -> None:
+    images = np.full((4, 3, 32, 32), 51, dtype=np.uint8)  # 0.2
+    dataset = Dataset.from_arrays(name, images, np.array([0, 1, 0, 1]), images[:1], np.array([0]))
+    built = Federation(dataset, [np.arange(5)], protocol=Protocol(normalise=normalise))
+    green = built.pool.batch(torch.tensor([0]))[0, 1]
+    assert torch.allclose(green, torch.tensor((0.2 - mean) / std), atol=1e-5)
+
+
+def test_imagenet_statistics_need_three_channels() -> None:
+    images = np.zeros((4, 1, 32, 32), dtype=np.uint8)
+    dataset = Dataset.from_arrays("grey", images, np.array([0, 1, 0, 1]), images[:1], np.array([0]))
+    with pytest.raises(FedlibError, match="normalise = 'imagenet': must be another, since grey has 1 channel"):
+        Federation(dataset, [np.arange(5)], protocol=Protocol(normalise="imagenet"))
+
+
+# --------------------------------------------------------------------------------------------------- augmentation
+
+
+class Draws:
+    """Stands for a random stream; hands out the draws written down."""
+
+    def __init__(self, *images: list[float]):
+        self.images = np.array(images).T[..., None]
+
+    def random(self, size: tuple[int, int, int]) -> np.ndarray:
+        assert self.images.shape == size
+        return self.images
+
+
+def test_augmentation_by_hand() -> None:
+    """flip, erase, area, ratio, top, left, down, right: uniform draws; 4/9 of the way is a crop that moves nothing."""
+    still = [0.5, 0.5]
+    images = torch.arange(1.0, 1025).reshape(1, 1, 32, 32).repeat(4, 2, 1, 1) + torch.arange(4.0)[:, None, None, None]
+    none = [0.5, 0.5, 0, 0, 0, 0, *still]
+    flip = [0.4, 0.5, 0, 0, 0, 0, *still]
+    # area 1024 * (0.04 + 0.16 * 0.5) = 122.88, ratio 0.5 * 4^0.5 = 1: 11 by 11; top 0.5 * 22, left 0.99 * 22 = 21.78
+    erase = [0.4, 0.4, 0.5, 0.5, 0.5, 0.99, *still]
+    # area 204.8 less a little, ratio 2 less a little: 20 high, 10 wide, at row 0 and column 0; then down 3, left 4
+    crop = [0.5, 0.4, 0.9999, 0.9999, 0, 0, 7 / 9 + 0.01, 0]
+    result = augmented(images, Draws(none, flip, erase, crop))  # type: ignore[arg-type]
+    assert torch.equal(result[0], images[0])
+    assert torch.equal(result[1], images[1].flip(2))
+    expected = images[2].flip(2)
+    expected[:, 11:22, 21:32] = 0
+    assert torch.equal(result[2], expected)
+    erased = images[3].clone()
+    erased[:, :20, :10] = 0
+    expected = torch.zeros_like(erased)
+    expected[:, :29, 4:] = erased[:, 3:, :28]
+    assert torch.equal(result[3], expected)
+    assert result.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_augmentation_frequencies() -> None:
+    images = torch.ones(4000, 1, 32, 32)
+    images[..., 16:] = 2  # the left half is 1, the right half 2
+    stream = generator(0, "augmentation")
+    result = augmented(images, stream)
+    flipped = result[:, 0, :, 4].amax(1) == 2
+    assert abs(flipped.double().mean() - 0.5) < 0.03
+    rows, columns = (result[:, 0].amax(axis) == 0 for axis in (2, 1))  # all zero: padding (an erasing box is smaller)
+    for shift in (rows.sum(1), columns.sum(1)):  # |uniform on -4..4|: 0 once, 1 to 4 twice, of 9
+        shares = torch.bincount(shift, minlength=5) / 4000
+        assert torch.allclose(shares, torch.tensor([1, 2, 2, 2, 2]) / 9, atol=0.03)
+    holes = (result[:, 0] == 0).sum((1, 2)) - (1024 - (32 - rows.sum(1)) * (32 - columns.sum(1)))
+    assert abs((holes > 0).double().mean() - 0.5) < 0.03  # a box is never cropped away whole
+    assert holes.max() <= 0.2 * 1024 * 1.06  # rounded sides
+    again = augmented(images, generator(0, "augmentation"))
+    assert torch.equal(result, again) and not torch.equal(result, augmented(images, stream))
+
+
+def test_augmentation_is_of_training_images_only() -> None:
+    spec = replace(DIGITS, num_clients=4, rounds=1)
+    plain, changed = (runs.resolve(replace(spec, overrides={"augmentation": value})) for value in ("none", "released"))
+    outcomes = [simulate(runs.federation_of(item), item.algorithm, 1) for item in (plain, changed, changed)]
+    assert outcomes[0].round_rows[0] == pytest.approx(outcomes[1].round_rows[0], nan_ok=True)  # evaluation is not
+    assert outcomes[0].digest() != outcomes[1].digest() == outcomes[2].digest()
+
+
+# ---------------------------------------------------------------------------------------------------- inheritance
+
+
+@dataclass(frozen=True)
+class Counter(Algorithm):
+    """Adds 1 to the header's first bias a visit, so that it counts the visits that a model has been through."""
+
+    name, paper, year, exchanges = "Counter", "-", 2026, "nothing"
+
+    def local_round(self, client: Any, message: Any, context: Any) -> None:
+        client.model.header.bias.data[0] += 1
+
+
+def visits(inherit: str, clients: int, participation: float, rounds: int) -> tuple[list[int], list[float], Any]:
+    """Inherited first visits a round, and the visits that each client's model has been through."""
+    built = federation([[0, 1]] * clients, architectures=[f"tiny-{i}" for i in range(5)], inherit=inherit)
+    start = {id: built.build(built.clients[id].info.architecture).header.bias[0].item() for id in range(clients)}
+    outcome = simulate(built, Counter(), rounds, participation)
+    counts = [c.model.header.bias[0].item() - start[c.id] if c.visited else 0 for c in outcome.clients]
+    per_round = outcome.rounds.get("inherited", [0] * (rounds + 1))
+    return [int(value) for value in per_round[1:]], [round(count, 3) for count in counts], outcome
+
+
+@pytest.fixture(autouse=True)
+def five_architectures(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fedlib import models
+
+    for i in range(5):
+        monkeypatch.setitem(models.BUILDERS, f"tiny-{i}", models.BUILDERS["tiny"])
+
+
+def test_first_visits_inherit_in_round_0() -> None:
+    """N=10, C=1: of the two clients of each architecture, the one visited second carries two visits."""
+    for inherit in ("first_round", "first_visit"):
+        per_round, counts, _ = visits(inherit, 10, 1.0, 2)
+        assert per_round == [5, 0]
+        assert sorted(counts) == [2] * 5 + [3] * 5
+        assert all(sorted(counts[i::5]) == [2, 3] for i in range(5))
+    per_round, counts, outcome = visits("none", 10, 1.0, 2)
+    assert counts == [2] * 10 and "inherited" not in outcome.rounds
+
+
+def test_later_first_visits_inherit_only_under_first_visit() -> None:
+    """N=20, C=0.25: all first visits but the first of each architecture inherit, or only round 0's."""
+    _, _, outcome = visits("none", 20, 0.25, 3)
+    rows = outcome.client_table.query("round >= 0")
+    first = rows.drop_duplicates("client")
+    inheriting = first[first.duplicated("architecture")]
+    expected = [int((inheriting["round"] == round).sum()) for round in range(3)]
+    assert (
+        visits("first_visit", 20, 0.25, 3)[0] == expected
+        and sum(expected) == len(first) - first["architecture"].nunique()
+    )
+    assert visits("first_round", 20, 0.25, 3)[0] == [expected[0], 0, 0]
+
+
+def test_inheritance_takes_the_donors_weights_as_they_are() -> None:
+    """Three clients of one architecture, one a round: each starts from the last trained, whoever that is."""
+    _, counts, outcome = visits("first_visit", 5, 1.0, 1)
+    assert counts == [1] * 5
+    built = federation([[0, 1]] * 3, inherit="first_visit")
+    start = built.build("tiny").header.bias[0].item()
+    outcome = simulate(built, Counter(), 4, 0.3)
+    order = outcome.client_table.query("round >= 0")["client"].tolist()
+    expected: dict[int, int] = {}
+    for place, client in enumerate(order):
+        expected[client] = 1 + expected.get(client, expected[order[place - 1]] if place else 0)
+    final = {c.id: round(c.model.header.bias[0].item() - start, 3) for c in built.clients if c.visited}
+    assert final == expected and len(expected) > 1
+
+
+def test_inheritance_survives_an_interruption(tmp_path: Path) -> None:
+    def built() -> Federation:
+        return federation([[0, 1]] * 8, architectures=["tiny-0", "tiny-1"], inherit="first_visit")
+
+    whole = simulate(built(), ALGORITHMS["Standalone"](), 5, 0.25)
+
+    def stop(row: dict[str, Any], timing: dict[str, Any]) -> None:
+        if row["round"] == 1:
+            signal.raise_signal(signal.SIGTERM)
+
+    file = tmp_path / "checkpoint.pt"
+    with pytest.raises(Interrupted):
+        simulate(built(), ALGORITHMS["Standalone"](), 5, 0.25, checkpoint=file, progress=stop)
+    resumed = simulate(built(), ALGORITHMS["Standalone"](), 5, 0.25, checkpoint=file)
+    assert whole.rounds["inherited"].iloc[3:].sum() > 0  # first visits remain after the interruption
+    assert resumed.digest() == whole.digest()
+    assert resumed.rounds.equals(whole.rounds)
+
+
+@pytest.mark.parametrize("algorithm", ["FedSSA", "FedGH"])
+def test_released_behaviours_are_real_and_the_paper_has_none(algorithm: str) -> None:
+    spec = replace(DIGITS, algorithm=algorithm, num_clients=10, participation=1.0, rounds=2, batch_size=512)
+    released, paper = (runs.resolve(replace(spec, protocol=name)) for name in ("released", "paper"))
+    outcome = simulate(runs.federation_of(released), released.algorithm, 2)
+    assert outcome.rounds["inherited"].tolist()[1:] == [5, 0]
+    plain = simulate(runs.federation_of(paper), paper.algorithm, 2)
+    assert "inherited" not in plain.rounds
+    if algorithm == "FedGH":  # the released header is what it was initialised to; the paper's is trained
+        start = released.algorithm.init_server(_context(released))
+        assert all(torch.equal(outcome.server[name], tensor) for name, tensor in start.items())
+        assert not any(torch.equal(plain.server[name], tensor) for name, tensor in start.items())
+        down = outcome.rounds["download_words"].tolist()[1:]
+        assert down == [0, 10 * 5010]  # no header goes down in round 0
+
+
+def _context(resolved: runs.Resolved) -> Any:
+    from fedlib.federation import Context
+
+    return Context(runs.federation_of(resolved), 1)
