@@ -95,7 +95,7 @@ def correlation(z: np.ndarray, target: np.ndarray, weight: float) -> float:
 
 def test_fccl_collaborative_and_local_step_by_hand() -> None:
     federation, lr = tiny.federation(LABELS, public=PUBLIC, lr=0.1), 0.1
-    method, context = FCCL(off_diagonal=0.3, intra=0.7, inter=0.4), tiny.context(federation)
+    method, context = FCCL(off_diagonal=0.3, intra=0.7, inter=0.4, public_lr=0.05), tiny.context(federation)
     server = method.init_server(context)
     nets = [tiny.Net(client.model) for client in federation.clients]
     pretrained = []
@@ -123,7 +123,7 @@ def test_fccl_collaborative_and_local_step_by_hand() -> None:
     play(method, server, federation, tiny.context(federation, round=1))
     for client, net, first, previous in zip(federation.clients, nets, pretrained, last, strict=True):
         slope = tiny.slope(lambda z: correlation(z, consensus, 0.3), net.logits(asked))
-        net.step((asked, slope), lr=lr)
+        net.step((asked, slope), lr=0.05)
         local(net, *tiny.data(client), first, previous)
         net.agrees(client.model, 1e-5)
 
@@ -296,7 +296,8 @@ def test_without_public_data_it_says_so(method: Algorithm) -> None:
     ("make", "field", "value"),
     [
         (FedMD, "public_samples", 0), (FedMD, "digest_epochs", 0), (FedMD, "pretrain_epochs", -1),
-        (FCCL, "off_diagonal", -1.0), (FCCL, "intra", -1.0), (FCCL, "inter", -1.0), (FCCL, "pretrain_epochs", 0),
+        (FCCL, "off_diagonal", -1.0), (FCCL, "intra", -1.0), (FCCL, "inter", -1.0),
+        (FCCL, "public_lr", -1.0), (FCCL, "pretrain_epochs", 0),
         (FedKEMF, "knowledge", "CNN-9"), (FedKEMF, "weight", -1.0), (FedKEMF, "distance", "l1"),
         (FedKEMF, "temperature", 0.0), (FedKEMF, "label_weight", 1.0), (FedKEMF, "server_epochs", -1),
     ],

@@ -9,8 +9,8 @@ indices of their images; up: logits on this round's public subset.
 The exchange is split over two rounds as in FedMD, so the mean holds each client's logits at the end of its last
 round, the own ones too; the authors' first code has that mixture (others' current logits, own previous ones), their
 second the plain mean. Standardising divides by sqrt(variance + 1e-5): a class whose logits do not vary over the batch
-gives zeros, not NaN as in the authors' code. Their Adam at 1e-3 is the run's SGD here. The sums over M's entries are
-not averaged, so with 100 classes the collaborative loss is large: lower the rate or clip if it diverges.
+gives zeros, not NaN as in the authors' code. Their Adam at 1e-3 is SGD at that rate for the collaborative step: sums
+over M's entries, not means, blow up the logits at 0.01 with 100 classes. The local step has the run's rate.
 """
 
 import copy
@@ -28,7 +28,7 @@ from .base import Algorithm, Client, ClientInfo, Context, Message, ServerState
 
 def standardise(logits: Tensor) -> Tensor:
     """(n, C), each column with mean 0 and variance 1 over the batch; 0 where it does not vary."""
-    logits = logits - logits.mean(0)
+    logits = logits.float() - logits.float().mean(0)
     return logits / (logits.square().mean(0) + 1e-5).sqrt()
 
 
@@ -58,6 +58,7 @@ class FCCL(Algorithm):
     intra, inter: weights of the two KL terms, >= 0. Default 1 and 1 (authors' code).
     public_samples, public_epochs: images of each round's public subset and epochs on it, >= 1. Default 5000 and 1
     (authors' code), or all there are.
+    public_lr: rate of the collaborative step, >= 0. Default 0.001 (authors' code, with Adam).
     pretrain_epochs: epochs on the own images before the first round, >= 1. Default 1 (*chosen*: the code has 50).
     """
 
@@ -66,13 +67,14 @@ class FCCL(Algorithm):
     inter: float = 1.0
     public_samples: int = 5000
     public_epochs: int = 1
+    public_lr: float = 0.001
     pretrain_epochs: int = 1
 
     name, paper, year, exchanges = "FCCL", "Huang et al., CVPR 2022", 2022, "logits on public images"
     public_data = "unlabelled"
 
     def __post_init__(self) -> None:
-        for field in ("off_diagonal", "intra", "inter"):
+        for field in ("off_diagonal", "intra", "inter", "public_lr"):
             require(getattr(self, field) >= 0, field, getattr(self, field), "at least 0")
         for field in ("public_samples", "public_epochs", "pretrain_epochs"):
             require(getattr(self, field) >= 1, field, getattr(self, field), "at least 1")
@@ -89,7 +91,7 @@ class FCCL(Algorithm):
         pretrained.load_state_dict(client.state["pretrained"])
         if message is not None:
             pool, indices = context.public.pool.numbered(message["indices"]), message["indices"]
-            settings = replace(context.federation.settings, epochs=self.public_epochs)
+            settings = replace(context.federation.settings, epochs=self.public_epochs, lr=self.public_lr)
             stream = context.generator("public", client.id)
             named = {"consensus": message["consensus"], "off_diagonal": self.off_diagonal}
             training.train(correlation_loss, {"model": client.model}, pool, indices, settings, stream, named)

@@ -26,17 +26,16 @@ from ..errors import choose, require
 from .base import Algorithm, Client, ClientInfo, Context, Federation, Message, ServerState
 
 
-def mutual_kl(model: nn.Module, knowledge: nn.Module, images: Tensor, labels: Tensor, weight: float) -> Tensor:
-    """CE + weight * KL(other || own), for both networks; the other side is detached."""
+def mutual_loss(
+    model: nn.Module, knowledge: nn.Module, images: Tensor, labels: Tensor, weight: float, distance: str
+) -> Tensor:
+    """CE of both + weight * (KL of each from the other, which is detached, or MSE of their logits)."""
     own, other = model(images), knowledge(images)
-    divergences = training.kl_divergence(other, own) + training.kl_divergence(own, other)
-    return F.cross_entropy(own, labels) + F.cross_entropy(other, labels) + weight * divergences
-
-
-def mutual_mse(model: nn.Module, knowledge: nn.Module, images: Tensor, labels: Tensor, weight: float) -> Tensor:
-    """CE of both + weight * MSE of their logits; each network feels its MSE as if the other side were detached."""
-    own, other = model(images), knowledge(images)
-    return F.cross_entropy(own, labels) + F.cross_entropy(other, labels) + weight * F.mse_loss(own, other)
+    if distance == "kl":
+        gap = training.kl_divergence(other, own) + training.kl_divergence(own, other)
+    else:
+        gap = F.mse_loss(own, other)
+    return F.cross_entropy(own, labels) + F.cross_entropy(other, labels) + weight * gap
 
 
 def distil_loss(
@@ -104,8 +103,8 @@ class FedKEMF(Algorithm):
         assert message is not None
         knowledge = context.build(self.knowledge)
         knowledge.load_state_dict(message.tensors)
-        loss = mutual_kl if self.distance == "kl" else mutual_mse
-        context.train(client, loss, {"model": client.model, "knowledge": knowledge}, weight=self.weight)
+        networks = {"model": client.model, "knowledge": knowledge}
+        context.train(client, mutual_loss, networks, weight=self.weight, distance=self.distance)
         return Message(knowledge.state_dict(), client.num_samples)
 
     def aggregate(self, server: ServerState, uploads: Mapping[int, Message], context: Context) -> None:

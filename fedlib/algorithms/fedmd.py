@@ -53,9 +53,12 @@ class FedMD(Algorithm):
     def init_client(self, client: Client, context: Context) -> None:
         if self.pretrain_epochs:
             settings = replace(context.federation.settings, epochs=self.pretrain_epochs)
-            stream = context.generator("pretrain", client.id)
-            for data, indices in ((context.public.pool, context.public.indices), (client.pool, client.train)):
-                training.train(training.cross_entropy, {"model": client.model}, data, indices, settings, stream)
+            stream, public = context.generator("pretrain", client.id), context.public
+            training.train(
+                training.cross_entropy, {"model": client.model}, public.pool, public.indices, settings, stream,
+                augment=context.augment(client),
+            )  # fmt: skip
+            context.train(client, purpose="pretrain", epochs=self.pretrain_epochs)
 
     def download(self, server: ServerState, info: ClientInfo, context: Context) -> Message | None:
         return Message(dict(server)) if server else None  # nothing yet in round 0
