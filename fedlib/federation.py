@@ -2,7 +2,7 @@
 
 import copy
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -267,6 +267,13 @@ class Context:
         if client.id not in self.streams:
             self.streams[client.id] = self.generator("augmentation", client.id)
         return partial(training.augmented, stream=self.streams[client.id])
+
+    def batches(self, client: Client, purpose: str = "batches") -> Iterator[tuple[Tensor, Tensor]]:
+        """(images, labels) of E epochs over the client's images, augmented as the protocol says, for a method whose
+        local step is not one SGD step on a loss.
+        """
+        stream = self.generator(purpose, client.id)
+        return training.batches(client.pool, client.train, self.federation.settings, stream, self.augment(client))
 
     def train(
         self,

@@ -10,18 +10,24 @@ from .fd import FD
 from .fedavg import FedAvg
 from .fedclassavg import FedClassAvg
 from .fedgh import FedGH
+from .fedkd import FedKD
 from .fedkemf import FedKEMF
 from .fedmd import FedMD
 from .fedproto import FedProto
+from .fedprox import FedProx
 from .fedssa import FedSSA
+from .fml import FML
 from .lg_fedavg import LGFedAvg
+from .per_fedavg import PerFedAvg
+from .pfedbayes import PFedBayes
 from .pfedes import PFedES
+from .pfedme import PFedMe
 from .standalone import Standalone
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
     method.name: method
     for method in (
-        Standalone, FedAvg,
+        Standalone, FedAvg, FedProx, PerFedAvg, PFedMe, PFedBayes, FML, FedKD,
         LGFedAvg, FedClassAvg, FD, FedProto,
         FedMD, FCCL, FedKEMF,
         FedGH, FedSSA, PFedES,

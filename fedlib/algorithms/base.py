@@ -1,7 +1,7 @@
 """The contract between a method and the simulation: a frozen dataclass of hyper-parameters and a few short methods."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from torch import Tensor
@@ -69,6 +69,11 @@ class Algorithm:
                     f"algorithm = {self.name!r}: what it shares depends on the header's input width, which must be "
                     f"equal for all clients; got {widths}"
                 )
+
+    def describe(self) -> str:
+        """The method and its hyper-parameters in a line; a degenerate setting says what it amounts to."""
+        params = ", ".join(f"{field.name}={getattr(self, field.name)!r}" for field in fields(self))
+        return f"{self.name}({params})"
 
     def init_server(self, context: Context) -> ServerState:
         """The server's state before round 0."""

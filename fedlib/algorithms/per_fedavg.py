@@ -1,0 +1,75 @@
+"""Per-FedAvg: Fallah, Mokhtari, Ozdaglar, "Personalized Federated Learning with Theoretical Guarantees: A
+Model-Agnostic Meta-Learning Approach", NeurIPS 2020, Algorithm 1, first-order variant (section 5, FO).
+
+FedAvg on the loss after adaptation, f(w - alpha * grad f(w)): the server's w is not good everywhere but one gradient
+step away from it. Each local step takes two independent batches, one to adapt on and one to judge by; the first-order
+variant leaves out the Hessian. Down and up: w. Evaluated is the adapted network, one step at rate alpha from the
+client's w on one of its training batches. alpha = 0 is FedAvg at rate beta, to the bit.
+
+Known disagreements. In pFedMe's copy and in PFLlib an epoch has half as many steps, each on two halves of the data
+drawn; here the first batches are a second pass over the data, so the number of steps is FedAvg's. That copy also
+adapts on a test batch before testing, which uses its labels; PFLlib, and this file, adapt on a training batch. The
+authors' rates are alpha = 0.01, beta = 0.001; PFLlib forces beta to the run's rate.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from ..errors import require
+from .base import Client, Context, Message
+from .fedavg import FedAvg
+
+
+def adapted(model: nn.Module, images: Tensor, labels: Tensor, alpha: float) -> dict[str, Tensor]:
+    """w - alpha * grad f(w) by name; the gradient is a constant, which makes the method first-order."""
+    parameters = dict(model.named_parameters())
+    gradients: Iterable[Tensor] = torch.autograd.grad(F.cross_entropy(model(images), labels), [*parameters.values()])
+    return {
+        name: parameter - alpha * gradient
+        for (name, parameter), gradient in zip(parameters.items(), gradients, strict=True)
+    }
+
+
+def meta_loss(
+    model: nn.Module, images: Tensor, labels: Tensor, support_images: Tensor, support_labels: Tensor, alpha: float
+) -> Tensor:
+    """Algorithm 1, lines 7 to 9: the loss of the network adapted on the support batch; its gradient, taken at the
+    adapted weights, is that of w.
+    """
+    weights = adapted(model, support_images, support_labels, alpha)
+    return F.cross_entropy(functional_call(model, weights, (images,)), labels)
+
+
+@dataclass(frozen=True)
+class PerFedAvg(FedAvg):
+    """alpha: rate of the adaptation step, >= 0; 0 is FedAvg. Default 0.01 (the authors' experiments);
+    beta: rate of the local steps, >= 0; 0 takes the run's lr (default, as in PFLlib, so that all methods share it).
+    """
+
+    alpha: float = 0.01
+    beta: float = 0.0
+
+    name, paper, year, exchanges = "Per-FedAvg", "Fallah et al., NeurIPS 2020", 2020, "whole model"
+
+    def __post_init__(self) -> None:
+        require(self.alpha >= 0, "alpha", self.alpha, "at least 0 (0: this is FedAvg)")
+        require(self.beta >= 0, "beta", self.beta, "at least 0 (0: the run's learning rate)")
+
+    def local_round(self, client: Client, message: Message | None, context: Context) -> Message:
+        assert message is not None
+        model = client.model
+        model.load_state_dict(message.tensors)
+        context.train(client, meta_loss, support="method", lr=self.beta or None, alpha=self.alpha)
+        client.state["w"] = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        images, labels = next(context.batches(client, "pretrain"))
+        with client.pool.autocast():
+            weights = adapted(model, images, labels, self.alpha)
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                parameter.copy_(weights[name])
+        return Message(client.state["w"], client.num_samples)
