@@ -3,17 +3,15 @@ Federated Distillation and Augmentation under Non-IID Private Data", NeurIPS wor
 
 Clients upload their mean logit vector for each seen class; client i downloads, for its seen classes, the mean over
 the *other* clients, (sum_j F_j - F_i) / (M - 1), and its outputs are pulled towards the vector of each image's class.
-Models stay local and need nothing in common but the classes. Down and up: a logit vector a seen class, with its
-class id. gamma = 0 is Standalone. An image whose class nobody else has reported has CE alone: where each class has
-one owner (CIFAR-100, 10 clients with 10 classes each) that is every image.
+Models stay local and need only the classes in common. Down and up: a logit vector a seen class, with its class id.
+gamma = 0 is Standalone; an image whose class nobody else reported has CE alone (with one owner a class, every image).
 
-Known disagreements. The distance is unspecified. The best-known library changed it twice: mean squared error on logits
-(`mse`, our default), CE with softmax(global logits) as target (`softmax`), and since 2025 CE with the raw logits as
-target (`raw`), which has no lower bound: a negative logit rewards driving its class's probability to 0, so it can
-diverge; kept to show that. That library also averages the client's own vector in (`exclude_self=False`) and forgets
-clients not selected this round; here each client's latest vectors count, as the original has all clients in every
-round. It collects logits while training; here they are the trained model's, over all training images. The papers
-report FD as failing to converge in most columns, and its code there is not public.
+Known disagreements. The distance is unspecified. The best-known library changed it twice: mean squared error of logits
+(`mse`, our default), CE with softmax(global logits) (`softmax`), and since 2025 CE with the raw logits as target
+(`raw`), which has no lower bound (a negative logit rewards driving its class's probability to 0), diverges, and is
+kept to show it. It averages the client's own vector in (`exclude_self=False`), forgets clients not selected this round
+(here each client's latest vectors count: the original has everyone in every round) and collects logits while training
+(here they are the trained model's). The papers report that FD mostly fails to converge; that code is not public.
 """
 
 from collections.abc import Mapping
@@ -88,8 +86,8 @@ class FD(Algorithm):
         return Message({"classes": client.classes, "logits": own}, client.num_samples)
 
     def aggregate(self, server: ServerState, uploads: Mapping[int, Message], context: Context) -> None:
-        server["contributions"].update({id: upload.tensors for id, upload in uploads.items()})
-        server["sum"].zero_(), server["owners"].zero_()
-        for own in server["contributions"].values():
+        latest = server["contributions"] | {id: upload.tensors for id, upload in uploads.items()}
+        server.update(self.init_server(context), contributions=latest)  # sums start from zero
+        for own in latest.values():
             server["sum"][own["classes"]] += own["logits"]
             server["owners"][own["classes"]] += 1

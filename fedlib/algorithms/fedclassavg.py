@@ -6,13 +6,11 @@ training images. The average replaces each client's header and local training is
 own paper adds a supervised contrastive loss between two views of a batch, here an option. Down and up: the header,
 d * C + C floats. With both weights 0 it is LG-FedAvg.
 
-Known disagreements. FedSSA's text knows only the proximal term and not the replacement (`replace=False`), and does
-not say whether the contrastive loss was on. The term's norm is squared and summed here; the authors' code takes the
-mean over each tensor's entries (`reduction=mean`), d * C times weaker, under which 0.1 does next to nothing. Their
-header is ReLU and Linear, the optimiser Adam at 1e-4, and a local epoch comes first; here it is the papers' last
-linear layer and the run's SGD. Their contrastive loss has temperature 100 on features that are not normalised, scaled
-by 100 / 0.07, and SimCLR's augmentations; here it is the usual one at 0.07, between the images and their mirror
-images.
+Known disagreements. FedSSA's text knows the proximal term but no replacement (`replace=False`), and not whether the
+contrastive loss was on. The term's norm is squared and summed here; the authors' code takes the mean over a tensor's
+entries (`reduction=mean`), d * C times weaker, under which 0.1 does next to nothing. Their header is ReLU and Linear,
+the optimiser Adam at 1e-4; here the last linear layer and the run's SGD. Their contrastive loss has temperature 100, a
+scale of 100 / 0.07, raw features and SimCLR's augmentations; here the usual one, between images and mirror images.
 """
 
 from dataclasses import dataclass
