@@ -31,8 +31,8 @@ from torch import Tensor, nn
 from .. import models
 from ..errors import choose, require
 from ..randomness import forked
+from ..training import kl_divergence
 from .base import Algorithm, Client, ClientInfo, Context, Message, ServerState
-from .fml import divergence
 
 
 def distillation_loss(
@@ -44,7 +44,7 @@ def distillation_loss(
     loss_model, loss_shared = F.cross_entropy(logits, labels), F.cross_entropy(other_logits, labels)
     mapped = projection(other)
     hints = F.mse_loss(own, mapped.detach()) + F.mse_loss(mapped, own.detach())
-    mutual = divergence(logits, other_logits) + divergence(other_logits, logits)
+    mutual = kl_divergence(other_logits, logits) + kl_divergence(logits, other_logits)
     return loss_model + loss_shared + (mutual + hints) / (loss_model + loss_shared).detach()
 
 

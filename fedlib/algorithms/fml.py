@@ -25,13 +25,8 @@ from torch import Tensor, nn
 
 from .. import models
 from ..errors import choose, require
+from ..training import kl_divergence
 from .base import Algorithm, Client, ClientInfo, Context, Message, ServerState
-
-
-def divergence(own: Tensor, partner: Tensor) -> Tensor:
-    """KL(partner || own) of logits (n, C), a mean over the batch; the partner is a constant."""
-    target = F.log_softmax(partner.detach(), 1)
-    return F.kl_div(F.log_softmax(own, 1), target, reduction="batchmean", log_target=True)
 
 
 def mutual_loss(
@@ -39,8 +34,8 @@ def mutual_loss(
 ) -> Tensor:
     """L_model + L_shared; with the partners detached, each network gets the gradient of its own loss only."""
     own, other = model(images), shared(images)
-    loss_model = alpha * F.cross_entropy(own, labels) + (1 - alpha) * divergence(own, other)
-    loss_shared = beta * F.cross_entropy(other, labels) + (1 - beta) * divergence(other, own)
+    loss_model = alpha * F.cross_entropy(own, labels) + (1 - alpha) * kl_divergence(other, own)
+    loss_shared = beta * F.cross_entropy(other, labels) + (1 - beta) * kl_divergence(own, other)
     return loss_model + loss_shared
 
 
