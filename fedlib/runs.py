@@ -155,6 +155,7 @@ class Resolved:
             self.spec.dataset,
             self.spec.public_dataset,
             *self.hashed["architectures"],
+            *self.hashed["params"].values(),
         }
 
     @property
