@@ -1,14 +1,25 @@
-"""What a round costs: 32-bit words on the wire, measured from the messages, and floating-point operations."""
+"""What a round costs: 32-bit words on the wire, measured from the messages, and floating-point operations (FLOPs, 2 a
+multiply-add), counted by PyTorch on real steps: matrix products and convolutions, forward and backward; not
+element-wise work and singular value decompositions.
+"""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
 from . import models
 from .errors import choose
 from .randomness import generator
+
+if TYPE_CHECKING:  # they count their messages here, so what runs a method imports them where it does
+    from .algorithms import Algorithm
+    from .federation import Federation, Message
 
 BYTES_PER_WORD = 4  # float32 and 32-bit class ids alike, as the papers count
 
@@ -49,3 +60,222 @@ def training_flops(architecture: str, num_classes: int, channels: int, batch_siz
     with FlopCounterMode(display=False) as counter:
         torch.nn.functional.cross_entropy(model(images), torch.zeros(batch_size, dtype=torch.long)).backward()
     return counter.get_total_flops() // batch_size
+
+
+@cache
+def forward_flops(architecture: str, num_classes: int, channels: int) -> int:
+    """FLOPs of one forward pass an image. The usual rule that a backward pass costs two forward ones makes a training
+    step 3 times this; `training_flops` is less, since nobody needs the gradient of the images.
+    """
+    from torch.utils.flop_counter import FlopCounterMode
+
+    choose("architecture", architecture, models.BUILDERS)
+    model = models.build(architecture, num_classes, channels, generator(0, "init"))
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        model(torch.zeros(1, channels, 32, 32))
+    return counter.get_total_flops()
+
+
+# ------------------------------------------------------------------------------------------ what a method exchanges
+
+
+def table(public_samples: int = 5000) -> pd.DataFrame:
+    """32-bit words that a client and the server exchange in a steady-state round, down and up together, by method.
+
+    For each data set, `published` as the papers count and `real`: CIFAR-10 with 2 seen classes and CIFAR-100 with 10,
+    CNN-1 where whole models travel. Measured from the messages of a real round on random images, after one in which
+    every client took part and held the same classes, so the server has all that it will ever have for them.
+    public_samples: images of a public subset, of the methods that exchange outputs on one. What FedKD's factors hold
+    depends on the data.
+    """
+    from .algorithms import ALGORITHMS
+
+    rows = []
+    for name, kind in ALGORITHMS.items():
+        row: dict[str, Any] = {"method": name}
+        for dataset, num_classes, seen in (("cifar10", 10, 2), ("cifar100", 100, 10)):
+            algorithm = kind()
+            architecture = "CNN-1" if algorithm.needs == "architecture" else "CNN-5"
+            federation = _federation(architecture, num_classes, 3, seen, 2 * seen, 64, 1, public_samples)
+            down, up, _ = _steady_round(algorithm, federation)
+            messages = [message for message in (down, up) if message is not None]
+            row[f"{dataset}_published"] = sum(message.words(published_for=name) for message in messages)
+            row[f"{dataset}_real"] = sum(message.words() for message in messages)
+        rows.append(row)
+    return pd.DataFrame(rows).set_index("method")
+
+
+def _federation(
+    architecture: str,
+    num_classes: int,
+    channels: int,
+    seen: int,
+    samples: int,
+    batch_size: int,
+    epochs: int,
+    public_samples: int,
+) -> "Federation":
+    """Two clients with `samples` training images each, of the same `seen` classes, and public ones beside them."""
+    from .data import Dataset
+    from .federation import Federation
+
+    own = samples + 2
+    labels = np.concatenate([np.arange(2 * own) % own % seen, np.arange(public_samples) % num_classes])
+    images = generator(0, "public").integers(0, 256, (len(labels), channels, 32, 32), dtype=np.uint8)
+    dataset = Dataset.from_arrays("random", images, labels, images[:1], labels[:1], num_classes)
+    parts = [np.split(np.arange(start, start + own), [samples, samples + 1]) for start in (0, own)]
+    return Federation(
+        dataset,
+        [(train, validation, test) for train, validation, test in parts],
+        [architecture],
+        batch_size=batch_size,
+        local_epochs=epochs,
+        public=np.arange(2 * own, len(labels)),
+    )
+
+
+def _steady_round(
+    algorithm: "Algorithm", federation: "Federation"
+) -> "tuple[Message | None, Message | None, dict[str, int]]":
+    """Client 0's download and upload in the second round, after a first with everyone, and its FLOPs by part."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from .federation import Context
+    from .training import one_thread
+
+    algorithm.check(federation)
+    counters = {part: FlopCounterMode(display=False) for part in ("visit", "local", "one upload", "all uploads")}
+    with one_thread():
+        context = Context(federation, 2)
+        server, uploads = algorithm.init_server(context), {}
+        for client in federation.clients:
+            with counters["visit"]:
+                algorithm.init_client(client, context)
+            upload = algorithm.local_round(client, algorithm.download(server, client.info, context), context)
+            if upload is not None:
+                uploads[client.id] = upload
+        if uploads:
+            with counters["all uploads"]:
+                algorithm.aggregate(server, uploads, context)
+        context.round, context.losses, context.metrics, context.streams = 1, {}, {}, {}
+        client = federation.clients[0]
+        with counters["local"]:
+            down = algorithm.download(server, client.info, context)
+            up = algorithm.local_round(client, down, context)
+        if up is not None:
+            with counters["one upload"]:
+                algorithm.aggregate(server, {client.id: up}, context)
+    return down, up, {part: counter.get_total_flops() for part, counter in counters.items()}
+
+
+# ---------------------------------------------------------------------------------------------- what a method computes
+
+
+@dataclass(frozen=True)
+class Flops:
+    """FLOPs of a method on one architecture, in the parts that they grow by.
+
+    epoch: a training image and epoch; round: a training image and round, however many epochs (FedGH's extraction);
+    public: a public image and round; fixed: a client and round, whatever its data. Of the server, a round:
+    upload: an upload; upload_public: an upload and public image (FedKEMF's ensemble); server_public: a public image;
+    server: whatever comes.
+    """
+
+    epoch: float
+    round: float
+    public: float
+    fixed: float
+    upload: float
+    upload_public: float
+    server_public: float
+    server: float
+
+    def local(self, samples: int, epochs: int, public_samples: int = 0) -> float:
+        """A client's round."""
+        return samples * (epochs * self.epoch + self.round) + public_samples * self.public + self.fixed
+
+    def aggregation(self, uploads: int, public_samples: int = 0) -> float:
+        """The server's round."""
+        each = self.upload + public_samples * self.upload_public
+        return uploads * each + public_samples * self.server_public + self.server
+
+
+@cache
+def flops(
+    algorithm: "Algorithm",
+    architecture: str,
+    num_classes: int = 10,
+    channels: int = 3,
+    batch_size: int = 8,
+    classes_per_client: int = 2,
+) -> Flops:
+    """What a steady-state round of `algorithm` computes, measured once on a few real rounds of one and of two batches,
+    epochs and public batches; a client's first visit (FedMD's transfer learning) is not in it.
+
+    An upload grows with the seen classes where the server trains on them (FedGH).
+    """
+
+    def measured(batches: int, epochs: int, public_batches: int) -> dict[str, int]:
+        sizes = (classes_per_client, batches * batch_size, batch_size, epochs, public_batches * batch_size)
+        return _steady_round(algorithm, _federation(architecture, num_classes, channels, *sizes))[2]
+
+    once, samples, epochs = measured(1, 1, 1), measured(2, 1, 1), measured(1, 2, 1)
+    public = measured(1, 1, 2) if algorithm.public_data != "none" else once
+    epoch = (epochs["local"] - once["local"]) / batch_size
+    sample = (samples["local"] - once["local"]) / batch_size
+    image = (public["local"] - once["local"]) / batch_size
+    fixed = once["local"] - (sample + image) * batch_size
+    uploads = [run["all uploads"] - run["one upload"] for run in (once, public)]  # two clients' less one's
+    server = [run["one upload"] - upload for run, upload in zip((once, public), uploads, strict=True)]
+    upload_image, server_image = ((more - less) / batch_size for less, more in (uploads, server))
+    upload, rest = uploads[0] - upload_image * batch_size, server[0] - server_image * batch_size
+    return Flops(epoch, sample - epoch, image, fixed, upload, upload_image, server_image, rest)
+
+
+def relative_to_standalone(
+    algorithm: "Algorithm", architecture: str, epochs: int = 1, num_classes: int = 10, channels: int = 3
+) -> float:
+    """FLOPs of a client's round of `epochs` by those of Standalone: what grows with its training images, for one of
+    infinitely many.
+    """
+    cost = flops(algorithm, architecture, num_classes, channels)
+    return (cost.epoch + cost.round / epochs) / training_flops(architecture, num_classes, channels)
+
+
+# ------------------------------------------------------------------------------------------------ costs to a target
+
+
+def flops_by_round(algorithm: "Algorithm", federation: "Federation", clients: pd.DataFrame) -> pd.DataFrame:
+    """FLOPs of each round of a record (its `clients` table): `client_flops` of all participants together, and
+    `server_flops`; first visits (FedMD's transfer learning) are left out.
+    """
+    limit = getattr(algorithm, "public_samples", 0)
+    public = min(limit, len(federation.public.indices)) if federation.public else 0
+    epochs, rows = federation.settings.epochs, []
+    for round, participants in clients[clients["round"] >= 0].groupby("round"):
+        client_flops, server_flops = 0.0, 0.0
+        for id in participants["client"]:
+            info = federation.clients[id].info
+            cost = flops(
+                algorithm, info.architecture, federation.num_classes, federation.channels,
+                classes_per_client=len(info.classes),
+            )  # fmt: skip
+            client_flops += cost.local(info.num_samples, epochs, public)
+            server_flops += cost.aggregation(len(participants), public) / len(participants)
+        rows.append({"round": round, "client_flops": client_flops, "server_flops": server_flops})
+    return pd.DataFrame(rows)
+
+
+def to_target(rounds: pd.DataFrame, target: float, column: str = "accuracy") -> dict[str, float] | None:
+    """What it took until `column` first reached `target`, from a record's `rounds` table: the number of rounds, real
+    and published words, bytes, and FLOPs if `flops_by_round` was merged in. None if it never did.
+    """
+    trained = rounds[rounds["round"] >= 0]
+    reached = trained.index[trained[column] >= target]
+    if not len(reached):
+        return None
+    until = trained.loc[: reached[0]]
+    words = float(until["download_words"].sum() + until["upload_words"].sum())
+    spent = {"rounds": float(len(until)), "words": words, "published_words": float(until["published_words"].sum())}
+    spent["bytes"] = BYTES_PER_WORD * words
+    return spent | {name: float(until[name].sum()) for name in ("client_flops", "server_flops") if name in until}
