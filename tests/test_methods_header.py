@@ -1,8 +1,8 @@
 """FedClassAvg and FD: rounds by hand, limits, and the traps of other implementations."""
 
 import numpy as np
+import pixels
 import pytest
-import tiny
 import torch
 import torch.nn.functional as F
 
@@ -27,8 +27,8 @@ def play(method: Algorithm, server: dict, federation: Federation, context: Conte
 
 def words(method: Algorithm, classes: int, own: list[list[int]], aggregated: int) -> tuple[int, int]:
     """Published words that client 0 downloads and uploads after `aggregated` rounds, with 500 features."""
-    federation = tiny.federation(own, classes=classes, architectures=["CNN-5"], channels=3)
-    context = tiny.context(federation)
+    federation = pixels.federation(own, classes=classes, architectures=["CNN-5"], channels=3)
+    context = pixels.context(federation)
     server = method.init_server(context)
     for _ in range(aggregated):
         method.aggregate(server, play(method, server, federation, context), context)
@@ -41,8 +41,8 @@ def words(method: Algorithm, classes: int, own: list[list[int]], aggregated: int
 def arrival_order_matters_at_most(method: Algorithm, tolerance: float = 1e-6) -> None:
     downloads = []
     for turn in (1, -1):
-        federation = tiny.federation(LABELS)
-        context = tiny.context(federation)
+        federation = pixels.federation(LABELS)
+        context = pixels.context(federation)
         server = method.init_server(context)
         uploads = play(method, server, federation, context)
         method.aggregate(server, dict(list(uploads.items())[::turn]), context)
@@ -58,19 +58,19 @@ def arrival_order_matters_at_most(method: Algorithm, tolerance: float = 1e-6) ->
 @pytest.mark.parametrize("reduction", ["sum", "mean"])
 @pytest.mark.parametrize("replace", [True, False])
 def test_fedclassavg_one_round_by_hand(reduction: str, replace: bool) -> None:
-    federation = tiny.federation(LABELS)
-    method, context = FedClassAvg(rho=0.4, reduction=reduction, replace=replace), tiny.context(federation)
+    federation = pixels.federation(LABELS)
+    method, context = FedClassAvg(rho=0.4, reduction=reduction, replace=replace), pixels.context(federation)
     weight, bias = np.array([[1.0, -0.5], [0.25, 0.0], [-1.0, 0.5]]), np.array([0.1, 0.0, -0.2])
     server = {"weight": torch.tensor(weight).float(), "bias": torch.tensor(bias).float()}
     share = {"sum": (1.0, 1.0), "mean": (1 / weight.size, 1 / bias.size)}[reduction]
 
     nets = []
     for client in federation.clients:
-        (x, y), net = tiny.data(client), tiny.Net(client.model)
+        (x, y), net = pixels.data(client), pixels.Net(client.model)
         if replace:  # the proximal term then starts at zero and its first slope is zero
             net.W, net.b = weight.copy(), bias.copy()
         header = (0.4 * share[0] * (net.W - weight), 0.4 * share[1] * (net.b - bias))  # d(rho/2 |.|^2)
-        net.step((x, tiny.cross_entropy_slope(net.logits(x), y)), header=header)
+        net.step((x, pixels.cross_entropy_slope(net.logits(x), y)), header=header)
         nets.append(net)
     uploads = play(method, server, federation, context)
     for client, net in zip(federation.clients, nets, strict=True):
@@ -81,24 +81,24 @@ def test_fedclassavg_one_round_by_hand(reduction: str, replace: bool) -> None:
 
 
 def test_fedclassavg_second_step_is_held_near_the_average_by_hand() -> None:
-    federation = tiny.federation(LABELS)
-    federation.settings = federation.settings.__class__(2, 1000, tiny.LR)  # E = 2
-    method, context = FedClassAvg(rho=0.4), tiny.context(federation)
+    federation = pixels.federation(LABELS)
+    federation.settings = federation.settings.__class__(2, 1000, pixels.LR)  # E = 2
+    method, context = FedClassAvg(rho=0.4), pixels.context(federation)
     client = federation.clients[0]
-    (x, y), net = tiny.data(client), tiny.Net(client.model)
+    (x, y), net = pixels.data(client), pixels.Net(client.model)
     weight, bias = net.W.copy(), net.b.copy()
     net.train(x, y)
-    net.step((x, tiny.cross_entropy_slope(net.logits(x), y)), header=(0.4 * (net.W - weight), 0.4 * (net.b - bias)))
+    net.step((x, pixels.cross_entropy_slope(net.logits(x), y)), header=(0.4 * (net.W - weight), 0.4 * (net.b - bias)))
     method.local_round(client, method.download(method.init_server(context), client.info, context), context)
     net.agrees(client.model)
 
 
 def test_fedclassavg_without_its_terms_is_lg_fedavg_to_the_bit() -> None:
-    runs = [tiny.federation(LABELS) for _ in range(3)]
+    runs = [pixels.federation(LABELS) for _ in range(3)]
     for federation, method in zip(runs, (FedClassAvg(rho=0.0), LGFedAvg(), FedClassAvg()), strict=True):
-        federation.settings = federation.settings.__class__(2, 2, tiny.LR)
+        federation.settings = federation.settings.__class__(2, 2, pixels.LR)
         simulate(federation, method, 3)
-    assert tiny.same_models(runs[0], runs[1]) and not tiny.same_models(runs[1], runs[2])
+    assert pixels.same_models(runs[0], runs[1]) and not pixels.same_models(runs[1], runs[2])
 
 
 def test_supervised_contrast_by_hand() -> None:
@@ -121,10 +121,10 @@ def test_supervised_contrast_survives_features_that_are_all_zero() -> None:
 
 
 def test_fedclassavg_with_contrast_trains() -> None:
-    runs = [tiny.federation(LABELS) for _ in range(2)]
+    runs = [pixels.federation(LABELS) for _ in range(2)]
     for federation, method in zip(runs, (FedClassAvg(contrast=0.5), FedClassAvg()), strict=True):
         assert simulate(federation, method, 2).status == "finished"
-    assert not tiny.same_models(*runs)
+    assert not pixels.same_models(*runs)
 
 
 @pytest.mark.parametrize(("classes", "both"), [(10, 10_020), (100, 100_200)])
@@ -138,19 +138,19 @@ def test_fedclassavg_words(classes: int, both: int) -> None:
 def test_fd_two_rounds_by_hand() -> None:
     """Three clients; class 1 has three owners, class 0 and 2 have two, so everyone has targets in round 1."""
     own = [[0, 1, 0], [1, 2, 2, 1, 1], [2, 0, 1, 0]]
-    federation, method = tiny.federation(own), FD(gamma=0.7)
-    server = method.init_server(tiny.context(federation))
-    data = [tiny.data(client) for client in federation.clients]
-    nets = [tiny.Net(client.model) for client in federation.clients]
+    federation, method = pixels.federation(own), FD(gamma=0.7)
+    server = method.init_server(pixels.context(federation))
+    data = [pixels.data(client) for client in federation.clients]
+    nets = [pixels.Net(client.model) for client in federation.clients]
 
     means: list[dict[int, np.ndarray]] = []
     for (x, y), net in zip(data, nets, strict=True):  # round 0: nothing to download, plain CE
         net.train(x, y)
         means.append({c: net.logits(x)[y == c].mean(0) for c in set(y.tolist())})
-    context = tiny.context(federation)
+    context = pixels.context(federation)
     method.aggregate(server, play(method, server, federation, context), context)
 
-    context = tiny.context(federation, round=1)
+    context = pixels.context(federation, round=1)
     for k, client in enumerate(federation.clients):
         (x, y), net = data[k], nets[k]
         targets = {c: np.mean([m[c] for j, m in enumerate(means) if j != k and c in m], 0) for c in means[k]}
@@ -160,22 +160,22 @@ def test_fd_two_rounds_by_hand() -> None:
             np.testing.assert_allclose(logits, targets[c], atol=2e-6)
         z = net.logits(x)
         distance = 2 * (z - np.array([targets[c] for c in y])) / z.size  # d(mean squared error)
-        net.step((x, tiny.cross_entropy_slope(z, y) + 0.7 * distance))
+        net.step((x, pixels.cross_entropy_slope(z, y) + 0.7 * distance))
         method.local_round(client, download, context)
         net.agrees(client.model)
 
 
 @pytest.mark.parametrize("target", ["softmax", "raw"])
 def test_fd_other_targets_by_hand(target: str) -> None:
-    federation, method = tiny.federation(LABELS), FD(gamma=0.7, target=target)
-    client, context = federation.clients[0], tiny.context(federation)
-    (x, y), net = tiny.data(client), tiny.Net(client.model)
+    federation, method = pixels.federation(LABELS), FD(gamma=0.7, target=target)
+    client, context = federation.clients[0], pixels.context(federation)
+    (x, y), net = pixels.data(client), pixels.Net(client.model)
     logits = np.array([[2.0, -1.0, 0.5]])  # of class 0; class 1 has no target
-    weights = (tiny.softmax(logits) if target == "softmax" else logits)[0]
+    weights = (pixels.softmax(logits) if target == "softmax" else logits)[0]
     z = net.logits(x)
     # d(-sum_c t_c log p_c) / dz = p sum_c t_c - t, for the images of class 0
-    distance = (tiny.softmax(z) * weights.sum() - weights) * (y == 0)[:, None] / len(y)
-    net.step((x, tiny.cross_entropy_slope(z, y) + 0.7 * distance))
+    distance = (pixels.softmax(z) * weights.sum() - weights) * (y == 0)[:, None] / len(y)
+    net.step((x, pixels.cross_entropy_slope(z, y) + 0.7 * distance))
     message = Message({"classes": torch.tensor([0]), "logits": torch.tensor(logits).float()})
     method.local_round(client, message, context)
     net.agrees(client.model)
@@ -183,27 +183,27 @@ def test_fd_other_targets_by_hand(target: str) -> None:
 
 def test_fd_gamma_zero_is_standalone_to_the_bit() -> None:
     for target in ("mse", "softmax", "raw"):
-        pair = [tiny.federation(LABELS) for _ in range(2)]
+        pair = [pixels.federation(LABELS) for _ in range(2)]
         for federation, method in zip(pair, (FD(gamma=0.0, target=target), Standalone()), strict=True):
             simulate(federation, method, 3)
-        assert tiny.same_models(*pair)
+        assert pixels.same_models(*pair)
 
 
 def test_fd_the_only_owner_of_its_classes_has_no_target() -> None:
     """CIFAR-100, 10 clients, 10 classes each: leaving the own contribution out leaves nothing, so FD is Standalone."""
     own = [[0, 1, 0], [2, 2, 2]]
-    runs = [tiny.federation(own) for _ in range(3)]
+    runs = [pixels.federation(own) for _ in range(3)]
     methods = (FD(), Standalone(), FD(exclude_self=False))
     outcomes = [simulate(federation, method, 3) for federation, method in zip(runs, methods, strict=True)]
     assert outcomes[0].rounds["download_words"].iloc[1:].tolist() == [0, 0, 0]
-    assert tiny.same_models(runs[0], runs[1])
+    assert pixels.same_models(runs[0], runs[1])
     assert outcomes[2].rounds["download_words"].iloc[-1] == 3 * 3 + 3  # its own vectors come back
-    assert not tiny.same_models(runs[0], runs[2])
+    assert not pixels.same_models(runs[0], runs[2])
 
 
 def test_fd_keeps_the_latest_vectors_of_who_is_absent() -> None:
-    federation, method = tiny.federation(LABELS), FD()
-    context = tiny.context(federation)
+    federation, method = pixels.federation(LABELS), FD()
+    context = pixels.context(federation)
     server = method.init_server(context)
     uploads = play(method, server, federation, context)
     method.aggregate(server, uploads, context)
@@ -230,7 +230,7 @@ def test_fd_raw_target_has_no_lower_bound() -> None:
 def test_fd_raw_ends_as_diverged_where_the_others_finish() -> None:
     own = [[0, 1, 0], [1, 0, 1]]
     status = {
-        target: simulate(tiny.federation(own, lr=0.3), FD(target=target), 40).status
+        target: simulate(pixels.federation(own, lr=0.3), FD(target=target), 40).status
         for target in ("raw", "softmax", "mse")
     }
     assert status == {"raw": "diverged", "softmax": "finished", "mse": "finished"}

@@ -4,8 +4,8 @@ import copy
 import dataclasses
 
 import numpy as np
+import pixels
 import pytest
-import tiny
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -26,8 +26,8 @@ NAMES = ("extractor.1.weight", "header.weight", "header.bias")
 METHODS = (FedProx(mu=0.3), PerFedAvg(alpha=0.2), PFedMe(lam=2.0, eta=0.1, inner_lr=0.1), PFedBayes(zeta=0.1))
 
 
-def federation(epochs: int = 1, batch_size: int = 1000, lr: float = tiny.LR) -> Federation:
-    built = tiny.federation(LABELS, lr=lr)
+def federation(epochs: int = 1, batch_size: int = 1000, lr: float = pixels.LR) -> Federation:
+    built = pixels.federation(LABELS, lr=lr)
     built.settings = dataclasses.replace(built.settings, epochs=epochs, batch_size=batch_size)
     return built
 
@@ -40,17 +40,17 @@ def play(method: Algorithm, server: dict, federation: Federation, context: Conte
     }
 
 
-def weights(net: tiny.Net) -> list[np.ndarray]:
+def weights(net: pixels.Net) -> list[np.ndarray]:
     return [net.A, net.W, net.b]
 
 
-def slopes(net: tiny.Net, x: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
+def slopes(net: pixels.Net, x: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
     """d(mean CE) / d(A, W, b)."""
-    dz = tiny.cross_entropy_slope(net.logits(x), y)
+    dz = pixels.cross_entropy_slope(net.logits(x), y)
     return [net.W.T @ dz.T @ x, dz.T @ net.features(x), dz.sum(0)]
 
 
-def moved(net: tiny.Net, lr: float, *directions: list[np.ndarray]) -> tiny.Net:
+def moved(net: pixels.Net, lr: float, *directions: list[np.ndarray]) -> pixels.Net:
     """The network after one step of `lr` against the sum of `directions`."""
     result = copy.deepcopy(net)
     for part in zip(weights(result), *directions, strict=True):
@@ -58,12 +58,12 @@ def moved(net: tiny.Net, lr: float, *directions: list[np.ndarray]) -> tiny.Net:
     return result
 
 
-def pull(net: tiny.Net, towards: tiny.Net, strength: float) -> list[np.ndarray]:
+def pull(net: pixels.Net, towards: pixels.Net, strength: float) -> list[np.ndarray]:
     """d(strength / 2 * squared distance) / d(A, W, b)."""
     return [strength * (own - other) for own, other in zip(weights(net), weights(towards), strict=True)]
 
 
-def mean(nets: list[tiny.Net]) -> tiny.Net:
+def mean(nets: list[pixels.Net]) -> pixels.Net:
     """Weighted by the numbers of training images, 3 and 5."""
     result = copy.deepcopy(nets[0])
     for place, parts in zip(weights(result), zip(*map(weights, nets), strict=True), strict=True):
@@ -76,14 +76,14 @@ def mean(nets: list[tiny.Net]) -> tiny.Net:
 
 def test_fedprox_one_round_by_hand() -> None:
     mu, built, method = 0.3, federation(epochs=2), FedProx(mu=0.3)
-    context = tiny.context(built)
+    context = pixels.context(built)
     server = method.init_server(context)
-    start, expected = tiny.Net(server), []
+    start, expected = pixels.Net(server), []
     uploads = play(method, server, built, context)
     for client in built.clients:
-        x, y = tiny.data(client)
-        first = moved(start, tiny.LR, slopes(start, x, y))  # at the start the proximal term has no slope
-        second = moved(first, tiny.LR, slopes(first, x, y), pull(first, start, mu))  # Eq. 2
+        x, y = pixels.data(client)
+        first = moved(start, pixels.LR, slopes(start, x, y))  # at the start the proximal term has no slope
+        second = moved(first, pixels.LR, slopes(first, x, y), pull(first, start, mu))  # Eq. 2
         second.agrees(client.model)
         expected.append(second)
     method.aggregate(server, uploads, context)
@@ -105,12 +105,12 @@ def test_fedprox_without_its_term_is_fedavg_and_says_so() -> None:
 
 def test_per_fedavg_one_round_by_hand() -> None:
     alpha, beta, built = 0.2, 0.4, federation()
-    method, context = PerFedAvg(alpha=alpha, beta=beta), tiny.context(built)
+    method, context = PerFedAvg(alpha=alpha, beta=beta), pixels.context(built)
     server = method.init_server(context)
-    start, expected = tiny.Net(server), []
+    start, expected = pixels.Net(server), []
     uploads = play(method, server, built, context)
     for client in built.clients:
-        x, y = tiny.data(client)  # both batches are all of the client's images
+        x, y = pixels.data(client)  # both batches are all of the client's images
         tentative = moved(start, alpha, slopes(start, x, y))  # w~ = w - alpha * grad f(w)
         trained = moved(start, beta, slopes(tentative, x, y))  # w <- w - beta * grad f(w~), no Hessian
         trained.agrees(uploads[client.id].tensors)
@@ -125,14 +125,14 @@ def test_per_fedavg_without_adaptation_is_fedavg_on_the_second_batches_at_rate_b
     meta, plain = federation(2, batch_size=2, lr=0.9), federation(2, batch_size=2, lr=0.3)
     simulate(meta, PerFedAvg(alpha=0.0, beta=0.3), 3)
     simulate(plain, FedAvg(), 3)
-    assert tiny.same_models(meta, plain)
+    assert pixels.same_models(meta, plain)
 
 
 def test_per_fedavg_beta_is_the_runs_rate_unless_given() -> None:
     default, given = federation(lr=0.3), federation(lr=0.9)
     simulate(default, PerFedAvg(), 2)
     simulate(given, PerFedAvg(beta=0.3), 2)
-    assert tiny.same_models(default, given)
+    assert pixels.same_models(default, given)
 
 
 def test_per_fedavg_adapts_on_a_batch_of_its_own() -> None:
@@ -143,7 +143,7 @@ def test_per_fedavg_adapts_on_a_batch_of_its_own() -> None:
         return meta_loss(images=images, support_images=support_images, **rest)
 
     built = federation(epochs=4, batch_size=2)
-    tiny.context(built).train(built.clients[1], spy, support="method", alpha=0.1)
+    pixels.context(built).train(built.clients[1], spy, support="method", alpha=0.1)
     assert len(seen) == 12 and all(len(one) == len(other) for one, other in seen)  # 3 batches an epoch, the last of 1
     assert sum(set(one) == set(other) for one, other in seen) < 6  # independent draws
 
@@ -153,12 +153,12 @@ def test_per_fedavg_adapts_on_a_batch_of_its_own() -> None:
 
 def test_pfedme_one_round_by_hand() -> None:
     lam, eta, rate, beta, built = 2.0, 0.2, 0.3, 0.6, federation(epochs=2)
-    method, context = PFedMe(lam=lam, eta=eta, inner_lr=rate, inner_steps=3, beta=beta), tiny.context(built)
+    method, context = PFedMe(lam=lam, eta=eta, inner_lr=rate, inner_steps=3, beta=beta), pixels.context(built)
     server = method.init_server(context)
-    start, expected = tiny.Net(server), []
+    start, expected = pixels.Net(server), []
     uploads = play(method, server, built, context)
     for client in built.clients:
-        x, y = tiny.data(client)
+        x, y = pixels.data(client)
         w = theta = start
         for _ in range(2):  # R = 2 batches
             for _ in range(3):  # K = 3 steps on the loss + lambda / 2 * ||theta - w||^2
@@ -189,7 +189,7 @@ def test_pfedme_refuses_what_cannot_converge() -> None:
 
 def test_pfedme_with_beta_zero_never_changes_the_global_model() -> None:
     outcome = simulate(federation(), PFedMe(beta=0.0), 2)
-    context = tiny.context(federation())
+    context = pixels.context(federation())
     assert all(torch.equal(outcome.server[name], value) for name, value in FedAvg().init_server(context).items())
     assert PFedMe().beta == 1.0  # a peer ships 0
 
@@ -209,7 +209,7 @@ def kl(q: np.ndarray, p: np.ndarray) -> float:
 
 def cross_entropy(flat: np.ndarray, x: np.ndarray, y: np.ndarray) -> float:
     a, w, b = flat[:4].reshape(2, 2), flat[4:10].reshape(3, 2), flat[10:]
-    shares = tiny.softmax(x @ a.T @ w.T + b)
+    shares = pixels.softmax(x @ a.T @ w.T + b)
     return float(-np.log(shares[np.arange(len(y)), y]).mean())
 
 
@@ -221,13 +221,13 @@ def flat(state: dict[str, torch.Tensor], rho: list[torch.Tensor]) -> np.ndarray:
 
 def test_pfedbayes_one_round_by_hand() -> None:
     zeta, noise, built = 0.7, 0.9, federation(epochs=2)
-    method, context = PFedBayes(zeta=zeta, rho0=-1.0, noise=noise), tiny.context(built)
+    method, context = PFedBayes(zeta=zeta, rho0=-1.0, noise=noise), pixels.context(built)
     server = method.init_server(context)
     start = flat({name: server[f"mu.{name}"] for name in NAMES}, [server[f"rho.{index}"] for index in range(3)])
     assert (start[1] == -1).all()
     uploads, expected = play(method, server, built, context), []
     for client in built.clients:
-        x, y = tiny.data(client)
+        x, y = pixels.data(client)
         q, local, weight = start, start, zeta / len(y)
         with forked(context.generator("method", client.id)):  # the draws, as data
             draws = [np.concatenate([torch.randn(n).double().numpy() for n in (4, 6, 3)]) for _ in range(2)]
@@ -237,8 +237,8 @@ def test_pfedbayes_one_round_by_hand() -> None:
                 loss = cross_entropy(at[0] + noise * softplus(at[1]) * draw, x, y)  # noqa: B023
                 return loss + weight * kl(at, prior)  # noqa: B023
 
-            q = q - tiny.LR * tiny.slope(objective, q)
-            local = local - tiny.LR * tiny.slope(lambda at: weight * kl(q, at), local)  # noqa: B023
+            q = q - pixels.LR * pixels.slope(objective, q)
+            local = local - pixels.LR * pixels.slope(lambda at: weight * kl(q, at), local)  # noqa: B023
         kept = flat(client.model.state_dict(), [client.state["rho"][str(index)] for index in range(3)])
         upload = uploads[client.id]
         sent = flat({n: upload[f"mu.{n}"] for n in NAMES}, [upload[f"rho.{index}"] for index in range(3)])
@@ -255,7 +255,7 @@ def test_pfedbayes_without_noise_and_divergence_is_plain_training() -> None:
     bayes, plain = federation(2, batch_size=2), federation(2, batch_size=2)
     simulate(bayes, PFedBayes(zeta=0.0, noise=0.0), 3)
     simulate(plain, Standalone(), 3)
-    assert tiny.same_models(bayes, plain)
+    assert pixels.same_models(bayes, plain)
 
 
 def test_pfedbayes_noise_has_unit_standard_deviation() -> None:
@@ -283,7 +283,7 @@ def test_aggregation_does_not_depend_on_the_order_of_arrival(method: Algorithm) 
     servers = []
     for turn in (1, -1):
         built = federation()
-        context = tiny.context(built)
+        context = pixels.context(built)
         servers.append(method.init_server(context))
         uploads = play(method, servers[-1], built, context)
         method.aggregate(servers[-1], dict(list(uploads.items())[::turn]), context)
@@ -293,17 +293,17 @@ def test_aggregation_does_not_depend_on_the_order_of_arrival(method: Algorithm) 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 def test_augmented_batches_reach_the_method(method: Algorithm) -> None:
-    runs = [tiny.federation(LABELS, augmentation=kind) for kind in ("none", "released")]
+    runs = [pixels.federation(LABELS, augmentation=kind) for kind in ("none", "released")]
     for run in runs:
         simulate(run, method, 1)
-    assert not tiny.same_models(*runs)
+    assert not pixels.same_models(*runs)
 
 
 @pytest.mark.parametrize(("classes", "words"), [(10, 5_243_116), (100, 5_333_296)])
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 def test_words_a_client_round(method: Algorithm, classes: int, words: int) -> None:
-    built = tiny.federation([[0, 1, 0]], classes=classes, architectures=["CNN-1"], channels=3)
-    context = tiny.context(built)
+    built = pixels.federation([[0, 1, 0]], classes=classes, architectures=["CNN-1"], channels=3)
+    context = pixels.context(built)
     download = method.download(method.init_server(context), built.clients[0].info, context)
     upload = method.local_round(built.clients[0], download, context)
     twice = 2 if method.name == "pFedBayes" else 1  # a mean and a spread for every weight
@@ -313,4 +313,4 @@ def test_words_a_client_round(method: Algorithm, classes: int, words: int) -> No
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 def test_needs_one_architecture(method: Algorithm) -> None:
     with pytest.raises(FedlibError, match=f"algorithm = '{method.name}'.*same architecture"):
-        simulate(tiny.federation(LABELS, architectures=["tiny", "CNN-5"]), method, 1)
+        simulate(pixels.federation(LABELS, architectures=["tiny", "CNN-5"]), method, 1)

@@ -3,8 +3,8 @@
 import dataclasses
 
 import numpy as np
+import pixels
 import pytest
-import tiny
 import torch
 import torch.nn.functional as F
 
@@ -32,52 +32,52 @@ def play(method: Algorithm, server: dict, federation: Federation, context: Conte
 
 def kl(teacher: np.ndarray, logits: np.ndarray) -> float:
     """KL(softmax(teacher) || softmax(logits)), summed over classes and averaged over the batch."""
-    p, q = tiny.softmax(teacher), tiny.softmax(logits)
+    p, q = pixels.softmax(teacher), pixels.softmax(logits)
     return float((p * np.log(p / q)).sum(1).mean())
 
 
 def cross_entropy(logits: np.ndarray, y: np.ndarray) -> float:
-    return float(-np.log(tiny.softmax(logits)[np.arange(len(y)), y]).mean())
+    return float(-np.log(pixels.softmax(logits)[np.arange(len(y)), y]).mean())
 
 
 # FML
 
 
 def test_fml_one_round_by_hand() -> None:
-    alpha, beta, federation = 0.3, 0.6, tiny.federation(LABELS)
-    method, context = FML(alpha=alpha, beta=beta, shared="tiny"), tiny.context(federation)
+    alpha, beta, federation = 0.3, 0.6, pixels.federation(LABELS)
+    method, context = FML(alpha=alpha, beta=beta, shared="tiny"), pixels.context(federation)
     server = method.init_server(context)
-    models = [tiny.Net(client.model) for client in federation.clients]
-    memes = [tiny.Net(server) for _ in federation.clients]
+    models = [pixels.Net(client.model) for client in federation.clients]
+    memes = [pixels.Net(server) for _ in federation.clients]
     uploads = play(method, server, federation, context)
     for client, model, meme in zip(federation.clients, models, memes, strict=True):
-        x, y = tiny.data(client)
+        x, y = pixels.data(client)
         own, other = model.logits(x), meme.logits(x)
-        gap = (tiny.softmax(own) - tiny.softmax(other)) / len(y)  # d KL(meme || model) / d own, by the batch's size
-        model.step((x, alpha * tiny.cross_entropy_slope(own, y)), (x, (1 - alpha) * gap))
-        meme.step((x, beta * tiny.cross_entropy_slope(other, y)), (x, -(1 - beta) * gap))
+        gap = (pixels.softmax(own) - pixels.softmax(other)) / len(y)  # d KL(meme || model) / d own, by the batch's size
+        model.step((x, alpha * pixels.cross_entropy_slope(own, y)), (x, (1 - alpha) * gap))
+        meme.step((x, beta * pixels.cross_entropy_slope(other, y)), (x, -(1 - beta) * gap))
         model.agrees(client.model)
         meme.agrees(uploads[client.id].tensors)
     method.aggregate(server, uploads, context)
     for name, parts in zip("AWb", zip(*[(meme.A, meme.W, meme.b) for meme in memes], strict=True), strict=True):
-        np.testing.assert_allclose(getattr(tiny.Net(server), name), sum(parts) / 2, rtol=0, atol=2e-6)  # unweighted
+        np.testing.assert_allclose(getattr(pixels.Net(server), name), sum(parts) / 2, rtol=0, atol=2e-6)  # unweighted
 
 
 def test_fml_on_labels_alone_is_standalone() -> None:
-    mutual, alone = tiny.federation(LABELS), tiny.federation(LABELS)
+    mutual, alone = pixels.federation(LABELS), pixels.federation(LABELS)
     for federation in (mutual, alone):
         federation.settings = dataclasses.replace(federation.settings, epochs=2, batch_size=2, clip_norm=0.2)
     simulate(mutual, FML(alpha=1.0, shared="tiny"), 3)
     simulate(alone, Standalone(), 3)
-    assert tiny.same_models(mutual, alone)
-    other = tiny.federation(LABELS)
+    assert pixels.same_models(mutual, alone)
+    other = pixels.federation(LABELS)
     simulate(other, FML(alpha=0.9, shared="tiny"), 3)
-    assert not tiny.same_models(other, alone)
+    assert not pixels.same_models(other, alone)
 
 
-def pair(seed: int = 0) -> tuple[tiny.Model, tiny.Model, torch.Tensor, torch.Tensor]:
+def pair(seed: int = 0) -> tuple[pixels.Model, pixels.Model, torch.Tensor, torch.Tensor]:
     torch.manual_seed(seed)
-    return tiny.tiny_model(3, 1), tiny.tiny_model(3, 1), torch.randn(4, 1, 32, 32), torch.tensor([0, 1, 2, 1])
+    return pixels.tiny_model(3, 1), pixels.tiny_model(3, 1), torch.randn(4, 1, 32, 32), torch.tensor([0, 1, 2, 1])
 
 
 def test_fml_partner_is_detached() -> None:
@@ -98,8 +98,8 @@ def test_fml_divergence_is_a_mean_over_the_batch() -> None:
 @pytest.mark.parametrize(("classes", "words"), [(10, 1_340_116), (100, 1_430_296)])
 @pytest.mark.parametrize("architecture", ["CNN-1", "CNN-2"])
 def test_fml_words_a_client_round(architecture: str, classes: int, words: int) -> None:
-    federation = tiny.federation([[0, 1, 0]], classes=classes, architectures=[architecture], channels=3)
-    method, context = FML(), tiny.context(federation)
+    federation = pixels.federation([[0, 1, 0]], classes=classes, architectures=[architecture], channels=3)
+    method, context = FML(), pixels.context(federation)
     server = method.init_server(context)
     download = method.download(server, federation.clients[0].info, context)
     assert download.words() + play(method, server, federation, context)[0].words() == words  # CNN-5, down and up
@@ -109,17 +109,17 @@ def test_fml_words_a_client_round(architecture: str, classes: int, words: int) -
 
 
 def test_fedkd_one_round_by_hand() -> None:
-    federation, method = tiny.federation(LABELS), FedKD(shared="tiny")
-    context = tiny.context(federation)
+    federation, method = pixels.federation(LABELS), FedKD(shared="tiny")
+    context = pixels.context(federation)
     server = method.init_server(context)
-    starts = [tiny.Net(client.model) for client in federation.clients]
-    meme = tiny.Net(server["model"])
+    starts = [pixels.Net(client.model) for client in federation.clients]
+    meme = pixels.Net(server["model"])
     uploads, changes = {}, []
     for client, start in zip(federation.clients, starts, strict=True):
         method.init_client(client, context)
         mapping = client.state["projection"].double().numpy().copy()
         uploads[client.id] = method.local_round(client, method.download(server, client.info, context), context)
-        x, y = tiny.data(client)
+        x, y = pixels.data(client)
         own, other, features, hidden = start.logits(x), meme.logits(x), start.features(x), meme.features(x)
         both = cross_entropy(own, y) + cross_entropy(other, y)  # a constant, like the partner in each loss
 
@@ -137,10 +137,10 @@ def test_fedkd_one_round_by_hand() -> None:
             return cross_entropy(logits, y) + (kl(own, logits) + hint) / both  # noqa: B023
 
         at = np.concatenate([part.ravel() for part in (start.A, start.W, start.b)])
-        start.A, start.W, start.b = unpack(at - tiny.LR * tiny.slope(model_loss, at))
+        start.A, start.W, start.b = unpack(at - pixels.LR * pixels.slope(model_loss, at))
         start.agrees(client.model, 5e-6)
         at = np.concatenate([part.ravel() for part in (meme.A, meme.W, meme.b, mapping)])
-        change = -tiny.LR * tiny.slope(shared_loss, at)
+        change = -pixels.LR * pixels.slope(shared_loss, at)
         np.testing.assert_allclose(client.state["projection"].flatten(), (at + change)[13:], rtol=0, atol=5e-6)
         sent = np.concatenate([uploads[client.id][name].flatten().numpy() for name in NAMES])  # too small to factorise
         np.testing.assert_allclose(sent, change[:13], rtol=0, atol=5e-6)
@@ -207,17 +207,17 @@ def test_fedkd_sends_the_matrix_where_factors_are_larger() -> None:
 
 
 def test_fedkd_compresses_updates_not_parameters() -> None:
-    federation = tiny.federation([[0, 1, 0]] * 2, classes=10, architectures=["CNN-5"], channels=3, lr=0.0)
+    federation = pixels.federation([[0, 1, 0]] * 2, classes=10, architectures=["CNN-5"], channels=3, lr=0.0)
     outcome = simulate(federation, FedKD(), 2)
-    start = FedKD().init_server(tiny.context(federation))["model"]
+    start = FedKD().init_server(pixels.context(federation))["model"]
     assert all(
         torch.equal(start[name], outcome.server["model"][name]) for name in start
     )  # nothing learnt, nothing lost
 
 
 def test_fedkd_clients_rebuild_the_servers_model_from_updates() -> None:
-    federation = tiny.federation([[0, 1, 0], [2, 3, 3], [4, 5, 4]], classes=10, architectures=["CNN-5"], channels=3)
-    method, context, dense = FedKD(), tiny.context(federation), 670_058
+    federation = pixels.federation([[0, 1, 0], [2, 3, 3], [4, 5, 4]], classes=10, architectures=["CNN-5"], channels=3)
+    method, context, dense = FedKD(), pixels.context(federation), 670_058
     server = method.init_server(context)
     first, second, absent = federation.clients
     for client in federation.clients:
@@ -237,7 +237,7 @@ def test_fedkd_clients_rebuild_the_servers_model_from_updates() -> None:
 
 
 def test_fedkd_energy_grows_from_start_to_end() -> None:
-    method, context = FedKD(), Context(tiny.federation(LABELS), rounds=4)
+    method, context = FedKD(), Context(pixels.federation(LABELS), rounds=4)
     energies = []
     for context.round in range(4):
         energies.append(method.energy(context))
@@ -245,7 +245,7 @@ def test_fedkd_energy_grows_from_start_to_end() -> None:
 
 
 def test_fedkd_maps_features_of_unequal_width() -> None:
-    federation = tiny.federation(LABELS, architectures=["tiny", "CNN-5"])
+    federation = pixels.federation(LABELS, architectures=["tiny", "CNN-5"])
     outcome = simulate(federation, FedKD(), 2)
     assert outcome.status == "finished"
     assert [tuple(client.state["projection"].shape) for client in federation.clients] == [(2, 500), (500, 500)]
@@ -258,8 +258,8 @@ def test_fedkd_maps_features_of_unequal_width() -> None:
 def test_aggregation_does_not_depend_on_the_order_of_arrival(method: Algorithm) -> None:
     models = []
     for turn in (1, -1):
-        federation = tiny.federation(LABELS)
-        context = tiny.context(federation)
+        federation = pixels.federation(LABELS)
+        context = pixels.context(federation)
         server = method.init_server(context)
         uploads = play(method, server, federation, context)
         method.aggregate(server, dict(list(uploads.items())[::turn]), context)
@@ -270,8 +270,8 @@ def test_aggregation_does_not_depend_on_the_order_of_arrival(method: Algorithm) 
 
 @pytest.mark.parametrize("method", [FML, FedKD], ids=lambda method: method.name)
 def test_shared_model_has_an_initial_state_of_its_own(method: type[Algorithm]) -> None:
-    federation = tiny.federation(LABELS, architectures=["CNN-5"], channels=3)
-    server = method().init_server(tiny.context(federation))
+    federation = pixels.federation(LABELS, architectures=["CNN-5"], channels=3)
+    server = method().init_server(pixels.context(federation))
     own = federation.build("CNN-5").state_dict()
     assert not any(torch.equal(own[name], value) for name, value in server.get("model", server).items())
 

@@ -1,8 +1,8 @@
 """pFedES: one round by hand, its limits, and that a frozen network costs no gradient."""
 
 import numpy as np
+import pixels
 import pytest
-import tiny
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -23,23 +23,23 @@ def pixelwise(extractor: dict[str, torch.Tensor], a: float, b: float, c: float, 
 
 
 def test_one_round_by_hand() -> None:
-    federation, method = tiny.federation(LABELS), PFedES(mu=0.3, extractor_epochs=1)
-    context = tiny.context(federation)
+    federation, method = pixels.federation(LABELS), PFedES(mu=0.3, extractor_epochs=1)
+    context = pixels.context(federation)
     server = method.init_server(context)
     a, b, c, d = 0.7, 0.2, 1.1, -0.3
     server.update(pixelwise(server, a, b, c, d))
 
     uploads, expected = {}, []
     for client in federation.clients:
-        x, y = tiny.data(client)
-        net = tiny.Net(client.model)
+        x, y = pixels.data(client)
+        net = pixels.Net(client.model)
         inner = np.maximum(a * x + b, 0)
         enhanced = np.maximum(c * inner + d, 0)
         # Eq. 5 and 6: one step on 0.3 * CE(F(G(x))) + 0.7 * CE(F(x)), G frozen
-        slopes = [weight * tiny.cross_entropy_slope(net.logits(z), y) for weight, z in ((0.3, enhanced), (0.7, x))]
+        slopes = [weight * pixels.cross_entropy_slope(net.logits(z), y) for weight, z in ((0.3, enhanced), (0.7, x))]
         net.step((enhanced, slopes[0]), (x, slopes[1]))
         # Eq. 8 and 9: one step on CE(F(G(x))), F frozen; dL/dG = dL/dz W A, zero where G or its inner ReLU is off
-        back = tiny.cross_entropy_slope(net.logits(enhanced), y) @ net.W @ net.A * (enhanced > 0)
+        back = pixels.cross_entropy_slope(net.logits(enhanced), y) @ net.W @ net.A * (enhanced > 0)
         through = back * c * (inner > 0)
         steps = {
             "0.weight": (through * x).sum(),
@@ -47,7 +47,7 @@ def test_one_round_by_hand() -> None:
             "2.weight": (back * inner).sum(),
             "2.bias": back.sum(),
         }
-        expected.append([old - tiny.LR * step for old, step in zip((a, b, c, d), steps.values(), strict=True)])
+        expected.append([old - pixels.LR * step for old, step in zip((a, b, c, d), steps.values(), strict=True)])
 
         uploads[client.id] = method.local_round(client, method.download(server, client.info, context), context)
         net.agrees(client.model)  # F after step 1; step 2 left it alone
@@ -60,13 +60,13 @@ def test_one_round_by_hand() -> None:
 
 
 def test_mu_zero_is_standalone_to_the_bit() -> None:
-    pairs = [tiny.federation(LABELS) for _ in range(2)]
+    pairs = [pixels.federation(LABELS) for _ in range(2)]
     for federation, method in zip(pairs, (PFedES(mu=0.0), Standalone()), strict=True):
         simulate(federation, method, 3)
-    assert tiny.same_models(*pairs)
-    another = tiny.federation(LABELS)
+    assert pixels.same_models(*pairs)
+    another = pixels.federation(LABELS)
     simulate(another, PFedES(), 3)
-    assert not tiny.same_models(another, pairs[0])
+    assert not pixels.same_models(another, pairs[0])
 
 
 def test_the_extractor_has_443_floats_and_keeps_the_shape() -> None:
@@ -82,8 +82,8 @@ def test_the_extractor_has_443_floats_and_keeps_the_shape() -> None:
 
 @pytest.mark.parametrize("classes", [10, 100])
 def test_886_words_a_client_round(classes: int) -> None:
-    federation, method = tiny.federation([[0, 1]], classes=classes, channels=3), PFedES()
-    context = tiny.context(federation)
+    federation, method = pixels.federation([[0, 1]], classes=classes, channels=3), PFedES()
+    context = pixels.context(federation)
     download = method.download(method.init_server(context), federation.clients[0].info, context)
     upload = method.local_round(federation.clients[0], download, context)
     assert download.words() + upload.words() == 886
@@ -98,8 +98,8 @@ def test_frozen_networks_take_no_gradient(architecture: str, ratio: float) -> No
     """8f - 2 c1 + 3.5 g against 3f - c1; above 3.2 gradients of a frozen network were computed and thrown away."""
     counts = []
     for method in (PFedES(), Standalone()):
-        federation = tiny.federation([[0, 1, 2, 3]], classes=10, channels=3, architectures=[architecture])
-        context, client = tiny.context(federation), federation.clients[0]
+        federation = pixels.federation([[0, 1, 2, 3]], classes=10, channels=3, architectures=[architecture])
+        context, client = pixels.context(federation), federation.clients[0]
         message = method.download(method.init_server(context), client.info, context)
         with FlopCounterMode(display=False) as counter:
             method.local_round(client, message, context)
@@ -110,8 +110,8 @@ def test_frozen_networks_take_no_gradient(architecture: str, ratio: float) -> No
 def test_extractor_epochs_are_those_of_step_two() -> None:
     models, extractors = [], []
     for epochs in (0, 1, 3):  # E is 1, so 0 and 1 are the same
-        federation, method = tiny.federation(LABELS), PFedES(extractor_epochs=epochs)
-        context, client = tiny.context(federation), federation.clients[0]
+        federation, method = pixels.federation(LABELS), PFedES(extractor_epochs=epochs)
+        context, client = pixels.context(federation), federation.clients[0]
         message = method.download(method.init_server(context), client.info, context)
         extractors.append(method.local_round(client, message, context)["2.bias"])
         models.append(client.model.header.weight)
@@ -123,20 +123,20 @@ def test_optimisers_are_fresh_for_each_client() -> None:
     """With momentum, the second client's upload does not depend on whether the first one trained before it."""
 
     def upload(federation: Federation, ids: list[int]) -> dict[str, torch.Tensor]:
-        method, context = PFedES(), tiny.context(federation)
+        method, context = PFedES(), pixels.context(federation)
         server = method.init_server(context)
         for id in ids:
             client = federation.clients[id]
             message = method.local_round(client, method.download(server, client.info, context), context)
         return message.tensors
 
-    after, alone = (upload(tiny.federation(LABELS, momentum=0.9), ids) for ids in ([0, 1], [1]))
+    after, alone = (upload(pixels.federation(LABELS, momentum=0.9), ids) for ids in ([0, 1], [1]))
     assert all(torch.equal(after[name], alone[name]) for name in after)
 
 
 def test_the_order_of_arrival_does_not_matter() -> None:
-    federation, method = tiny.federation(LABELS), PFedES()
-    context = tiny.context(federation)
+    federation, method = pixels.federation(LABELS), PFedES()
+    context = pixels.context(federation)
     servers = [method.init_server(context) for _ in range(2)]
     uploads = {
         client.id: method.local_round(client, method.download(servers[0], client.info, context), context)

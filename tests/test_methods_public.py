@@ -4,8 +4,8 @@ import io
 from collections.abc import Callable
 
 import numpy as np
+import pixels
 import pytest
-import tiny
 import torch
 
 from fedlib import FedlibError, models, simulate
@@ -36,40 +36,40 @@ def same(one: torch.Tensor, other: np.ndarray, tolerance: float = 2e-6) -> None:
 
 
 def test_fedmd_transfer_learning_then_two_rounds_by_hand() -> None:
-    federation, method = tiny.federation(LABELS, public=PUBLIC, lr=0.1), FedMD()
-    context = tiny.context(federation)
+    federation, method = pixels.federation(LABELS, public=PUBLIC, lr=0.1), FedMD()
+    context = pixels.context(federation)
     server = method.init_server(context)
-    shared, shared_labels = tiny.pixels(federation, federation.public.indices), np.arange(PUBLIC) % tiny.CLASSES
-    nets = [tiny.Net(client.model) for client in federation.clients]
+    shared, shared_labels = pixels.pixels(federation, federation.public.indices), np.arange(PUBLIC) % pixels.CLASSES
+    nets = [pixels.Net(client.model) for client in federation.clients]
     for client, net in zip(federation.clients, nets, strict=True):
         method.init_client(client, context)
         net.train(shared, shared_labels, 0.1)  # public first, with its labels, then its own
-        net.train(*tiny.data(client), 0.1)
+        net.train(*pixels.data(client), 0.1)
         net.agrees(client.model)
 
     assert method.download(server, federation.clients[0].info, context) is None  # no consensus yet
     uploads = play(method, server, federation, context)
     method.aggregate(server, uploads, context)
     for client, net in zip(federation.clients, nets, strict=True):
-        net.train(*tiny.data(client), 0.1)
-    asked = tiny.pixels(federation, server["indices"])
+        net.train(*pixels.data(client), 0.1)
+    asked = pixels.pixels(federation, server["indices"])
     assert sorted(server["indices"].tolist()) == federation.public.indices.tolist()
     consensus = np.mean([net.logits(asked) for net in nets], 0)
     same(server["consensus"], consensus)
 
-    context = tiny.context(federation, round=1)
+    context = pixels.context(federation, round=1)
     play(method, server, federation, context)
     for client, net in zip(federation.clients, nets, strict=True):
         z = net.logits(asked)
         net.step((asked, np.sign(z - consensus) / z.size), lr=0.1)  # digest: d(mean absolute error)
-        net.train(*tiny.data(client), 0.1)  # revisit
+        net.train(*pixels.data(client), 0.1)  # revisit
         net.agrees(client.model)
 
 
 def test_fedmd_each_image_meets_its_own_target() -> None:
     """A subset in an order of its own, in small batches: the row of the consensus follows the image."""
-    federation = tiny.federation(LABELS, public=50)
-    indices = federation.public.sample(20, tiny.context(federation).generator("server"))
+    federation = pixels.federation(LABELS, public=50)
+    indices = federation.public.sample(20, pixels.context(federation).generator("server"))
     assert len(indices) == len(indices.unique()) == 20 and not torch.equal(indices, indices.sort().values)
     numbered = federation.public.pool.numbered(indices)
     assert torch.equal(numbered.labels[indices], torch.arange(20))
@@ -94,37 +94,39 @@ def correlation(z: np.ndarray, target: np.ndarray, weight: float) -> float:
 
 
 def test_fccl_collaborative_and_local_step_by_hand() -> None:
-    federation, lr = tiny.federation(LABELS, public=PUBLIC, lr=0.1), 0.1
-    method, context = FCCL(off_diagonal=0.3, intra=0.7, inter=0.4, public_lr=0.05), tiny.context(federation)
+    federation, lr = pixels.federation(LABELS, public=PUBLIC, lr=0.1), 0.1
+    method, context = FCCL(off_diagonal=0.3, intra=0.7, inter=0.4, public_lr=0.05), pixels.context(federation)
     server = method.init_server(context)
-    nets = [tiny.Net(client.model) for client in federation.clients]
+    nets = [pixels.Net(client.model) for client in federation.clients]
     pretrained = []
     for client, net in zip(federation.clients, nets, strict=True):
         method.init_client(client, context)
-        net.train(*tiny.data(client), lr)
-        pretrained.append(tiny.Net(client.state["pretrained"]))
+        net.train(*pixels.data(client), lr)
+        pretrained.append(pixels.Net(client.state["pretrained"]))
         net.agrees(client.state["pretrained"])
 
-    def local(net: tiny.Net, x: np.ndarray, y: np.ndarray, first: tiny.Net, last: tiny.Net) -> None:
+    def local(net: pixels.Net, x: np.ndarray, y: np.ndarray, first: pixels.Net, last: pixels.Net) -> None:
         z = net.logits(x)
-        pulls = [(tiny.softmax(z) - tiny.softmax(old.logits(x))) / len(y) for old in (first, last)]  # d KL(old || p)
-        net.step((x, tiny.cross_entropy_slope(z, y) + 0.7 * pulls[0] + 0.4 * pulls[1]), lr=lr)
+        pulls = [
+            (pixels.softmax(z) - pixels.softmax(old.logits(x))) / len(y) for old in (first, last)
+        ]  # d KL(old || p)
+        net.step((x, pixels.cross_entropy_slope(z, y) + 0.7 * pulls[0] + 0.4 * pulls[1]), lr=lr)
 
     uploads = play(method, server, federation, context)  # round 0: no consensus, the last round's model is pretrained
     method.aggregate(server, uploads, context)
     for client, net, first in zip(federation.clients, nets, pretrained, strict=True):
-        local(net, *tiny.data(client), first, first)
+        local(net, *pixels.data(client), first, first)
         net.agrees(client.model)
 
-    asked = tiny.pixels(federation, server["indices"])
+    asked = pixels.pixels(federation, server["indices"])
     consensus = np.mean([net.logits(asked) for net in nets], 0)
     same(server["consensus"], consensus)
-    last = [tiny.Net(client.model) for client in federation.clients]
-    play(method, server, federation, tiny.context(federation, round=1))
+    last = [pixels.Net(client.model) for client in federation.clients]
+    play(method, server, federation, pixels.context(federation, round=1))
     for client, net, first, previous in zip(federation.clients, nets, pretrained, last, strict=True):
-        slope = tiny.slope(lambda z: correlation(z, consensus, 0.3), net.logits(asked))
+        slope = pixels.slope(lambda z: correlation(z, consensus, 0.3), net.logits(asked))
         net.step((asked, slope), lr=0.05)
-        local(net, *tiny.data(client), first, previous)
+        local(net, *pixels.data(client), first, previous)
         net.agrees(client.model, 1e-5)
 
 
@@ -154,7 +156,7 @@ def test_fccl_finishes_when_all_public_images_are_equal() -> None:
     count = sum(len(own) + 2 for own in LABELS)
     images = np.random.default_rng(0).integers(0, 256, (count + PUBLIC, 1, 32, 32), dtype=np.uint8)
     images[count:] = 128
-    federation = tiny.federation(LABELS, public=PUBLIC, lr=0.1, images=images)
+    federation = pixels.federation(LABELS, public=PUBLIC, lr=0.1, images=images)
     assert simulate(federation, FCCL(), 3).status == "finished"
 
 
@@ -162,69 +164,77 @@ def test_fccl_finishes_when_all_public_images_are_equal() -> None:
 
 
 def test_fedkemf_one_round_by_hand() -> None:
-    federation, lr = tiny.federation(LABELS, public=PUBLIC, lr=0.1), 0.1
-    method, context = FedKEMF(knowledge="tiny", weight=0.6, label_weight=0.25), tiny.context(federation)
+    federation, lr = pixels.federation(LABELS, public=PUBLIC, lr=0.1), 0.1
+    method, context = FedKEMF(knowledge="tiny", weight=0.6, label_weight=0.25), pixels.context(federation)
     server = method.init_server(context)
-    before, uploaded = tiny.Net(server), []
+    before, uploaded = pixels.Net(server), []
     uploads = play(method, server, federation, context)
     for client in federation.clients:
-        (x, y), own, knowledge = tiny.data(client), tiny.Net(tiny.federation(LABELS).build("tiny")), tiny.Net(server)
+        (x, y), own, knowledge = (
+            pixels.data(client),
+            pixels.Net(pixels.federation(LABELS).build("tiny")),
+            pixels.Net(server),
+        )
         a, b = own.logits(x), knowledge.logits(x)
-        gap = (tiny.softmax(a) - tiny.softmax(b)) / len(y)  # d KL(q || p) / d logits of p = (p - q) / n
-        own.step((x, tiny.cross_entropy_slope(a, y) + 0.6 * gap), lr=lr)
-        knowledge.step((x, tiny.cross_entropy_slope(b, y) - 0.6 * gap), lr=lr)
+        gap = (pixels.softmax(a) - pixels.softmax(b)) / len(y)  # d KL(q || p) / d logits of p = (p - q) / n
+        own.step((x, pixels.cross_entropy_slope(a, y) + 0.6 * gap), lr=lr)
+        knowledge.step((x, pixels.cross_entropy_slope(b, y) - 0.6 * gap), lr=lr)
         own.agrees(client.model)
         knowledge.agrees(uploads[client.id].tensors)
         uploaded.append(knowledge)
 
     method.aggregate(server, uploads, context)
-    shared, labels = tiny.pixels(federation, federation.public.indices), np.arange(PUBLIC) % tiny.CLASSES
-    teacher = np.mean([tiny.softmax(net.logits(shared)) for net in uploaded], 0)
+    shared, labels = pixels.pixels(federation, federation.public.indices), np.arange(PUBLIC) % pixels.CLASSES
+    teacher = np.mean([pixels.softmax(net.logits(shared)) for net in uploaded], 0)
     z = before.logits(shared)  # the student starts from last round's network, not from an average
-    distil = (tiny.softmax(z) - teacher) / PUBLIC
-    before.step((shared, 0.75 * distil + 0.25 * tiny.cross_entropy_slope(z, labels)), lr=lr)
+    distil = (pixels.softmax(z) - teacher) / PUBLIC
+    before.step((shared, 0.75 * distil + 0.25 * pixels.cross_entropy_slope(z, labels)), lr=lr)
     before.agrees(server)
 
 
 def test_fedkemf_released_distances_by_hand() -> None:
-    federation, lr, temperature = tiny.federation(LABELS, public=PUBLIC, lr=0.1), 0.1, 4.0
+    federation, lr, temperature = pixels.federation(LABELS, public=PUBLIC, lr=0.1), 0.1, 4.0
     method = FedKEMF(knowledge="tiny", weight=2.0, distance="mse", temperature=temperature, label_weight=0.5)
-    context = tiny.context(federation)
+    context = pixels.context(federation)
     server = method.init_server(context)
-    before, uploaded = tiny.Net(server), []
+    before, uploaded = pixels.Net(server), []
     uploads = play(method, server, federation, context)
     for client in federation.clients:
-        (x, y), own, knowledge = tiny.data(client), tiny.Net(tiny.federation(LABELS).build("tiny")), tiny.Net(server)
+        (x, y), own, knowledge = (
+            pixels.data(client),
+            pixels.Net(pixels.federation(LABELS).build("tiny")),
+            pixels.Net(server),
+        )
         a, b = own.logits(x), knowledge.logits(x)
         # each has CE + MSE and neither side is detached: every network feels both MSEs
-        own.step((x, tiny.cross_entropy_slope(a, y) + 2 * (2 * (a - b) / a.size)), lr=lr)
-        knowledge.step((x, tiny.cross_entropy_slope(b, y) + 2 * (2 * (b - a) / b.size)), lr=lr)
+        own.step((x, pixels.cross_entropy_slope(a, y) + 2 * (2 * (a - b) / a.size)), lr=lr)
+        knowledge.step((x, pixels.cross_entropy_slope(b, y) + 2 * (2 * (b - a) / b.size)), lr=lr)
         own.agrees(client.model)
         uploaded.append(knowledge)
 
     method.aggregate(server, uploads, context)
-    shared, labels = tiny.pixels(federation, federation.public.indices), np.arange(PUBLIC) % tiny.CLASSES
-    teacher = np.mean([tiny.softmax(net.logits(shared)) for net in uploaded], 0)
+    shared, labels = pixels.pixels(federation, federation.public.indices), np.arange(PUBLIC) % pixels.CLASSES
+    teacher = np.mean([pixels.softmax(net.logits(shared)) for net in uploaded], 0)
     z = before.logits(shared)
-    distil = tiny.slope(lambda z: temperature**2 * np.mean((tiny.softmax(z / temperature) - teacher) ** 2), z)
-    before.step((shared, 0.5 * distil + 0.5 * tiny.cross_entropy_slope(z, labels)), lr=lr)
+    distil = pixels.slope(lambda z: temperature**2 * np.mean((pixels.softmax(z / temperature) - teacher) ** 2), z)
+    before.step((shared, 0.5 * distil + 0.5 * pixels.cross_entropy_slope(z, labels)), lr=lr)
     before.agrees(server)
 
 
 def test_fedkemf_weight_zero_is_standalone_to_the_bit() -> None:
     for distance in ("kl", "mse"):
-        pair = [tiny.federation(LABELS, public=PUBLIC) for _ in range(2)]
+        pair = [pixels.federation(LABELS, public=PUBLIC) for _ in range(2)]
         for federation, method in zip(
             pair, (FedKEMF(knowledge="tiny", weight=0.0, distance=distance), Standalone()), strict=True
         ):
             simulate(federation, method, 3)
-        assert tiny.same_models(*pair)
+        assert pixels.same_models(*pair)
 
 
 def test_fedkemf_the_knowledge_network_has_an_initial_state_of_its_own() -> None:
     """Or else a client of the same architecture and its knowledge network would start, and stay, equal."""
-    federation = tiny.federation(LABELS, public=PUBLIC)
-    server = FedKEMF(knowledge="tiny").init_server(tiny.context(federation))
+    federation = pixels.federation(LABELS, public=PUBLIC)
+    server = FedKEMF(knowledge="tiny").init_server(pixels.context(federation))
     assert not torch.equal(server["header.weight"], federation.clients[0].model.header.weight)
 
 
@@ -240,7 +250,7 @@ def test_fedkemf_a_certain_teacher_gives_no_nan() -> None:
 
 
 def test_fedkemf_needs_known_classes_only_with_labels() -> None:
-    federation = tiny.federation(LABELS, public=PUBLIC)
+    federation = pixels.federation(LABELS, public=PUBLIC)
     federation.public.pool.labels[federation.public.indices] = 7  # another data set's classes
     assert simulate(federation, FedKEMF(knowledge="tiny"), 1).status == "finished"
     with pytest.raises(FedlibError, match="public labels"):
@@ -254,8 +264,8 @@ def test_fedkemf_needs_known_classes_only_with_labels() -> None:
 def test_the_order_of_arrival_does_not_matter(method: Algorithm) -> None:
     servers = []
     for turn in (1, -1):
-        federation = tiny.federation(LABELS, public=PUBLIC)
-        context = tiny.context(federation)
+        federation = pixels.federation(LABELS, public=PUBLIC)
+        context = pixels.context(federation)
         for client in federation.clients:
             method.init_client(client, context)
         servers.append(method.init_server(context))
@@ -267,7 +277,7 @@ def test_the_order_of_arrival_does_not_matter(method: Algorithm) -> None:
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 def test_states_are_plain_and_survive_a_file(method: Algorithm) -> None:
-    federation = tiny.federation(LABELS, public=PUBLIC, lr=0.1)
+    federation = pixels.federation(LABELS, public=PUBLIC, lr=0.1)
     outcome = simulate(federation, method, 2)
     assert outcome.status == "finished"
     file = io.BytesIO()
@@ -279,17 +289,17 @@ def test_states_are_plain_and_survive_a_file(method: Algorithm) -> None:
 @pytest.mark.parametrize("make", [FedMD, FCCL])
 def test_consensus_words(make: Callable[..., Algorithm]) -> None:
     """2 * P * C published (100 000 at P = 5000 and C = 10); the indices of the images are sent too."""
-    federation, method = tiny.federation(LABELS, public=50, lr=0.1), make(public_samples=20)
+    federation, method = pixels.federation(LABELS, public=50, lr=0.1), make(public_samples=20)
     rounds = simulate(federation, method, 2).rounds
-    assert rounds["published_words"].iloc[-1] == len(LABELS) * 2 * 20 * tiny.CLASSES
-    assert rounds["download_words"].iloc[-1] == len(LABELS) * (20 * tiny.CLASSES + 20)
-    assert rounds["upload_words"].iloc[-1] == len(LABELS) * 20 * tiny.CLASSES
+    assert rounds["published_words"].iloc[-1] == len(LABELS) * 2 * 20 * pixels.CLASSES
+    assert rounds["download_words"].iloc[-1] == len(LABELS) * (20 * pixels.CLASSES + 20)
+    assert rounds["upload_words"].iloc[-1] == len(LABELS) * 20 * pixels.CLASSES
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 def test_without_public_data_it_says_so(method: Algorithm) -> None:
     with pytest.raises(FedlibError, match="public data"):
-        simulate(tiny.federation(LABELS), method, 1)
+        simulate(pixels.federation(LABELS), method, 1)
 
 
 @pytest.mark.parametrize(

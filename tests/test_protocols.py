@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny import federation
+from pixels import federation
 
 from fedlib import ALGORITHMS, Dataset, Federation, FedlibError, RunSpec, partition, runs, simulate
 from fedlib.algorithms.base import Algorithm

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny import context, cross_entropy_slope, federation
+from pixels import context, cross_entropy_slope, federation
 
 from fedlib import ALGORITHMS, FedlibError, simulate
 from fedlib.federation import Federation, Message
