@@ -418,13 +418,13 @@ def code_digest(algorithm: str) -> str:
     method = algorithms.ALGORITHMS.get(algorithm)
     modules = (randomness, data, partition, models, protocol, training, costs, federation, simulation, algorithms.base)
     files = [inspect.getsourcefile(module) for module in modules] + [inspect.getsourcefile(method) if method else None]
-    return hashlib.sha256("".join(_bare_source(Path(file)) for file in files if file).encode()).hexdigest()[:16]
+    return hashlib.sha256("".join(bare_source(Path(file)) for file in files if file).encode()).hexdigest()[:16]
 
 
 _sources: dict[Path, str] = {}
 
 
-def _bare_source(file: Path) -> str:
+def bare_source(file: Path) -> str:
     if file not in _sources:
         tree = ast.parse(file.read_text())
         for node in ast.walk(tree):
@@ -663,3 +663,38 @@ def estimate(resolved: Sequence[Resolved], jobs: int) -> float:
 def stored() -> list[Path]:
     """Folders of the store that hold a run, finished or not, by name."""
     return sorted(path.parent for path in store().glob("*/spec.json")) if store().is_dir() else []
+
+
+def export() -> int:
+    """Write the finished real-data runs of the store to results/runs.csv, rounds.csv and clients.csv, replacing rows of the same key.
+
+    These small summaries are committed: the results of record. Returns how many runs were written.
+    """
+    folder = home() / "results"
+    tables: dict[str, list[pd.DataFrame]] = {"runs": [], "rounds": [], "clients": []}
+    for path in stored():
+        record = read(path)
+        if record is None or record.spec.dataset in data.EMBEDDED or record.spec.dataset in data.registered():
+            continue
+        spec = {
+            name: json.dumps(value, sort_keys=True) if isinstance(value, dict) else value
+            for name, value in vars(record.spec).items()
+        }
+        provenance = {name: record.provenance[name] for name in ("code", "commit", "torch", "device", "seconds")}
+        tables["runs"].append(pd.DataFrame([{"key": record.key, "status": record.status} | spec | provenance]))
+        rounds = record.rounds.round(6)
+        tables["rounds"].append(rounds.assign(key=record.key))
+        tables["clients"].append(record.final().round(6).assign(key=record.key))
+    if not tables["runs"]:
+        raise FedlibError(f"runs: no finished run on real data in {store()}")
+    folder.mkdir(exist_ok=True)
+    for name, parts in tables.items():
+        file = folder / f"{name}.csv"
+        new = pd.concat(parts, ignore_index=True)
+        if file.exists():
+            old = pd.read_csv(file)
+            new = pd.concat([old[~old["key"].isin(new["key"])], new], ignore_index=True)
+        order = ["key", "round"] if name == "rounds" else ["key", "client"] if name == "clients" else ["key"]
+        new = new.sort_values(order)[["key", *(column for column in new.columns if column != "key")]]
+        simulation.write_bytes(file, new.to_csv(index=False, lineterminator="\n").encode())
+    return len(tables["runs"])

@@ -1,0 +1,122 @@
+"""Make exhibits in a batch: train what is missing, execute the notebooks that are not fresh, check the artefacts."""
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from . import exhibits, notebook, runs
+from .errors import FedlibError
+
+
+def plan(chosen: Sequence[exhibits.Exhibit], scale: str, reuse_stale: bool = False) -> tuple[int, list[runs.Resolved]]:
+    """How many runs the exhibits need, and those that must be trained."""
+    specs = [cell.spec for grid in {item.grid for item in chosen} for cell in exhibits.cells(grid, scale)]
+    needed = {runs.resolve(spec, scale).key for spec in specs}
+    return len(needed), runs.missing(specs, scale, reuse_stale)
+
+
+def describe(needed: int, todo: Sequence[runs.Resolved], jobs: int) -> str:
+    """The plan in one line, with an estimate of time from a short calibration."""
+    if not todo:
+        return f"{needed} runs needed, all stored: nothing to train"
+    seconds = runs.estimate(todo, jobs)
+    images = sum(item.samples for item in todo)
+    return (
+        f"{needed} runs needed, {needed - len(todo)} stored, {len(todo)} to train: {images / 1e6:.2f} million images with {jobs} "
+        f"workers, about {duration(seconds)} (plain training, from a short calibration here; methods with more work take longer)"
+    )
+
+
+def duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
+
+
+def reproduce(name: str, scale: str, *, jobs: int = 2, dry_run: bool = False, reuse_stale: bool = False) -> bool:
+    """Make the exhibits that `name` means at `scale`; prints a line an exhibit and returns whether all artefacts are fresh."""
+    chosen = exhibits.choose_exhibits(name)
+    needed, todo = plan(chosen, scale, reuse_stale)
+    print(describe(needed, todo, jobs))
+    if dry_run:
+        for run in todo:
+            print(f"  would train {run.label}: {run.samples:,.0f} images")
+        return True
+    runs.sweep([run.spec for run in todo], scale, jobs=jobs, reuse_stale=reuse_stale)
+    state = {item.name: notebook.freshness(item, scale) for item in chosen}
+    seconds: dict[str, float] = {}
+    errors: dict[str, str] = {}
+    for file in dict.fromkeys(item.notebook for item in chosen if state[item.name] != "fresh"):
+        print(f"executing notebooks/{file} ...", file=sys.stderr)
+        started = time.perf_counter()
+        try:
+            execute(file, scale, jobs)
+        except FedlibError as error:
+            errors[file] = str(error)
+        seconds[file] = time.perf_counter() - started
+    print(f"\n{'exhibit':<16}{'notebook':<28}{'was':<22}{'seconds':>8}  status")
+    good = True
+    for item in chosen:
+        now = notebook.freshness(item, scale)
+        good &= now == "fresh"
+        was = "cached" if state[item.name] == "fresh" else state[item.name]
+        took = f"{seconds[item.notebook]:.1f}" if item.notebook in seconds else "-"
+        status = "ok" if now == "fresh" else f"FAILED: {errors.get(item.notebook, now)}"
+        print(f"{item.name:<16}{item.notebook:<28}{was:<22}{took:>8}  {status}")
+    print(f"\nfigures and tables: {notebook.figures(scale)}; executed notebooks: {runs.home() / 'executed' / scale}")
+    return good
+
+
+def execute(file: str, scale: str, jobs: int) -> None:
+    """Execute one notebook with papermill into executed/<scale>/; raises FedlibError with the cell's error in one line."""
+    import nbformat
+    import papermill
+
+    source = notebook.NOTEBOOKS / file
+    target = runs.home() / "executed" / scale / file
+    target.parent.mkdir(parents=True, exist_ok=True)
+    parameters = {"scale": scale, "jobs": jobs}
+    unknown = set(parameters) - set(papermill.inspect_notebook(source))
+    if unknown:
+        raise FedlibError(f"notebook {file}: has no parameter {', '.join(sorted(unknown))}")
+    try:
+        papermill.execute_notebook(
+            source, target, parameters, kernel_name="python3", progress_bar=False, cwd=source.parent, start_timeout=120
+        )
+    except papermill.PapermillExecutionError as error:
+        raise FedlibError(f"cell {error.exec_count}: {error.ename}: {error.evalue.splitlines()[0]}") from error
+    executed = nbformat.read(target, as_version=4)
+    executed.metadata.pop("papermill", None)
+    nbformat.write(executed, target)
+
+
+def refresh(files: Sequence[str]) -> None:
+    """Execute committed notebooks in place at their defaults and write them as they are committed: outputs without progress
+    bars, timestamps and papermill's metadata.
+    """
+    import nbformat
+    import papermill
+
+    for file in files:
+        path = notebook.NOTEBOOKS / file
+        before = nbformat.read(path, as_version=4)
+        executed = papermill.execute_notebook(
+            path, None, {}, kernel_name="python3", progress_bar=False, cwd=path.parent
+        )
+        for cell, original in zip(executed.cells, before.cells, strict=True):
+            cell.metadata = original.metadata
+            cell.id = original.id
+            if cell.cell_type == "code":
+                cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+        before.cells = executed.cells
+        path.write_text(json.dumps(before, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
+
+
+def all_notebooks() -> list[str]:
+    return sorted(
+        str(path.relative_to(notebook.NOTEBOOKS))
+        for path in Path(notebook.NOTEBOOKS).rglob("*.ipynb")
+        if ".ipynb_checkpoints" not in path.parts
+    )
