@@ -139,9 +139,8 @@ def _run(options: argparse.Namespace) -> None:
     spec = runs.RunSpec(**given, params=_pairs("set", options.set), overrides=_pairs("override", options.override))
     record = runs.run(spec, options.scale, reuse_stale=options.reuse_stale)
     spec, last = record.spec, record.rounds.iloc[-1]
-    print(
-        f"{record.key}: {record.status} after {int(last['round']) + 1} of {spec.rounds} rounds{' (stale: other code)' if record.stale else ''}"
-    )
+    stale = " (stale: other code)" if record.stale else ""
+    print(f"{record.key}: {record.status} after {int(last['round']) + 1} of {spec.rounds} rounds{stale}")
     print(
         f"{spec.algorithm} {json.dumps(spec.params)} on {spec.dataset}, {spec.scenario}, N = {spec.num_clients}, C = {spec.participation}, "
         f"E = {spec.local_epochs}, B = {spec.batch_size}, lr = {spec.lr}, seed {spec.seed}, protocol {spec.protocol} of {spec.paper}"
@@ -228,9 +227,8 @@ def _diff(one: runs.Record, two: runs.Record) -> None:
             if pair[0][name] != pair[1].get(name):
                 print(f"{part}.{name}: {pair[0][name]} | {pair[1].get(name)}")
     same = one.digest == two.digest
-    print(
-        f"last accuracy: {100 * report.selected_accuracy(one.rounds, 'last'):.2f} | {100 * report.selected_accuracy(two.rounds, 'last'):.2f} %"
-    )
+    last = [f"{100 * report.selected_accuracy(record.rounds, 'last'):.2f}" for record in (one, two)]
+    print(f"last accuracy: {' | '.join(last)} %")
     print(f"final states: {'the same bits' if same else 'different bits'}")
 
 

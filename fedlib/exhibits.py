@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pandas as pd
+
 from . import algorithms
 from .errors import FedlibError, choose, require
 from .runs import SCALES, RunSpec
@@ -15,8 +17,8 @@ from .runs import SCALES, RunSpec
 SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
     "smoke": {
         "N = 10, C = 100 %": {"num_clients": 10, "participation": 1.0},
-        "N = 20, C = 50 % (stands for N = 50)": {"num_clients": 20, "participation": 0.5},
-        "N = 40, C = 25 % (stands for N = 100)": {"num_clients": 40, "participation": 0.25},
+        "N = 20, C = 50 % (for N = 50)": {"num_clients": 20, "participation": 0.5},
+        "N = 40, C = 25 % (for N = 100)": {"num_clients": 40, "participation": 0.25},
     },
     "demo": {
         "N = 10, C = 100 %": {"num_clients": 10, "participation": 1.0, "rounds": 10, "local_epochs": 1},
@@ -119,6 +121,19 @@ def choose_exhibits(name: str) -> list[Exhibit]:
             f"exhibit = {name!r} is not reproduced yet; `python -m fedlib reproduce --help` lists those that are"
         )
     return [item for item in EXHIBITS.values() if item.notebook and (name in ("all", item.paper, item.name))]
+
+
+NOT_YET = "not yet"
+
+
+def index() -> pd.DataFrame:
+    """All 44 exhibits: what each shows, the notebook that makes it, and its runs at each scale."""
+    rows = [
+        {"exhibit": item.name, "shows": item.title, "notebook": item.notebook or NOT_YET}
+        | {f"runs, {scale}": str(len(cells(item.grid, scale))) if item.notebook else "–" for scale in SCALES}
+        for item in EXHIBITS.values()
+    ]
+    return pd.DataFrame(rows).set_index("exhibit")
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from . import data, exhibits, plots, report, runs
+from . import algorithms, data, exhibits, plots, report, runs
 from .errors import FedlibError, choose, coerce, require
 from .simulation import write_bytes
 
@@ -121,7 +121,7 @@ class Runs:
     """The finished runs of a grid: cells and their records, side by side."""
 
     cells: list[exhibits.Cell]
-    records: list[runs.Record]
+    records: Sequence[runs.Record | report.Recorded]
 
     def summary(self, rule: str) -> pd.DataFrame:
         """method, dataset, clients, setting, ours, ci95, n, diverged (`report.summarise`)."""
@@ -141,7 +141,7 @@ class Runs:
     def clients(self) -> pd.DataFrame:
         """setting, method, seed and each client's last measured row."""
         tables = [
-            record.final().assign(setting=cell.setting, method=cell.method, seed=cell.spec.seed)
+            _final(record).assign(setting=cell.setting, method=cell.method, seed=cell.spec.seed)
             for cell, record in zip(self.cells, self.records, strict=True)
         ]
         return pd.concat(tables, ignore_index=True)
@@ -164,7 +164,11 @@ class Runs:
         )
 
 
-def _cost(cell: exhibits.Cell, record: runs.Record, rule: str) -> dict[str, Any]:
+def _final(record: runs.Record | report.Recorded) -> pd.DataFrame:
+    return record.clients.groupby("client", as_index=False).last()
+
+
+def _cost(cell: exhibits.Cell, record: runs.Record | report.Recorded, rule: str) -> dict[str, Any]:
     from . import costs, models
 
     rounds = record.rounds.query("round >= 0")
@@ -174,19 +178,46 @@ def _cost(cell: exhibits.Cell, record: runs.Record, rule: str) -> dict[str, Any]
         name: costs.training_flops(name, data.load(cell.dataset).num_classes, 3, 64)
         for name in models.SCENARIOS["heterogeneous"]
     }
-    trained = record.clients[(record.clients["round"] >= 0) & (record.clients["round"] <= until["round"].max())]
-    samples = record.timing["samples"].head(len(until)).sum()
-    per_sample = trained["architecture"].map(flops).mean()
+    per_sample = sum(flops.values()) / len(flops)
     return {
         "dataset": cell.dataset, "clients": cell.clients, "method": cell.method, "reached": needed is not None,
         "accuracy": 100 * report.selected_accuracy(record.rounds, rule),
-        "words": int(until[["download_words", "upload_words"]].to_numpy().sum()), "flops": float(samples * per_sample),
+        "words": int(until[["download_words", "upload_words"]].to_numpy().sum()), "flops": float(until["samples"].sum() * per_sample),
     }  # fmt: skip
 
 
 def trained(cells: Sequence[exhibits.Cell], jobs: int = 2) -> Runs:
     """The records of `cells`: read where they are finished, trained side by side (with a progress bar) where they are not."""
     return Runs(list(cells), runs.sweep([cell.spec for cell in cells], jobs=jobs))
+
+
+def recorded(grid: str, scale: str = "demo") -> Runs:
+    """The results of record (results/*.csv) that are runs of `grid` at `scale`; what has not been run yet is absent."""
+    available = report.recorded(NOTEBOOKS.parent / "results")
+    found = [(cell, record) for cell in exhibits.cells(grid, scale) for record in available if _same(cell.spec, record)]
+    return Runs([cell for cell, _ in found], [record for _, record in found])
+
+
+def _same(spec: runs.RunSpec, record: report.Recorded) -> bool:
+    """Whether a result of record is a run of `spec`: fields compared by value, the data's fingerprint left aside."""
+    fields = (
+        "algorithm",
+        "dataset",
+        "scenario",
+        "num_clients",
+        "participation",
+        "partition",
+        "rounds",
+        "local_epochs",
+        "batch_size",
+        "seed",
+        "protocol",
+    )
+    if any(getattr(spec, name) != record.row[name] for name in fields) or record.row["overrides"] != "{}":
+        return False
+    return algorithms.make(spec.algorithm, json.loads(record.row["params"])) == algorithms.make(
+        spec.algorithm, spec.params
+    )
 
 
 def figures(scale: str) -> Path:
@@ -203,6 +234,8 @@ def save(name: str, settings: Settings, figure: Figure, table: pd.DataFrame, use
     folder = figures(settings.scale) / exhibit.paper
     folder.mkdir(parents=True, exist_ok=True)
     stem = exhibit.item if settings.whole else f"{exhibit.item}-variation"
+    if settings.embedded and exhibit.grid:
+        plots.label_stand_in(figure)
     picture = io.BytesIO()
     with plots.mpl.rc_context(plots.STYLE):
         figure.savefig(picture, format="png", metadata={"Software": None})
@@ -222,7 +255,7 @@ def save(name: str, settings: Settings, figure: Figure, table: pd.DataFrame, use
     return figure
 
 
-def run_digests(records: Sequence[runs.Record]) -> dict[str, str]:
+def run_digests(records: Sequence[Any]) -> dict[str, str]:
     return {record.key: record.digest for record in records}
 
 

@@ -3,8 +3,9 @@
 Every method keeps its colour, marker and line in all figures; all are told apart in grey and by the colour-blind.
 """
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ParamSpec
 
 import matplotlib as mpl
 import numpy as np
@@ -12,6 +13,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+
+Parameters = ParamSpec("Parameters")
 
 # Seaborn's colour-blind palette; the methods that share a table never share a colour.
 _COLOURS = {
@@ -38,22 +41,41 @@ def colour(method: str) -> str:
     return _COLOURS.get(method, "#333333")
 
 
+def _styled(draw: Callable[Parameters, Figure]) -> Callable[Parameters, Figure]:
+    """Draw under STYLE, without touching the reader's matplotlib settings."""
+
+    @functools.wraps(draw)
+    def styled(*arguments: Parameters.args, **named: Parameters.kwargs) -> Figure:
+        with mpl.rc_context(STYLE):
+            return draw(*arguments, **named)
+
+    return styled
+
+
 def _grid(panels: int, columns: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
-    """A figure of `panels` axes of the given size in inches, styled, without touching pyplot's state."""
+    """A figure of `panels` axes of the given size in inches, outside pyplot's state."""
     rows = -(-panels // columns)
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(width * columns, height * rows + 0.3), layout="constrained")
-        axes = [figure.add_subplot(rows, columns, number + 1) for number in range(panels)]
-    return figure, axes
+    figure = Figure(figsize=(width * columns, height * rows + 0.3), layout="constrained")
+    return figure, [figure.add_subplot(rows, columns, number + 1) for number in range(panels)]
+
+
+def _title(setting: str) -> str:
+    """`cifar10, N = 10, C = 100 %` in two lines."""
+    return setting.replace(", ", "\n", 1)
 
 
 def _legend_below(figure: Figure, handles: Sequence[Line2D], columns: int = 6) -> None:
-    with mpl.rc_context(STYLE):
-        figure.legend(
-            handles=list(handles), loc="outside lower center", ncols=min(columns, len(handles)), frameon=False
-        )
+    figure.legend(handles=list(handles), loc="outside lower center", ncols=min(columns, len(handles)), frameon=False)
 
 
+def label_stand_in(figure: Figure) -> None:
+    """Say on the figure itself that its data are embedded ones."""
+    figure.suptitle(
+        "stand-in: embedded digits, not comparable with the paper", fontsize=6.5, color="#555555", x=0.99, ha="right"
+    )
+
+
+@_styled
 def holdings(counts: pd.DataFrame, title: str = "") -> Figure:
     """Who holds what: a dot a (client, class), its area the number of images; counts: clients x classes."""
     tall = min(4.5, 1.2 + 0.12 * len(counts.columns))
@@ -67,17 +89,39 @@ def holdings(counts: pd.DataFrame, title: str = "") -> Figure:
     return figure
 
 
+@_styled
 def decay(curves: Mapping[str, Callable[[int], float]], rounds: int) -> Figure:
     """Curves over the rounds 0..`rounds`, such as FedSSA's mu; curves: label -> function of the round."""
     figure, (axes,) = _grid(1, 1, 3.4, 2.2)
     for (label, curve), style in zip(curves.items(), ("--", "-", ":", "-."), strict=False):
         axes.plot(range(rounds + 1), [curve(round) for round in range(rounds + 1)], style, label=label)
     axes.set(xlabel="round t", ylabel=r"$\mu^t$", xlim=(0, rounds), ylim=(0, 1.02))
-    with mpl.rc_context(STYLE):
-        axes.legend(frameon=False)
+    axes.legend(frameon=False)
     return figure
 
 
+@_styled
+def sizes(table: pd.DataFrame) -> Figure:
+    """Model sizes, ours against the paper's; table: index architecture, columns `ours (MiB)` and `paper (MB)`."""
+    figure, (axes,) = _grid(1, 1, 3.4, 1.9)
+    places = np.arange(len(table))
+    axes.barh(places, table["ours (MiB)"], height=0.5, color=colour("FedSSA"), label="ours, measured")
+    axes.plot(
+        table["paper (MB)"],
+        places,
+        "|",
+        color="black",
+        markersize=12,
+        markeredgewidth=1.6,
+        label="printed in the paper",
+    )
+    axes.set(yticks=places, xlabel="float32 size (MiB)", ylim=(len(table) - 0.5, -0.5))
+    axes.set_yticklabels(table.index)
+    axes.legend(frameon=False, loc="lower right")
+    return figure
+
+
+@_styled
 def intervals(table: pd.DataFrame, methods: Sequence[str], unit: str = "mean test accuracy (%)") -> Figure:
     """A table as a picture: mean and 95 % interval by method, a panel a setting; the paper's number, if any, is a bar |.
 
@@ -102,7 +146,7 @@ def intervals(table: pd.DataFrame, methods: Sequence[str], unit: str = "mean tes
                 )
                 if "paper" in rows and not np.isnan(row["paper"]):
                     axes.plot(row["paper"], place, "|", color="black", markersize=9)
-        axes.set(yticks=range(len(methods)), title=setting, xlabel=unit)
+        axes.set(yticks=range(len(methods)), title=_title(setting), xlabel=unit)
         axes.set_yticklabels(methods if (panels.index(axes) % 3 == 0) else [])
         axes.set_ylim(len(methods) - 0.5, -0.5)
     if "paper" in table:
@@ -113,6 +157,7 @@ def intervals(table: pd.DataFrame, methods: Sequence[str], unit: str = "mean tes
     return figure
 
 
+@_styled
 def boxes(table: pd.DataFrame, methods: Mapping[str, Sequence[str]]) -> Figure:
     """Accuracy of the individual clients by method, a panel a setting; `+` is the mean over clients.
 
@@ -127,15 +172,18 @@ def boxes(table: pd.DataFrame, methods: Mapping[str, Sequence[str]]) -> Figure:
         )
         sns.boxplot(
             rows, x="method", y="per_cent", hue="method", order=shown, hue_order=shown, palette={m: colour(m) for m in shown}, ax=axes,
-            width=0.55, linewidth=0.8, fliersize=2, showmeans=True, legend=False,
+            width=0.55, saturation=1, linewidth=0.8, fliersize=2, showmeans=True, legend=False,
             meanprops={"marker": "+", "markeredgecolor": "black", "markersize": 6},
         )  # fmt: skip
         axes.set(
-            title=setting, xlabel="", ylabel="test accuracy of a client (%)" if panels.index(axes) % 3 == 0 else ""
+            title=_title(setting),
+            xlabel="",
+            ylabel="test accuracy of a client (%)" if panels.index(axes) % 3 == 0 else "",
         )
     return figure
 
 
+@_styled
 def curves(table: pd.DataFrame, methods: Mapping[str, Sequence[str]], smooth: int = 1) -> Figure:
     """Mean test accuracy over the rounds, a panel a setting; the band is the 95 % interval over seeds.
 
@@ -169,6 +217,7 @@ def curves(table: pd.DataFrame, methods: Mapping[str, Sequence[str]], smooth: in
     return figure
 
 
+@_styled
 def trade_off(table: pd.DataFrame) -> Figure:
     """Accuracy against communication, the marker's area the computation: bottom right and small is best; a panel a data set.
 
@@ -187,12 +236,14 @@ def trade_off(table: pd.DataFrame) -> Figure:
                 row.accuracy, max(row.words, 0), s=20 + 180 * row.flops / rows["flops"].max(), marker=shapes[row.clients],
                 facecolors=face, edgecolors=colour(row.method), linewidths=1.0, alpha=0.8,
             )  # fmt: skip
-        axes.set_yscale("symlog", linthresh=max(10.0, rows.loc[rows["words"] > 0, "words"].min()))
-        axes.set_ylim(bottom=-0.5 * max(10.0, rows.loc[rows["words"] > 0, "words"].min()))
+        smallest = max(10.0, rows.loc[rows["words"] > 0, "words"].min())
+        axes.set_yscale("symlog", linthresh=smallest)
+        axes.set_ylim(-0.5 * smallest, 4 * rows["words"].max())
+        axes.margins(x=0.12)
         axes.set(title=dataset, xlabel="mean test accuracy (%)", ylabel="words transmitted")
     methods = list(dict.fromkeys(table["method"]))
     handles = [Line2D([], [], color=colour(m), marker="o", linestyle="", label=m) for m in methods]
     handles += [Line2D([], [], color="grey", marker=shapes[s], linestyle="", label=s) for s in settings]
     handles += [Line2D([], [], color="grey", marker="o", fillstyle="none", linestyle="", label="target not reached")]
-    _legend_below(figure, handles, columns=5)
+    _legend_below(figure, handles, columns=4)
     return figure

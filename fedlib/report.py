@@ -4,7 +4,9 @@ Takes tidy tables, never trains, never imports torch. Accuracies are fractions o
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,7 +20,6 @@ SELECTION_RULES = {
     "validation": "the round of best mean validation accuracy",
     "best": "the round of best mean test accuracy (selects on the test split)",
 }
-NOT_YET = "not yet"
 
 
 class RunTables(Protocol):
@@ -37,6 +38,16 @@ def reported(paper: str, item: str) -> pd.DataFrame:
     with files("fedlib.papers").joinpath("reported.csv").open() as file:
         table = pd.read_csv(file)
     return table[(table["paper"] == paper) & (table["item"] == item)].drop(columns=["paper", "item"])
+
+
+def printed(paper: str, item: str) -> pd.DataFrame:
+    """A paper's accuracy table with our names: method, dataset, clients (`N = 10, C = 100 %`), value (per cent, NaN: a dash)."""
+    table = reported(paper, item)
+    numbers = table["setting"].str.extract(r"N=(\d+) C=([\d.]+)")
+    share = (100 * numbers[1].astype(float)).astype(int).astype(str)
+    return table.assign(clients="N = " + numbers[0] + ", C = " + share + " %")[
+        ["method", "dataset", "clients", "value"]
+    ]
 
 
 def selected_accuracy(rounds: pd.DataFrame, rule: str, column: str = "accuracy") -> float:
@@ -132,7 +143,7 @@ def wide(table: pd.DataFrame, methods: Sequence[str], column: str = "setting") -
         for index, row in table.iterrows()
     }
     settings = list(dict.fromkeys(table[column]))
-    rows = {method: [text.get((method, setting), NOT_YET) for setting in settings] for method in methods}
+    rows = {method: [text.get((method, setting), "not yet") for setting in settings] for method in methods}
     result = pd.DataFrame.from_dict(rows, orient="index", columns=settings)
     result.index.name = "method"
     return result
@@ -149,6 +160,30 @@ def caption(
         f"Mean test accuracy in per cent over {whose}, {SELECTION_RULES[rule]}; {spread}. "
         f"Data: {', '.join(datasets)}; scale {scale}; protocol {protocol}. * best, ° second.{stand_in}"
     )
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A committed result of record: a run's row, its rounds and each client's last row (results/*.csv)."""
+
+    key: str
+    status: str
+    row: Mapping[Any, Any]
+    rounds: pd.DataFrame
+    clients: pd.DataFrame
+
+
+def recorded(folder: Path) -> list[Recorded]:
+    """Every result of record in `folder` (results/): small committed CSV, so that what is read from it never changes by itself."""
+    tables = {
+        name: pd.read_csv(folder / f"{name}.csv", float_precision="round_trip")
+        for name in ("runs", "rounds", "clients")
+    }
+    by_key = {name: dict(list(tables[name].groupby("key"))) for name in ("rounds", "clients")}
+    return [
+        Recorded(row["key"], row["status"], row, by_key["rounds"][row["key"]], by_key["clients"][row["key"]])
+        for row in tables["runs"].to_dict("records")
+    ]
 
 
 def rounds_to_target(rounds: pd.DataFrame, target: float) -> int | None:

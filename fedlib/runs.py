@@ -379,7 +379,7 @@ def _compute(resolved: Resolved, built: federation.Federation, progress: bool) -
         def after_round(row: dict[str, Any], timing: dict[str, Any]) -> None:
             bar.n = row["round"] + 1
             bar.set_postfix_str(f"mean accuracy {row['accuracy']:.3f}, {timing['seconds']:.1f} s a round")
-            _report(timing["samples"])
+            _report(row["samples"])
 
         outcome = simulation.simulate(
             built, resolved.algorithm, spec.rounds, spec.participation,
