@@ -175,10 +175,7 @@ class Recorded:
 
 def recorded(folder: Path) -> list[Recorded]:
     """Every result of record in `folder` (results/): small committed CSV, so that what is read from it never changes by itself."""
-    tables = {
-        name: pd.read_csv(folder / f"{name}.csv", float_precision="round_trip")
-        for name in ("runs", "rounds", "clients")
-    }
+    tables = {name: pd.read_csv(folder / f"{name}.csv") for name in ("runs", "rounds", "clients")}
     by_key = {name: dict(list(tables[name].groupby("key"))) for name in ("rounds", "clients")}
     return [
         Recorded(row["key"], row["status"], row, by_key["rounds"][row["key"]], by_key["clients"][row["key"]])

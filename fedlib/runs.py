@@ -299,9 +299,7 @@ def read(path: Path) -> Record | None:
                 raise ValueError(f"{name} is not what was written")
         stored = json.loads((path / "spec.json").read_text())
         provenance = json.loads((path / "provenance.json").read_text())
-        rounds, clients, timing = (
-            pd.read_csv(path / f"{name}.csv", float_precision="round_trip") for name in ("rounds", "clients", "timing")
-        )
+        rounds, clients, timing = (pd.read_csv(path / f"{name}.csv") for name in ("rounds", "clients", "timing"))
         spec = RunSpec(**stored["spec"])
         stale = provenance["code"] != code_digest(spec.algorithm)
         return Record(path.name, path, spec, done["status"], done["state"], rounds, clients, timing, provenance, stale)
