@@ -6,7 +6,6 @@ files themselves, so that an exhibit is fresh or stale by content, whatever the 
 
 import ast
 import hashlib
-import io
 import json
 import types
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from . import algorithms, data, exhibits, plots, report, runs
 from .errors import FedlibError, choose, coerce, require
@@ -224,7 +222,9 @@ def figures(scale: str) -> Path:
     return runs.home() / "figures" / scale
 
 
-def save(name: str, settings: Settings, figure: Figure, table: pd.DataFrame, used: Runs | None = None) -> Figure:
+def save(
+    name: str, settings: Settings, figure: plots.Picture, table: pd.DataFrame, used: Runs | None = None
+) -> plots.Picture:
     """Write an exhibit's PNG, CSV and stamp under figures/<scale>/ and hand back the figure for display.
 
     A reader's variation (one data set, other rounds or seeds) goes beside the exhibit, named `<exhibit>-variation`.
@@ -236,20 +236,14 @@ def save(name: str, settings: Settings, figure: Figure, table: pd.DataFrame, use
     stem = exhibit.item if settings.whole else f"{exhibit.item}-variation"
     if settings.embedded and exhibit.grid:
         plots.label_stand_in(figure)
-    picture = io.BytesIO()
-    with plots.mpl.rc_context(plots.STYLE):
-        figure.savefig(picture, format="png", metadata={"Software": None})
-    contents = {
-        f"{stem}.png": picture.getvalue(),
-        f"{stem}.csv": table.to_csv(index=False, lineterminator="\n").encode(),
-    }
-    for file, content in contents.items():
+    drawn = {f"{stem}.png": figure.png(), f"{stem}.csv": table.to_csv(index=False, lineterminator="\n").encode()}
+    for file, content in drawn.items():
         write_bytes(folder / file, content)
     stamp = {
         "notebook": notebook_digest(exhibit.notebook),
         "code": drawing_digest(),
         "runs": run_digests(used.records) if used else {},
-        "files": {file: hashlib.sha256(content).hexdigest() for file, content in contents.items()},
+        "files": {file: hashlib.sha256(content).hexdigest() for file, content in drawn.items()},
     }
     write_bytes(folder / f"{stem}.json", json.dumps(stamp, indent=1).encode())
     return figure

@@ -4,6 +4,7 @@ Every method keeps its colour, marker and line in all figures; all are told apar
 """
 
 import functools
+import io
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ParamSpec
 
@@ -32,7 +33,7 @@ _MARKERS = dict(zip(_COLOURS, "oPX<>dvphD*s^8HdsPo", strict=True)) | {
 _DASHES = {"Standalone": "--", "FedProto": "-.", "LG-FedAvg": ":", "FedGH": (0, (5, 1, 1, 1, 1, 1))}
 STYLE: Any = {
     "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "legend.fontsize": 7, "xtick.labelsize": 7, "ytick.labelsize": 7,
-    "axes.spines.top": False, "axes.spines.right": False, "figure.dpi": 150, "savefig.dpi": 200, "axes.grid": True,
+    "axes.spines.top": False, "axes.spines.right": False, "figure.dpi": 150, "savefig.dpi": 150, "axes.grid": True,
     "grid.alpha": 0.25, "grid.linewidth": 0.5, "lines.linewidth": 1.4,
 }  # fmt: skip
 
@@ -41,21 +42,33 @@ def colour(method: str) -> str:
     return _COLOURS.get(method, "#333333")
 
 
-def _styled(draw: Callable[Parameters, Figure]) -> Callable[Parameters, Figure]:
+class Picture(Figure):
+    """A figure outside pyplot's state that a notebook shows as a PNG, the same bytes as `notebook.save` writes."""
+
+    def png(self) -> bytes:
+        buffer = io.BytesIO()
+        with mpl.rc_context(STYLE):
+            self.savefig(buffer, format="png", metadata={"Software": None})
+        return buffer.getvalue()
+
+    _repr_png_ = png
+
+
+def _styled(draw: Callable[Parameters, Picture]) -> Callable[Parameters, Picture]:
     """Draw under STYLE, without touching the reader's matplotlib settings."""
 
     @functools.wraps(draw)
-    def styled(*arguments: Parameters.args, **named: Parameters.kwargs) -> Figure:
+    def styled(*arguments: Parameters.args, **named: Parameters.kwargs) -> Picture:
         with mpl.rc_context(STYLE):
             return draw(*arguments, **named)
 
     return styled
 
 
-def _grid(panels: int, columns: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
+def _grid(panels: int, columns: int, width: float, height: float) -> tuple[Picture, list[Axes]]:
     """A figure of `panels` axes of the given size in inches, outside pyplot's state."""
     rows = -(-panels // columns)
-    figure = Figure(figsize=(width * columns, height * rows + 0.3), layout="constrained")
+    figure = Picture(figsize=(width * columns, height * rows + 0.3), layout="constrained")
     return figure, [figure.add_subplot(rows, columns, number + 1) for number in range(panels)]
 
 
@@ -76,7 +89,7 @@ def label_stand_in(figure: Figure) -> None:
 
 
 @_styled
-def holdings(counts: pd.DataFrame, title: str = "") -> Figure:
+def holdings(counts: pd.DataFrame, title: str = "") -> Picture:
     """Who holds what: a dot a (client, class), its area the number of images; counts: clients x classes."""
     tall = min(4.5, 1.2 + 0.12 * len(counts.columns))
     figure, (axes,) = _grid(1, 1, 5.2, tall)
@@ -90,7 +103,7 @@ def holdings(counts: pd.DataFrame, title: str = "") -> Figure:
 
 
 @_styled
-def decay(curves: Mapping[str, Callable[[int], float]], rounds: int) -> Figure:
+def decay(curves: Mapping[str, Callable[[int], float]], rounds: int) -> Picture:
     """Curves over the rounds 0..`rounds`, such as FedSSA's mu; curves: label -> function of the round."""
     figure, (axes,) = _grid(1, 1, 3.4, 2.2)
     for (label, curve), style in zip(curves.items(), ("--", "-", ":", "-."), strict=False):
@@ -101,7 +114,7 @@ def decay(curves: Mapping[str, Callable[[int], float]], rounds: int) -> Figure:
 
 
 @_styled
-def sizes(table: pd.DataFrame) -> Figure:
+def sizes(table: pd.DataFrame) -> Picture:
     """Model sizes, ours against the paper's; table: index architecture, columns `ours (MiB)` and `paper (MB)`."""
     figure, (axes,) = _grid(1, 1, 3.4, 1.9)
     places = np.arange(len(table))
@@ -122,7 +135,7 @@ def sizes(table: pd.DataFrame) -> Figure:
 
 
 @_styled
-def intervals(table: pd.DataFrame, methods: Sequence[str], unit: str = "mean test accuracy (%)") -> Figure:
+def intervals(table: pd.DataFrame, methods: Sequence[str], unit: str = "mean test accuracy (%)") -> Picture:
     """A table as a picture: mean and 95 % interval by method, a panel a setting; the paper's number, if any, is a bar |.
 
     table: method, setting, ours, ci95, and perhaps paper (`report.summarise`, `report.beside_paper`).
@@ -158,7 +171,7 @@ def intervals(table: pd.DataFrame, methods: Sequence[str], unit: str = "mean tes
 
 
 @_styled
-def boxes(table: pd.DataFrame, methods: Mapping[str, Sequence[str]]) -> Figure:
+def boxes(table: pd.DataFrame, methods: Mapping[str, Sequence[str]]) -> Picture:
     """Accuracy of the individual clients by method, a panel a setting; `+` is the mean over clients.
 
     table: setting, method, client, accuracy (a fraction); methods: setting -> methods shown, in order.
@@ -184,7 +197,7 @@ def boxes(table: pd.DataFrame, methods: Mapping[str, Sequence[str]]) -> Figure:
 
 
 @_styled
-def curves(table: pd.DataFrame, methods: Mapping[str, Sequence[str]], smooth: int = 1) -> Figure:
+def curves(table: pd.DataFrame, methods: Mapping[str, Sequence[str]], smooth: int = 1) -> Picture:
     """Mean test accuracy over the rounds, a panel a setting; the band is the 95 % interval over seeds.
 
     table: setting, method, seed, round (from 0), accuracy (a fraction); smooth: width in rounds of the trailing mean.
@@ -218,7 +231,7 @@ def curves(table: pd.DataFrame, methods: Mapping[str, Sequence[str]], smooth: in
 
 
 @_styled
-def trade_off(table: pd.DataFrame) -> Figure:
+def trade_off(table: pd.DataFrame) -> Picture:
     """Accuracy against communication, the marker's area the computation: bottom right and small is best; a panel a data set.
 
     table: dataset, setting, method, accuracy (per cent), words (transmitted until the target), flops, reached (bool): hollow
