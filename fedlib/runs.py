@@ -567,8 +567,9 @@ def _start_worker(reports: "queue.Queue[Any]", reuse_stale: bool) -> "subprocess
 
     def listen() -> None:
         assert worker.stdout is not None
-        for line in worker.stdout:
-            reports.put((worker, json.loads(line)))
+        with worker.stdout as lines:
+            for line in lines:
+                reports.put((worker, json.loads(line)))
         reports.put((worker, None))
 
     threading.Thread(target=listen, daemon=True).start()
