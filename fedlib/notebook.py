@@ -249,6 +249,16 @@ def save(
     return figure
 
 
+def save_record(name: str, figure: plots.Picture, table: pd.DataFrame, scale: str = "demo") -> plots.Picture:
+    """Write a picture of results of record, figures/<scale>/<paper>/<exhibit>-of-record.png and .csv: these are committed."""
+    exhibit = exhibits.EXHIBITS[name]
+    folder = figures(scale) / exhibit.paper
+    folder.mkdir(parents=True, exist_ok=True)
+    write_bytes(folder / f"{exhibit.item}-of-record.png", figure.png())
+    write_bytes(folder / f"{exhibit.item}-of-record.csv", table.to_csv(index=False, lineterminator="\n").encode())
+    return figure
+
+
 def run_digests(records: Sequence[Any]) -> dict[str, str]:
     return {record.key: record.digest for record in records}
 

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from . import exhibits, notebook, runs
+import pandas as pd
+
+from . import exhibits, notebook, report, runs
 from .errors import FedlibError
 
 # A busy machine may start a kernel slowly; the kernel's own log says nothing that a reader needs.
@@ -132,6 +134,27 @@ def refresh(files: Sequence[str]) -> None:
                 cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
         before.cells = executed.cells
         path.write_text(json.dumps(before, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
+
+
+def readme() -> str:
+    """README.md with its generated tables brought up to date: the results of record and the index of exhibits."""
+    record = notebook.recorded("table2").summary("last")
+    printed = report.printed("FedSSA", "Table 2").set_index(["method", "dataset", "clients"])["value"]
+    table = report.wide(record, list(dict.fromkeys(record["method"])))
+    for setting, group in record.groupby("setting", sort=False):
+        paper = [printed.get(tuple(key), float("nan")) for key in group[["method", "dataset", "clients"]].to_numpy()]
+        values = dict(zip(group["method"], [report.cell(value, 0, 2).split(" ±")[0] for value in paper], strict=True))
+        table.insert(list(table.columns).index(setting) + 1, f"the paper's, {setting}", table.index.map(values))
+    text = (notebook.NOTEBOOKS.parent / "README.md").read_text()
+    return _between(_between(text, "record", table.reset_index()), "exhibits", exhibits.index().reset_index())
+
+
+def _between(text: str, mark: str, table: pd.DataFrame) -> str:
+    """`text` with a Markdown table of `table` between the comments `mark` and `/mark`."""
+    lines = [list(table.columns), ["---"] * len(table.columns), *table.astype(str).to_numpy().tolist()]
+    drawn = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    before, rest = text.split(f"<!-- {mark} -->")
+    return f"{before}<!-- {mark} -->\n{drawn}\n<!-- /{mark} -->{rest.split(f'<!-- /{mark} -->')[1]}"
 
 
 def all_notebooks() -> list[str]:
