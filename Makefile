@@ -1,7 +1,7 @@
 # make reproduce   train what the exhibits need at scale smoke (embedded data), make figures and tables
 # make test        style, types, unit tests, notebooks
 # make lab         open the notebooks in JupyterLab
-# make notebooks   execute the committed notebooks in place, as they are committed
+# make notebooks   execute the committed notebooks in place and bring the README's tables up to date
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -25,7 +25,7 @@ lab: $(INSTALLED)
 	$(BIN)/jupyter lab notebooks/00_start_here.ipynb
 
 notebooks: $(INSTALLED)
-	$(BIN)/python -c "from fedlib import reproduce; reproduce.refresh(reproduce.all_notebooks())"
+	$(BIN)/python -c "from fedlib import reproduce; reproduce.refresh(reproduce.all_notebooks()); open('README.md', 'w').write(reproduce.readme())"
 	$(BIN)/ruff format -q notebooks
 
 $(INSTALLED): requirements.txt pyproject.toml

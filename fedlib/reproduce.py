@@ -144,7 +144,7 @@ def readme() -> str:
     for setting, group in record.groupby("setting", sort=False):
         paper = [printed.get(tuple(key), float("nan")) for key in group[["method", "dataset", "clients"]].to_numpy()]
         values = dict(zip(group["method"], [report.cell(value, 0, 2).split(" ±")[0] for value in paper], strict=True))
-        table.insert(list(table.columns).index(setting) + 1, f"the paper's, {setting}", table.index.map(values))
+        table.insert(list(table.columns).index(str(setting)) + 1, f"the paper's, {setting}", table.index.map(values))
     text = (notebook.NOTEBOOKS.parent / "README.md").read_text()
     return _between(_between(text, "record", table.reset_index()), "exhibits", exhibits.index().reset_index())
 
