@@ -9,6 +9,7 @@ import ast
 import dataclasses
 import hashlib
 import inspect
+import io
 import json
 import os
 import platform
@@ -303,7 +304,7 @@ def read(path: Path) -> Record | None:
         spec = RunSpec(**stored["spec"])
         stale = provenance["code"] != code_digest(spec.algorithm)
         return Record(path.name, path, spec, done["status"], done["state"], rounds, clients, timing, provenance, stale)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise FedlibError(f"run {path.name}: its record is damaged ({error})") from error
 
 
@@ -343,7 +344,7 @@ def _usable(resolved: Resolved, reuse_stale: bool, mend: bool = False) -> Record
     path = store() / resolved.key
     try:
         record = read(path)
-        if record is not None and json.loads((path / "spec.json").read_text())["hashed"] != resolved.hashed:
+        if record is not None and json.loads((path / "spec.json").read_text()).get("hashed") != resolved.hashed:
             raise FedlibError(f"run {path.name}: its record is of another specification")
     except FedlibError as error:
         if mend:
@@ -404,9 +405,9 @@ def _keep(path: Path, keep: str, outcome: simulation.Outcome) -> None:
     kept: dict[str, Any] = {"server": outcome.server}
     if keep == "clients":
         kept["clients"] = {client.id: client.snapshot() for client in outcome.clients if client.visited}
-    temporary = path / f".final-{keep}.pt.{os.getpid()}.tmp"
-    torch.save(kept, temporary)
-    os.replace(temporary, path / f"final-{keep}.pt")
+    buffer = io.BytesIO()
+    torch.save(kept, buffer)
+    simulation.write_bytes(path / f"final-{keep}.pt", buffer.getvalue())
 
 
 def code_digest(algorithm: str) -> str:
@@ -650,6 +651,7 @@ def estimate(resolved: Sequence[Resolved], jobs: int) -> float:
     """Seconds that `resolved` will take with `jobs` workers, about: plain training only, so methods with more work
     take longer.
     """
+    require(jobs >= 1, "jobs", jobs, "at least 1")
     speed = seconds_a_sample(resolved)
     total = 0.0
     for item in resolved:
