@@ -68,7 +68,9 @@ class Dataset:
             tuple(images.shape),
             "(n, channels, 32, 32)",
         )
-        require(len(images) == len(labels), f"{name}: number of labels", len(labels), f"{len(images)}, one an image")
+        for part, pictures, truths in (("train", train_images, train_labels), ("test", test_images, test_labels)):
+            allowed = f"{len(pictures)}, one an image"
+            require(len(pictures) == len(truths), f"{name}: number of {part} labels", len(truths), allowed)
         classes = num_classes or int(labels.max()) + 1
         require(
             int(labels.min()) >= 0 and int(labels.max()) < classes,
@@ -214,7 +216,7 @@ def registered() -> set[str]:
 
 def available(name: str) -> bool:
     """Whether `name` can be loaded without a download."""
-    return name in _LOADERS or (root() / _FOLDERS[name]).exists()
+    return name in _LOADERS or any(path.is_file() for path in (root() / _FOLDERS[name]).rglob("*"))
 
 
 @lru_cache(maxsize=2)
@@ -226,8 +228,7 @@ def load(name: str) -> Dataset:
     choose("dataset", name, names())
     if name in _LOADERS:
         return _LOADERS[name]()
-    folder = root() / _FOLDERS[name]
-    present = folder.exists()
+    folder, present = root() / _FOLDERS[name], available(name)
     try:
         return _READERS[name](name, False) if present else _download(name)
     except Exception as error:  # torchvision raises RuntimeError, OSError, pickle and zip errors alike

@@ -1,6 +1,8 @@
 """One clear line for every mistake a user can make: the field, its value, and what is allowed."""
 
+import contextlib
 import difflib
+import numbers
 from collections.abc import Iterable
 from typing import Any
 
@@ -40,7 +42,11 @@ def coerce(field: str, value: Any, kind: type) -> Any:
     if kind is str:
         require(isinstance(value, str), field, value, allowed)
         return value
-    require(isinstance(value, int | float | str) and not isinstance(value, bool), field, value, allowed)
+    require(isinstance(value, numbers.Real | str) and not isinstance(value, bool), field, value, allowed)
+    if kind is int:
+        with contextlib.suppress(ValueError):  # exact, where a float would round beyond 2**53
+            if isinstance(value, numbers.Integral | str):
+                return int(value)
     try:
         number = float(value)
     except ValueError:

@@ -9,6 +9,7 @@ import ast
 import dataclasses
 import hashlib
 import inspect
+import io
 import json
 import os
 import platform
@@ -365,13 +366,11 @@ def read(path: Path) -> Record | None:
                 raise ValueError(f"{name} is not what was written")
         stored = json.loads((path / "spec.json").read_text())
         provenance = json.loads((path / "provenance.json").read_text())
-        rounds, clients, timing = (
-            pd.read_csv(path / f"{name}.csv", float_precision="round_trip") for name in ("rounds", "clients", "timing")
-        )
+        rounds, clients, timing = (pd.read_csv(path / f"{name}.csv") for name in ("rounds", "clients", "timing"))
         spec = RunSpec(**stored["spec"])
         stale = provenance["code"] != code_digest(spec.algorithm)
         return Record(path.name, path, spec, done["status"], done["state"], rounds, clients, timing, provenance, stale)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise FedlibError(f"run {path.name}: its record is damaged ({error})") from error
 
 
@@ -411,7 +410,7 @@ def _usable(resolved: Resolved, reuse_stale: bool, mend: bool = False) -> Record
     path = store() / resolved.key
     try:
         record = read(path)
-        if record is not None and json.loads((path / "spec.json").read_text())["hashed"] != resolved.hashed:
+        if record is not None and json.loads((path / "spec.json").read_text()).get("hashed") != resolved.hashed:
             raise FedlibError(f"run {path.name}: its record is of another specification")
     except FedlibError as error:
         if mend:
@@ -445,7 +444,7 @@ def _compute(resolved: Resolved, built: federation.Federation, progress: bool) -
         def after_round(row: dict[str, Any], timing: dict[str, Any]) -> None:
             bar.n = row["round"] + 1
             bar.set_postfix_str(f"mean accuracy {row['accuracy']:.3f}, {timing['seconds']:.1f} s a round")
-            _report(timing["samples"])
+            _report(row["samples"])
 
         outcome = simulation.simulate(
             built, resolved.algorithm, spec.rounds, spec.participation,
@@ -472,9 +471,9 @@ def _keep(path: Path, keep: str, outcome: simulation.Outcome) -> None:
     kept: dict[str, Any] = {"server": outcome.server}
     if keep == "clients":
         kept["clients"] = {client.id: client.snapshot() for client in outcome.clients if client.visited}
-    temporary = path / f".final-{keep}.pt.{os.getpid()}.tmp"
-    torch.save(kept, temporary)
-    os.replace(temporary, path / f"final-{keep}.pt")
+    buffer = io.BytesIO()
+    torch.save(kept, buffer)
+    simulation.write_bytes(path / f"final-{keep}.pt", buffer.getvalue())
 
 
 def code_digest(algorithm: str) -> str:
@@ -485,13 +484,13 @@ def code_digest(algorithm: str) -> str:
     modules = (randomness, data, partition, models, protocol, training, costs, federation, simulation, algorithms.base)
     classes = [cls for cls in method.__mro__ if issubclass(cls, algorithms.Algorithm)] if method else []
     files = [inspect.getsourcefile(module) for module in modules] + [inspect.getsourcefile(cls) for cls in classes]
-    return hashlib.sha256("".join(_bare_source(Path(file)) for file in files if file).encode()).hexdigest()[:16]
+    return hashlib.sha256("".join(bare_source(Path(file)) for file in files if file).encode()).hexdigest()[:16]
 
 
 _sources: dict[Path, str] = {}
 
 
-def _bare_source(file: Path) -> str:
+def bare_source(file: Path) -> str:
     if file not in _sources:
         tree = ast.parse(file.read_text())
         for node in ast.walk(tree):
@@ -636,8 +635,9 @@ def _start_worker(reports: "queue.Queue[Any]", reuse_stale: bool) -> "subprocess
 
     def listen() -> None:
         assert worker.stdout is not None
-        for line in worker.stdout:
-            reports.put((worker, json.loads(line)))
+        with worker.stdout as lines:
+            for line in lines:
+                reports.put((worker, json.loads(line)))
         reports.put((worker, None))
 
     threading.Thread(target=listen, daemon=True).start()
@@ -718,6 +718,7 @@ def estimate(resolved: Sequence[Resolved], jobs: int) -> float:
     """Seconds that `resolved` will take with `jobs` workers, about: plain training only, so methods with more work
     take longer.
     """
+    require(jobs >= 1, "jobs", jobs, "at least 1")
     speed = seconds_a_sample(resolved)
     total = 0.0
     for item in resolved:
@@ -730,3 +731,38 @@ def estimate(resolved: Sequence[Resolved], jobs: int) -> float:
 def stored() -> list[Path]:
     """Folders of the store that hold a run, finished or not, by name."""
     return sorted(path.parent for path in store().glob("*/spec.json")) if store().is_dir() else []
+
+
+def export() -> int:
+    """Write the finished real-data runs of the store to results/runs.csv, rounds.csv and clients.csv, replacing rows of the same key.
+
+    These small summaries are committed: the results of record. Returns how many runs were written.
+    """
+    folder = home() / "results"
+    tables: dict[str, list[pd.DataFrame]] = {"runs": [], "rounds": [], "clients": []}
+    for path in stored():
+        record = read(path)
+        if record is None or record.spec.dataset in data.EMBEDDED or record.spec.dataset in data.registered():
+            continue
+        spec = {
+            name: json.dumps(value, sort_keys=True) if isinstance(value, dict) else value
+            for name, value in vars(record.spec).items()
+        }
+        provenance = {name: record.provenance[name] for name in ("code", "commit", "torch", "device", "seconds")}
+        tables["runs"].append(pd.DataFrame([{"key": record.key, "status": record.status} | spec | provenance]))
+        rounds = record.rounds.round(6)
+        tables["rounds"].append(rounds.assign(key=record.key))
+        tables["clients"].append(record.final().round(6).assign(key=record.key))
+    if not tables["runs"]:
+        raise FedlibError(f"runs: no finished run on real data in {store()}")
+    folder.mkdir(exist_ok=True)
+    for name, parts in tables.items():
+        file = folder / f"{name}.csv"
+        new = pd.concat(parts, ignore_index=True)
+        if file.exists():
+            old = pd.read_csv(file)
+            new = pd.concat([old[~old["key"].isin(new["key"])], new], ignore_index=True)
+        order = ["key", "round"] if name == "rounds" else ["key", "client"] if name == "clients" else ["key"]
+        new = new.sort_values(order)[["key", *(column for column in new.columns if column != "key")]]
+        simulation.write_bytes(file, new.to_csv(index=False, lineterminator="\n").encode())
+    return len(tables["runs"])

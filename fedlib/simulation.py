@@ -192,7 +192,6 @@ def _round(
         "seconds": ended - started,
         "evaluation_seconds": evaluating,
         "recording_seconds": ended - recording,
-        "samples": sum(federation.clients[id].num_samples for id in sampled) * federation.settings.epochs,
     }
     outcome.timing_rows.append(timing)
     return outcome.round_rows[-1], timing
@@ -224,6 +223,7 @@ def _round_row(
         "round": round,
         "selected": len(sampled),
         "visited": sum(client.visited for client in federation.clients),
+        "samples": sum(federation.clients[id].num_samples for id in sampled) * federation.settings.epochs,
         "loss": loss,
         "accuracy": float(np.mean(accuracies["accuracy"])),
         "accuracy_selected": float(np.mean(accuracies["accuracy"][sampled])) if len(sampled) else np.nan,

@@ -1,0 +1,36 @@
+# make reproduce   train what the exhibits need at scale smoke (embedded data), make figures and tables
+# make test        style, types, unit tests, notebooks
+# make lab         open the notebooks in JupyterLab
+# make notebooks   execute the committed notebooks in place and bring the README's tables up to date
+
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/installed
+
+.PHONY: reproduce test lab notebooks
+.DELETE_ON_ERROR:
+
+reproduce: $(INSTALLED)
+	$(BIN)/python -m fedlib reproduce all --scale smoke --jobs 2
+
+test: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m fedlib reproduce all --scale smoke --jobs 2
+	$(BIN)/python -m pytest tests
+	$(BIN)/python -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout 300 -p no:cacheprovider -W ignore notebooks
+
+lab: $(INSTALLED)
+	$(BIN)/jupyter lab notebooks/00_start_here.ipynb
+
+notebooks: $(INSTALLED)
+	$(BIN)/python -c "from fedlib import reproduce; reproduce.refresh(reproduce.all_notebooks()); open('README.md', 'w').write(reproduce.readme())"
+	$(BIN)/ruff format -q notebooks
+
+$(INSTALLED): requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "fedlib needs Python 3.11 or newer; try: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	touch $(INSTALLED)

@@ -1,0 +1,304 @@
+"""What a notebook calls: check its parameters, get its runs, save its exhibits with a stamp.
+
+A stamp (figures/<scale>/<paper>/<exhibit>.json) holds hashes of the notebook's code, of the code that draws, of the runs read and of the
+files themselves, so that an exhibit is fresh or stale by content, whatever the file times.
+"""
+
+import ast
+import hashlib
+import json
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from . import algorithms, data, exhibits, plots, report, runs
+from .errors import FedlibError, choose, coerce, require
+from .simulation import write_bytes
+
+NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
+# name -> (type, default, help): the parameters that every notebook has. Defaults are the smoke scale.
+PARAMETERS: dict[str, tuple[type, Any, str]] = {
+    "scale": (str, "smoke", "smoke (embedded data), demo (real data, an evening) or paper (the published setting)"),
+    "dataset": (str, "", "one data set only; empty: those of the scale"),
+    "seeds": (list, [], "seeds, such as [0, 1, 2]; empty: those of the scale"),
+    "rounds": (int, 0, "communication rounds T; 0: the scale's"),
+    "jobs": (int, 2, "runs trained side by side, one thread each"),
+    "rule": (str, "last", "round that a table reports: last, last10, validation or best"),
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A notebook's checked parameters."""
+
+    scale: str
+    dataset: str
+    seeds: tuple[int, ...]
+    rounds: int
+    jobs: int
+    rule: str
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        return (self.dataset,) if self.dataset else exhibits.DATASETS[self.scale]
+
+    @property
+    def embedded(self) -> bool:
+        return any(name in data.EMBEDDED for name in self.datasets)
+
+    @property
+    def whole(self) -> bool:
+        """Whether these are an exhibit's own settings, not a reader's variation."""
+        return not (self.dataset or self.rounds) and self.seeds == exhibits.SEEDS[self.scale]
+
+    def cells(self, grid: str) -> list[exhibits.Cell]:
+        """The runs of a grid under these settings."""
+        changes = {"rounds": self.rounds} if self.rounds else {}
+        return exhibits.cells(grid, self.scale, self.dataset, self.seeds, **changes)
+
+    def caption(self) -> str:
+        return report.caption(
+            scale=self.scale,
+            datasets=self.datasets,
+            embedded=self.embedded,
+            protocol="paper",
+            rule=self.rule,
+            seeds=len(self.seeds),
+        )
+
+
+def settings(namespace: Mapping[str, Any]) -> Settings:
+    """Check the parameters in a notebook's `globals()` and print them resolved; call it right after the parameters cell.
+
+    Raises FedlibError, one line, for a parameter that does not exist (with the nearest that does), a wrong type or value.
+    Strings that papermill's `-p` passes for numbers and lists are understood.
+    """
+    for name, value in namespace.items():
+        if (
+            not name.startswith("_")
+            and isinstance(value, str | int | float | list | dict | tuple | None)
+            and name not in ("In", "Out")
+        ):
+            choose("notebook parameter", name, PARAMETERS)
+    values: dict[str, Any] = {}
+    for name, (kind, default, _) in PARAMETERS.items():
+        value = namespace.get(name, default)
+        values[name] = _seeds(value) if kind is list else coerce(name, value, kind)
+    choose("scale", values["scale"], exhibits.DATASETS)
+    choose("rule", values["rule"], report.SELECTION_RULES)
+    if values["dataset"]:
+        choose("dataset", values["dataset"], data.names())
+    require(values["rounds"] >= 0, "rounds", values["rounds"], "at least 1, or 0 for the scale's")
+    require(values["jobs"] >= 1, "jobs", values["jobs"], "at least 1")
+    values["seeds"] = values["seeds"] or exhibits.SEEDS[values["scale"]]
+    resolved = Settings(**values)
+    print(
+        f"scale {resolved.scale}; data {', '.join(resolved.datasets)}; seeds {', '.join(map(str, resolved.seeds))}; "
+        f"rounds {resolved.rounds or 'as the scale says'}; protocol paper; selection rule {resolved.rule}"
+    )
+    return resolved
+
+
+def _seeds(value: Any) -> tuple[int, ...]:
+    if isinstance(value, str):
+        try:
+            value = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            raise FedlibError(f"seeds = {value!r}: must be whole numbers in brackets, such as [0, 1, 2]") from None
+    value = [value] if isinstance(value, int) else value
+    require(isinstance(value, list | tuple), "seeds", value, "whole numbers in brackets, such as [0, 1, 2]")
+    return tuple(coerce("seeds", seed, int) for seed in value)
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The finished runs of a grid: cells and their records, side by side."""
+
+    cells: list[exhibits.Cell]
+    records: Sequence[runs.Record | report.Recorded]
+
+    def summary(self, rule: str) -> pd.DataFrame:
+        """method, dataset, clients, setting, ours, ci95, n, diverged (`report.summarise`)."""
+        labels = (
+            {"method": c.method, "dataset": c.dataset, "clients": c.clients, "setting": c.setting} for c in self.cells
+        )
+        return report.summarise(zip(labels, self.records, strict=True), rule)
+
+    def rounds(self) -> pd.DataFrame:
+        """setting, method, seed and the records' rounds from 0."""
+        tables = [
+            record.rounds.query("round >= 0").assign(setting=cell.setting, method=cell.method, seed=cell.spec.seed)
+            for cell, record in zip(self.cells, self.records, strict=True)
+        ]
+        return pd.concat(tables, ignore_index=True)
+
+    def clients(self) -> pd.DataFrame:
+        """setting, method, seed and each client's last measured row."""
+        tables = [
+            _final(record).assign(setting=cell.setting, method=cell.method, seed=cell.spec.seed)
+            for cell, record in zip(self.cells, self.records, strict=True)
+        ]
+        return pd.concat(tables, ignore_index=True)
+
+    def top(self, summary: pd.DataFrame, method: str = "FedSSA", others: int = 2) -> dict[str, list[str]]:
+        """setting -> the `others` methods of highest mean and `method`, as the papers choose the baselines that they draw."""
+        chosen = {}
+        for setting, rows in summary.groupby("setting", sort=False):
+            ranked = rows[rows["method"] != method].sort_values("ours", ascending=False)["method"]
+            chosen[str(setting)] = [*ranked.head(others), method]
+        return chosen
+
+    def costs(self, rule: str) -> pd.DataFrame:
+        """Words and FLOPs until the target accuracy (or in all rounds where it is not reached), means over seeds."""
+        rows = [_cost(cell, record, rule) for cell, record in zip(self.cells, self.records, strict=True)]
+        keys = ["dataset", "clients", "method"]
+        means = pd.DataFrame(rows).groupby(keys, sort=False, as_index=False)
+        return means.agg(
+            accuracy=("accuracy", "mean"), words=("words", "mean"), flops=("flops", "mean"), reached=("reached", "all")
+        )
+
+
+def _final(record: runs.Record | report.Recorded) -> pd.DataFrame:
+    return record.clients.groupby("client", as_index=False).last()
+
+
+def _cost(cell: exhibits.Cell, record: runs.Record | report.Recorded, rule: str) -> dict[str, Any]:
+    from . import costs, models
+
+    rounds = record.rounds.query("round >= 0")
+    needed = report.rounds_to_target(rounds, cell.target)
+    until = rounds.head(needed or len(rounds))
+    flops = {
+        name: costs.training_flops(name, data.load(cell.dataset).num_classes, 3, 64)
+        for name in models.SCENARIOS["heterogeneous"]
+    }
+    per_sample = sum(flops.values()) / len(flops)
+    return {
+        "dataset": cell.dataset, "clients": cell.clients, "method": cell.method, "reached": needed is not None,
+        "accuracy": 100 * report.selected_accuracy(record.rounds, rule),
+        "words": int(until[["download_words", "upload_words"]].to_numpy().sum()), "flops": float(until["samples"].sum() * per_sample),
+    }  # fmt: skip
+
+
+def trained(cells: Sequence[exhibits.Cell], jobs: int = 2) -> Runs:
+    """The records of `cells`: read where they are finished, trained side by side (with a progress bar) where they are not."""
+    return Runs(list(cells), runs.sweep([cell.spec for cell in cells], jobs=jobs))
+
+
+def recorded(grid: str, scale: str = "demo") -> Runs:
+    """The results of record (results/*.csv) that are runs of `grid` at `scale`; what has not been run yet is absent."""
+    available = report.recorded(NOTEBOOKS.parent / "results")
+    found = [(cell, record) for cell in exhibits.cells(grid, scale) for record in available if _same(cell.spec, record)]
+    return Runs([cell for cell, _ in found], [record for _, record in found])
+
+
+def _same(spec: runs.RunSpec, record: report.Recorded) -> bool:
+    """Whether a result of record is a run of `spec`: fields compared by value, the data's fingerprint left aside."""
+    fields = (
+        "algorithm",
+        "dataset",
+        "scenario",
+        "num_clients",
+        "participation",
+        "partition",
+        "rounds",
+        "local_epochs",
+        "batch_size",
+        "seed",
+        "protocol",
+    )
+    if any(getattr(spec, name) != record.row[name] for name in fields) or record.row["overrides"] != "{}":
+        return False
+    return algorithms.make(spec.algorithm, json.loads(record.row["params"])) == algorithms.make(
+        spec.algorithm, spec.params
+    )
+
+
+def figures(scale: str) -> Path:
+    return runs.home() / "figures" / scale
+
+
+def save(
+    name: str, settings: Settings, figure: plots.Picture, table: pd.DataFrame, used: Runs | None = None
+) -> plots.Picture:
+    """Write an exhibit's PNG, CSV and stamp under figures/<scale>/ and hand back the figure for display.
+
+    A reader's variation (one data set, other rounds or seeds) goes beside the exhibit, named `<exhibit>-variation`.
+    """
+    choose("exhibit", name, exhibits.EXHIBITS)
+    exhibit = exhibits.EXHIBITS[name]
+    folder = figures(settings.scale) / exhibit.paper
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = exhibit.item if settings.whole else f"{exhibit.item}-variation"
+    if settings.embedded and exhibit.grid:
+        plots.label_stand_in(figure)
+    drawn = {f"{stem}.png": figure.png(), f"{stem}.csv": table.to_csv(index=False, lineterminator="\n").encode()}
+    for file, content in drawn.items():
+        write_bytes(folder / file, content)
+    stamp = {
+        "notebook": notebook_digest(exhibit.notebook),
+        "code": drawing_digest(),
+        "runs": run_digests(used.records) if used else {},
+        "files": {file: hashlib.sha256(content).hexdigest() for file, content in drawn.items()},
+    }
+    write_bytes(folder / f"{stem}.json", json.dumps(stamp, indent=1).encode())
+    return figure
+
+
+def save_record(name: str, figure: plots.Picture, table: pd.DataFrame, scale: str = "demo") -> plots.Picture:
+    """Write a picture of results of record, figures/<scale>/<paper>/<exhibit>-of-record.png and .csv: these are committed."""
+    exhibit = exhibits.EXHIBITS[name]
+    folder = figures(scale) / exhibit.paper
+    folder.mkdir(parents=True, exist_ok=True)
+    write_bytes(folder / f"{exhibit.item}-of-record.png", figure.png())
+    write_bytes(folder / f"{exhibit.item}-of-record.csv", table.to_csv(index=False, lineterminator="\n").encode())
+    return figure
+
+
+def run_digests(records: Sequence[Any]) -> dict[str, str]:
+    return {record.key: record.digest for record in records}
+
+
+def notebook_digest(notebook: str) -> str:
+    """SHA-256 of a notebook's code cells, without outputs and prose."""
+    content = json.loads((NOTEBOOKS / notebook).read_text())
+    code = ["".join(cell["source"]) for cell in content["cells"] if cell["cell_type"] == "code"]
+    return hashlib.sha256("\n".join(code).encode()).hexdigest()[:16]
+
+
+def drawing_digest() -> str:
+    """SHA-256 of the source that turns records into exhibits."""
+    modules: list[types.ModuleType] = [exhibits, report, plots]
+    sources = [runs.bare_source(Path(str(module.__file__))) for module in modules] + [runs.bare_source(Path(__file__))]
+    return hashlib.sha256("".join(sources).encode()).hexdigest()[:16]
+
+
+def freshness(exhibit: exhibits.Exhibit, scale: str) -> str:
+    """`fresh`, or why the exhibit must be made again."""
+    folder = figures(scale) / exhibit.paper
+    try:
+        stamp = json.loads((folder / f"{exhibit.item}.json").read_text())
+        for file, digest in stamp["files"].items():
+            if hashlib.sha256((folder / file).read_bytes()).hexdigest() != digest:
+                return f"{file} changed"
+        if set(stamp["files"]) != {f"{exhibit.item}.png", f"{exhibit.item}.csv"}:
+            return "incomplete"
+        if stamp["notebook"] != notebook_digest(exhibit.notebook):
+            return "notebook changed"
+        if stamp["code"] != drawing_digest():
+            return "drawing code changed"
+        for key in {runs.resolve(cell.spec, scale).key for cell in exhibits.cells(exhibit.grid, scale)} | set(
+            stamp["runs"]
+        ):
+            record = runs.read(runs.store() / key)
+            if record is None or record.stale or stamp["runs"].get(key) != record.digest:
+                return "runs changed"
+    except FileNotFoundError as error:
+        return f"{Path(error.filename).name} missing"
+    except (KeyError, ValueError):
+        return "stamp damaged"
+    return "fresh"

@@ -1,0 +1,262 @@
+"""One function a kind of figure: tidy data in, matplotlib figure out. Never trains, never imports torch.
+
+Every method keeps its colour, marker and line in all figures; all are told apart in grey and by the colour-blind.
+"""
+
+import functools
+import io
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ParamSpec
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+Parameters = ParamSpec("Parameters")
+
+# Seaborn's colour-blind palette; the methods that share a table never share a colour.
+_COLOURS = {
+    "Standalone": "#949494", "FedAvg": "#56b4e9", "FedProx": "#de8f05", "Per-FedAvg": "#ece133", "pFedMe": "#ca9161",
+    "pFedBayes": "#fbafe4", "FML": "#ece133", "FedKD": "#ca9161", "LG-FedAvg": "#56b4e9", "FedClassAvg": "#fbafe4",
+    "FD": "#de8f05", "FedProto": "#029e73", "FedMD": "#de8f05", "FCCL": "#fbafe4", "FedKEMF": "#ece133",
+    "FedGH": "#cc78bc", "FedSSA": "#0173b2", "pFedES": "#d55e00", "pFedHR": "#000000",
+}  # fmt: skip
+_MARKERS = dict(zip(_COLOURS, "oPX<>dvphD*s^8HdsPo", strict=True)) | {
+    "FedSSA": "s",
+    "FedProto": "^",
+    "Standalone": "o",
+    "FedGH": "D",
+}
+_DASHES = {"Standalone": "--", "FedProto": "-.", "LG-FedAvg": ":", "FedGH": (0, (5, 1, 1, 1, 1, 1))}
+STYLE: Any = {
+    "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "legend.fontsize": 7, "xtick.labelsize": 7, "ytick.labelsize": 7,
+    "axes.spines.top": False, "axes.spines.right": False, "figure.dpi": 150, "savefig.dpi": 150, "axes.grid": True,
+    "grid.alpha": 0.25, "grid.linewidth": 0.5, "lines.linewidth": 1.4,
+}  # fmt: skip
+
+
+def colour(method: str) -> str:
+    return _COLOURS.get(method, "#333333")
+
+
+class Picture(Figure):
+    """A figure outside pyplot's state that a notebook shows as a PNG, the same bytes as `notebook.save` writes."""
+
+    def png(self) -> bytes:
+        buffer = io.BytesIO()
+        with mpl.rc_context(STYLE):
+            self.savefig(buffer, format="png", metadata={"Software": None})
+        return buffer.getvalue()
+
+    _repr_png_ = png
+
+
+def _styled(draw: Callable[Parameters, Picture]) -> Callable[Parameters, Picture]:
+    """Draw under STYLE, without touching the reader's matplotlib settings."""
+
+    @functools.wraps(draw)
+    def styled(*arguments: Parameters.args, **named: Parameters.kwargs) -> Picture:
+        with mpl.rc_context(STYLE):
+            return draw(*arguments, **named)
+
+    return styled
+
+
+def _grid(panels: int, columns: int, width: float, height: float) -> tuple[Picture, list[Axes]]:
+    """A figure of `panels` axes of the given size in inches, outside pyplot's state."""
+    rows = -(-panels // columns)
+    figure = Picture(figsize=(width * columns, height * rows + 0.3), layout="constrained")
+    return figure, [figure.add_subplot(rows, columns, number + 1) for number in range(panels)]
+
+
+def _title(setting: str) -> str:
+    """`cifar10, N = 10, C = 100 %` in two lines."""
+    return setting.replace(", ", "\n", 1)
+
+
+def _legend_below(figure: Figure, handles: Sequence[Line2D], columns: int = 6) -> None:
+    figure.legend(handles=list(handles), loc="outside lower center", ncols=min(columns, len(handles)), frameon=False)
+
+
+def label_stand_in(figure: Figure) -> None:
+    """Say on the figure itself that its data are embedded ones."""
+    figure.suptitle(
+        "stand-in: embedded digits, not comparable with the paper", fontsize=6.5, color="#555555", x=0.99, ha="right"
+    )
+
+
+@_styled
+def holdings(counts: pd.DataFrame, title: str = "") -> Picture:
+    """Who holds what: a dot a (client, class), its area the number of images; counts: clients x classes."""
+    tall = min(4.5, 1.2 + 0.12 * len(counts.columns))
+    figure, (axes,) = _grid(1, 1, 5.2, tall)
+    clients, classes = np.nonzero(counts.to_numpy())
+    images = counts.to_numpy()[clients, classes]
+    axes.scatter(clients, classes, s=70 * images / images.max(), color=colour("FedSSA"), linewidths=0)
+    axes.set(xlabel="client", ylabel="class", title=title)
+    axes.set_ylim(-0.7, len(counts.columns) - 0.3)
+    axes.locator_params(integer=True)
+    return figure
+
+
+@_styled
+def decay(curves: Mapping[str, Callable[[int], float]], rounds: int) -> Picture:
+    """Curves over the rounds 0..`rounds`, such as FedSSA's mu; curves: label -> function of the round."""
+    figure, (axes,) = _grid(1, 1, 3.4, 2.2)
+    for (label, curve), style in zip(curves.items(), ("--", "-", ":", "-."), strict=False):
+        axes.plot(range(rounds + 1), [curve(round) for round in range(rounds + 1)], style, label=label)
+    axes.set(xlabel="round t", ylabel=r"$\mu^t$", xlim=(0, rounds), ylim=(0, 1.02))
+    axes.legend(frameon=False)
+    return figure
+
+
+@_styled
+def sizes(table: pd.DataFrame) -> Picture:
+    """Model sizes, ours against the paper's; table: index architecture, columns `ours (MiB)` and `paper (MB)`."""
+    figure, (axes,) = _grid(1, 1, 3.4, 1.9)
+    places = np.arange(len(table))
+    axes.barh(places, table["ours (MiB)"], height=0.5, color=colour("FedSSA"), label="ours, measured")
+    axes.plot(
+        table["paper (MB)"],
+        places,
+        "|",
+        color="black",
+        markersize=12,
+        markeredgewidth=1.6,
+        label="printed in the paper",
+    )
+    axes.set(yticks=places, xlabel="float32 size (MiB)", ylim=(len(table) - 0.5, -0.5))
+    axes.set_yticklabels(table.index)
+    axes.legend(frameon=False, loc="lower right")
+    return figure
+
+
+@_styled
+def intervals(table: pd.DataFrame, methods: Sequence[str], unit: str = "mean test accuracy (%)") -> Picture:
+    """A table as a picture: mean and 95 % interval by method, a panel a setting; the paper's number, if any, is a bar |.
+
+    table: method, setting, ours, ci95, and perhaps paper (`report.summarise`, `report.beside_paper`).
+    """
+    settings = list(dict.fromkeys(table["setting"]))
+    figure, panels = _grid(len(settings), min(3, len(settings)), 2.4, 0.6 + 0.17 * len(methods))
+    for axes, setting in zip(panels, settings, strict=True):
+        rows = table[table["setting"] == setting].set_index("method")
+        for place, method in enumerate(methods):
+            if method in rows.index:
+                row = rows.loc[method]
+                half = 0 if np.isnan(row["ci95"]) else row["ci95"]
+                axes.errorbar(
+                    row["ours"],
+                    place,
+                    xerr=half,
+                    fmt=_MARKERS.get(method, "o"),
+                    color=colour(method),
+                    markersize=4,
+                    capsize=2,
+                )
+                if "paper" in rows and not np.isnan(row["paper"]):
+                    axes.plot(row["paper"], place, "|", color="black", markersize=9)
+        axes.set(yticks=range(len(methods)), title=_title(setting), xlabel=unit)
+        axes.set_yticklabels(methods if (panels.index(axes) % 3 == 0) else [])
+        axes.set_ylim(len(methods) - 0.5, -0.5)
+    if "paper" in table:
+        _legend_below(
+            figure,
+            [Line2D([], [], color="black", marker="|", linestyle="", markersize=9, label="printed in the paper")],
+        )
+    return figure
+
+
+@_styled
+def boxes(table: pd.DataFrame, methods: Mapping[str, Sequence[str]]) -> Picture:
+    """Accuracy of the individual clients by method, a panel a setting; `+` is the mean over clients.
+
+    table: setting, method, client, accuracy (a fraction); methods: setting -> methods shown, in order.
+    """
+    import seaborn as sns
+
+    figure, panels = _grid(len(methods), min(3, len(methods)), 2.3, 2.0)
+    for axes, (setting, shown) in zip(panels, methods.items(), strict=True):
+        rows = table[(table["setting"] == setting) & table["method"].isin(shown)].assign(
+            per_cent=lambda t: 100 * t["accuracy"]
+        )
+        sns.boxplot(
+            rows, x="method", y="per_cent", hue="method", order=shown, hue_order=shown, palette={m: colour(m) for m in shown}, ax=axes,
+            width=0.55, saturation=1, linewidth=0.8, fliersize=2, showmeans=True, legend=False,
+            meanprops={"marker": "+", "markeredgecolor": "black", "markersize": 6},
+        )  # fmt: skip
+        axes.set(
+            title=_title(setting),
+            xlabel="",
+            ylabel="test accuracy of a client (%)" if panels.index(axes) % 3 == 0 else "",
+        )
+    return figure
+
+
+@_styled
+def curves(table: pd.DataFrame, methods: Mapping[str, Sequence[str]], smooth: int = 1) -> Picture:
+    """Mean test accuracy over the rounds, a panel a setting; the band is the 95 % interval over seeds.
+
+    table: setting, method, seed, round (from 0), accuracy (a fraction); smooth: width in rounds of the trailing mean.
+    """
+    from .report import interval
+
+    figure, panels = _grid(len(methods), min(3, len(methods)), 2.3, 1.9)
+    seen: dict[str, Line2D] = {}
+    for axes, (setting, shown) in zip(panels, methods.items(), strict=True):
+        for method in shown:
+            rows = table[(table["setting"] == setting) & (table["method"] == method)]
+            by_seed = 100 * rows.pivot_table(index="round", columns="seed", values="accuracy")
+            by_seed = by_seed.rolling(smooth, min_periods=1).mean()
+            mean, half = np.array([interval(values) for values in by_seed.to_numpy()]).T
+            (line,) = axes.plot(
+                by_seed.index + 1, mean, color=colour(method), linestyle=_DASHES.get(method, "-"), label=method,
+                marker=_MARKERS.get(method, "o"), markersize=3, markevery=max(1, len(mean) // 8),
+            )  # fmt: skip
+            axes.fill_between(
+                by_seed.index + 1, mean - half, mean + half, color=colour(method), alpha=0.15, linewidth=0
+            )
+            seen[method] = line
+        axes.set(
+            title=setting,
+            xlabel="communication round",
+            ylabel="mean test accuracy (%)" if panels.index(axes) % 3 == 0 else "",
+        )
+        axes.locator_params(axis="x", integer=True)
+    _legend_below(figure, list(seen.values()))
+    return figure
+
+
+@_styled
+def trade_off(table: pd.DataFrame) -> Picture:
+    """Accuracy against communication, the marker's area the computation: bottom right and small is best; a panel a data set.
+
+    table: dataset, setting, method, accuracy (per cent), words (transmitted until the target), flops, reached (bool): hollow
+    markers never reached the target and stand at what they spent in all rounds.
+    """
+    datasets = list(dict.fromkeys(table["dataset"]))
+    settings = list(dict.fromkeys(table["clients"]))
+    figure, panels = _grid(len(datasets), len(datasets), 3.3, 2.7)
+    shapes = dict(zip(settings, "os^DP", strict=False))
+    for axes, dataset in zip(panels, datasets, strict=True):
+        rows = table[table["dataset"] == dataset]
+        for row in rows.itertuples():
+            face = colour(row.method) if row.reached else "none"
+            axes.scatter(
+                row.accuracy, max(row.words, 0), s=20 + 180 * row.flops / rows["flops"].max(), marker=shapes[row.clients],
+                facecolors=face, edgecolors=colour(row.method), linewidths=1.0, alpha=0.8,
+            )  # fmt: skip
+        smallest = max(10.0, rows.loc[rows["words"] > 0, "words"].min())
+        axes.set_yscale("symlog", linthresh=smallest)
+        axes.set_ylim(-0.5 * smallest, 4 * rows["words"].max())
+        axes.margins(x=0.12)
+        axes.set(title=dataset, xlabel="mean test accuracy (%)", ylabel="words transmitted")
+    methods = list(dict.fromkeys(table["method"]))
+    handles = [Line2D([], [], color=colour(m), marker="o", linestyle="", label=m) for m in methods]
+    handles += [Line2D([], [], color="grey", marker=shapes[s], linestyle="", label=s) for s in settings]
+    handles += [Line2D([], [], color="grey", marker="o", fillstyle="none", linestyle="", label="target not reached")]
+    _legend_below(figure, handles, columns=4)
+    return figure

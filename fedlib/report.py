@@ -1,0 +1,201 @@
+"""Tables: what the papers report, what our runs give, with intervals, a named selection rule and failures shown.
+
+Takes tidy tables, never trains, never imports torch. Accuracies are fractions of 1 in records and per cent in tables.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+
+from .errors import choose
+
+SELECTION_RULES = {
+    "last": "the last round",
+    "last10": "the mean of the last ten rounds",
+    "validation": "the round of best mean validation accuracy",
+    "best": "the round of best mean test accuracy (selects on the test split)",
+}
+
+
+class RunTables(Protocol):
+    """What a table needs of a run: `runs.Record` has it."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def rounds(self) -> pd.DataFrame: ...
+
+
+def reported(paper: str, item: str) -> pd.DataFrame:
+    """The papers' own numbers of one table (`FedSSA`, `Table 2`), as printed; an empty value was printed as a dash."""
+    with files("fedlib.papers").joinpath("reported.csv").open() as file:
+        table = pd.read_csv(file)
+    return table[(table["paper"] == paper) & (table["item"] == item)].drop(columns=["paper", "item"])
+
+
+def printed(paper: str, item: str) -> pd.DataFrame:
+    """A paper's accuracy table with our names: method, dataset, clients (`N = 10, C = 100 %`), value (per cent, NaN: a dash)."""
+    table = reported(paper, item)
+    numbers = table["setting"].str.extract(r"N=(\d+) C=([\d.]+)")
+    share = (100 * numbers[1].astype(float)).astype(int).astype(str)
+    return table.assign(clients="N = " + numbers[0] + ", C = " + share + " %")[
+        ["method", "dataset", "clients", "value"]
+    ]
+
+
+def selected_accuracy(rounds: pd.DataFrame, rule: str, column: str = "accuracy") -> float:
+    """The accuracy (a fraction) that `rule` reports from a record's rounds; see SELECTION_RULES."""
+    choose("selection rule", rule, SELECTION_RULES)
+    trained = rounds[rounds["round"] >= 0]
+    if rule == "last":
+        return float(trained[column].iloc[-1])
+    if rule == "last10":
+        return float(trained[column].tail(10).mean())
+    by = "validation_accuracy" if rule == "validation" else column
+    return float(trained[column].iloc[int(trained[by].to_numpy().argmax())])
+
+
+def interval(values: Sequence[float] | np.ndarray) -> tuple[float, float]:
+    """Mean and half-width of its 95 % Student t interval; the half-width of a single value is NaN."""
+    sample = np.asarray(values, dtype=float)
+    if len(sample) < 2:
+        return float(sample.mean()), float("nan")
+    from scipy.stats import t
+
+    return float(sample.mean()), float(t.ppf(0.975, len(sample) - 1) * sample.std(ddof=1) / np.sqrt(len(sample)))
+
+
+def summarise(
+    runs: Iterable[tuple[Mapping[str, Any], RunTables]], rule: str = "last", column: str = "accuracy"
+) -> pd.DataFrame:
+    """One row a group of runs that differ in their seed only: the labels, mean and interval in per cent, n, diverged.
+
+    runs: (labels, record) pairs; labels such as {"method": ..., "setting": ...} name the group. A group with a diverged run
+    has no mean.
+    """
+    groups: dict[tuple[Any, ...], list[RunTables]] = {}
+    names: list[str] = []
+    for labels, record in runs:
+        names = list(labels)
+        groups.setdefault(tuple(labels.values()), []).append(record)
+    rows = []
+    for values, records in groups.items():
+        diverged = sum(record.status == "diverged" for record in records)
+        accuracies = [100 * selected_accuracy(record.rounds, rule, column) for record in records]
+        mean, half = (np.nan, np.nan) if diverged else interval(accuracies)
+        rows.append(
+            dict(zip(names, values, strict=True))
+            | {"ours": mean, "ci95": half, "n": len(records), "diverged": diverged}
+        )
+    return pd.DataFrame(rows)
+
+
+def cell(mean: float, half: float, n: int, diverged: int = 0) -> str:
+    """`96.5 ± 0.3`; a dash with its reason where a run diverged; one seed says so."""
+    if diverged:
+        return f"– ({diverged} of {n} diverged)"
+    if np.isnan(mean):
+        return "–"
+    return f"{mean:.2f} (n = 1)" if n == 1 else f"{mean:.2f} ± {half:.2f}"
+
+
+def beside_paper(ours: pd.DataFrame, paper: pd.DataFrame, on: Sequence[str]) -> pd.DataFrame:
+    """`summarise`'s rows with the paper's number, the difference (ours - paper, points) and a verdict.
+
+    paper: columns `on` and `value` in per cent. The verdict speaks only where several seeds give an interval.
+    """
+    table = ours.merge(paper[[*on, "value"]].rename(columns={"value": "paper"}), on=list(on), how="left")
+    table["difference"] = table["ours"] - table["paper"]
+    table["verdict"] = [_verdict(row) for row in table.to_dict("records")]
+    return table
+
+
+def _verdict(row: Mapping[Any, Any]) -> str:
+    if row["diverged"]:
+        return "diverged" if not np.isnan(row["paper"]) else "diverges, as in the paper"
+    if np.isnan(row["paper"]):
+        return "the paper prints none"
+    if row["n"] == 1:
+        return "one seed: no verdict"
+    if abs(row["difference"]) <= row["ci95"]:
+        return "the interval holds the paper's"
+    return "above the paper's" if row["difference"] > 0 else "below the paper's"
+
+
+def wide(table: pd.DataFrame, methods: Sequence[str], column: str = "setting") -> pd.DataFrame:
+    """Methods down, settings across, one text cell each; the best of a setting is marked * and the second °.
+
+    A method of `methods` without a row prints as `not yet`.
+    """
+    marks: dict[Any, str] = {}
+    for _, group in table.dropna(subset=["ours"]).groupby(column, sort=False):
+        ranked = group["ours"].sort_values(ascending=False).index
+        marks |= dict(zip(ranked, (" *", " °"), strict=False))
+    text = {
+        (row["method"], row[column]): cell(row["ours"], row["ci95"], row["n"], row["diverged"]) + marks.get(index, "")
+        for index, row in table.iterrows()
+    }
+    settings = list(dict.fromkeys(table[column]))
+    rows = {method: [text.get((method, setting), "not yet") for setting in settings] for method in methods}
+    result = pd.DataFrame.from_dict(rows, orient="index", columns=settings)
+    result.index.name = "method"
+    return result
+
+
+def caption(
+    *, scale: str, datasets: Sequence[str], embedded: bool, protocol: str, rule: str, seeds: int, average: str = "all"
+) -> str:
+    """The sentence that every table carries: data, scale, protocol, seeds, selection rule, whose mean."""
+    spread = "one seed, no interval" if seeds == 1 else f"mean and 95 % interval over {seeds} seeds"
+    stand_in = " Embedded data: a stand-in that shows the mechanics, not comparable with the paper." if embedded else ""
+    whose = "all clients" if average == "all" else "the selected clients"
+    return (
+        f"Mean test accuracy in per cent over {whose}, {SELECTION_RULES[rule]}; {spread}. "
+        f"Data: {', '.join(datasets)}; scale {scale}; protocol {protocol}. * best, ° second.{stand_in}"
+    )
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A committed result of record: a run's row, its rounds and each client's last row (results/*.csv)."""
+
+    key: str
+    status: str
+    row: Mapping[Any, Any]
+    rounds: pd.DataFrame
+    clients: pd.DataFrame
+
+
+def recorded(folder: Path) -> list[Recorded]:
+    """Every result of record in `folder` (results/): small committed CSV, so that what is read from it never changes by itself."""
+    tables = {name: pd.read_csv(folder / f"{name}.csv") for name in ("runs", "rounds", "clients")}
+    by_key = {name: dict(list(tables[name].groupby("key"))) for name in ("rounds", "clients")}
+    return [
+        Recorded(row["key"], row["status"], row, by_key["rounds"][row["key"]], by_key["clients"][row["key"]])
+        for row in tables["runs"].to_dict("records")
+    ]
+
+
+def rounds_to_target(rounds: pd.DataFrame, target: float) -> int | None:
+    """Rounds until the mean accuracy (a fraction, over all clients) first reaches `target`; None if it never does."""
+    reached = rounds[(rounds["round"] >= 0) & (rounds["accuracy"] >= target)]
+    return None if reached.empty else int(reached["round"].iloc[0]) + 1
+
+
+def model_sizes(sizes: Mapping[str, int], paper: str = "FedSSA", item: str = "Table 3") -> pd.DataFrame:
+    """Our float32 sizes in MiB beside the papers' model-size rows; sizes: architecture -> number of floats."""
+    printed = reported(paper, item).query("metric == 'model size'").set_index("method")["value"]
+    table = pd.DataFrame({"floats": pd.Series(dict(sizes)), "paper (MB)": printed})
+    table.insert(1, "ours (MiB)", (table["floats"] * 4 / 2**20).round(2))
+    table["verdict"] = [
+        "as printed" if abs(a - b) < 0.011 else "the paper errs"
+        for a, b in zip(table["ours (MiB)"], table["paper (MB)"], strict=True)
+    ]
+    return table

@@ -1,0 +1,165 @@
+"""Make exhibits in a batch: train what is missing, execute the notebooks that are not fresh, check the artefacts."""
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from . import exhibits, notebook, report, runs
+from .errors import FedlibError
+
+# A busy machine may start a kernel slowly; the kernel's own log says nothing that a reader needs.
+PAPERMILL: Any = {
+    "kernel_name": "python3", "progress_bar": False, "start_timeout": 120, "extra_arguments": ["--IPKernelApp.log_level=CRITICAL"],
+}  # fmt: skip
+
+
+def plan(chosen: Sequence[exhibits.Exhibit], scale: str, reuse_stale: bool = False) -> tuple[int, list[runs.Resolved]]:
+    """How many runs the exhibits need, and those that must be trained."""
+    specs = [cell.spec for grid in {item.grid for item in chosen} for cell in exhibits.cells(grid, scale)]
+    needed = {runs.resolve(spec, scale).key for spec in specs}
+    return len(needed), runs.missing(specs, scale, reuse_stale)
+
+
+def describe(needed: int, todo: Sequence[runs.Resolved], jobs: int) -> str:
+    """The plan in one line, with an estimate of time from a short calibration."""
+    if not todo:
+        return f"{needed} runs needed, all stored: nothing to train"
+    seconds = runs.estimate(todo, jobs)
+    images = sum(item.samples for item in todo)
+    return (
+        f"{needed} runs needed, {needed - len(todo)} stored, {len(todo)} to train: {images / 1e6:.2f} million images with {jobs} "
+        f"workers, about {duration(seconds)} (plain training, from a short calibration here; methods with more work take longer)"
+    )
+
+
+def duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
+
+
+def reproduce(name: str, scale: str, *, jobs: int = 2, dry_run: bool = False, reuse_stale: bool = False) -> bool:
+    """Make the exhibits that `name` means at `scale`; prints a line an exhibit and returns whether all artefacts are fresh."""
+    chosen = exhibits.choose_exhibits(name)
+    needed, todo = plan(chosen, scale, reuse_stale)
+    print(describe(needed, todo, jobs))
+    if dry_run:
+        for run in todo:
+            print(f"  would train {run.label}: {run.samples:,.0f} images")
+        return True
+    runs.sweep([run.spec for run in todo], scale, jobs=jobs, reuse_stale=reuse_stale)
+    state = {item.name: _state(item, scale) for item in chosen}
+    seconds: dict[str, float] = {}
+    errors: dict[str, str] = {}
+    for file in dict.fromkeys(item.notebook for item in chosen if state[item.name] != "fresh"):
+        print(f"executing notebooks/{file} ...", file=sys.stderr)
+        started = time.perf_counter()
+        try:
+            execute(file, scale, jobs)
+        except FedlibError as failure:
+            errors[file] = str(failure)
+        seconds[file] = time.perf_counter() - started
+    print(f"\n{'exhibit':<15}{'notebook':<32}{'was':<22}{'seconds':>8}  status")
+    good = True
+    for item in chosen:
+        now = _state(item, scale)
+        error = errors.get(item.notebook, "" if now == "fresh" else now)
+        good &= not error
+        was = "cached" if state[item.name] == "fresh" else state[item.name]
+        took = f"{seconds[item.notebook]:.1f}" if item.notebook in seconds else "-"
+        status = f"FAILED: {error}" if error else "ok"
+        print(f"{item.name:<15}{item.notebook:<32}{was:<22}{took:>8}  {status}")
+    print(f"\nfigures and tables: {notebook.figures(scale)}; executed notebooks: {_executed(scale, '')}")
+    return good
+
+
+def _executed(scale: str, file: str) -> Path:
+    return runs.home() / "executed" / scale / file
+
+
+def _state(item: exhibits.Exhibit, scale: str) -> str:
+    """`fresh`, or why the exhibit's notebook must be executed; an execution that ended in an error is not fresh."""
+    try:
+        cells = json.loads(_executed(scale, item.notebook).read_text())["cells"]
+    except (FileNotFoundError, ValueError, KeyError):
+        return "not executed"
+    if any(output["output_type"] == "error" for cell in cells for output in cell.get("outputs", [])):
+        return "ended in an error"
+    return notebook.freshness(item, scale)
+
+
+def execute(file: str, scale: str, jobs: int) -> None:
+    """Execute one notebook with papermill into executed/<scale>/; raises FedlibError with the cell's error in one line."""
+    import nbformat
+    import papermill
+
+    source = notebook.NOTEBOOKS / file
+    target = _executed(scale, file)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    parameters = {"scale": scale, "jobs": jobs}
+    unknown = set(parameters) - set(papermill.inspect_notebook(source))
+    if unknown:
+        raise FedlibError(f"notebook {file}: has no parameter {', '.join(sorted(unknown))}")
+    try:
+        papermill.execute_notebook(source, target, parameters, cwd=source.parent, **PAPERMILL)
+    except papermill.PapermillExecutionError as error:
+        raise FedlibError(f"cell {error.exec_count}: {error.ename}: {error.evalue.splitlines()[0]}") from error
+    executed = nbformat.read(target, as_version=4)
+    executed.metadata.pop("papermill", None)
+    nbformat.write(executed, target)
+
+
+def refresh(files: Sequence[str]) -> None:
+    """Execute committed notebooks in place at their defaults and write them as they are committed: outputs without progress
+    bars, timestamps and papermill's metadata.
+    """
+    import nbformat
+    import papermill
+
+    for file in files:
+        path = notebook.NOTEBOOKS / file
+        before = nbformat.read(path, as_version=4)
+        executed = papermill.execute_notebook(
+            path, None, {}, kernel_name="python3", progress_bar=False, cwd=path.parent
+        )
+        for cell, original in zip(executed.cells, before.cells, strict=True):
+            cell.metadata = original.metadata
+            cell.id = original.id
+            if cell.cell_type == "code" and "nbval-check-output" not in cell.metadata.get("tags", []):
+                cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+        before.cells = executed.cells
+        path.write_text(json.dumps(before, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
+
+
+def readme() -> str:
+    """README.md with its generated tables brought up to date: the results of record and the index of exhibits."""
+    record = notebook.recorded("table2").summary("last")
+    printed = report.printed("FedSSA", "Table 2").set_index(["method", "dataset", "clients"])["value"]
+    table = report.wide(record, list(dict.fromkeys(record["method"])))
+    for setting, group in record.groupby("setting", sort=False):
+        paper = [printed.get(tuple(key), float("nan")) for key in group[["method", "dataset", "clients"]].to_numpy()]
+        values = dict(zip(group["method"], [report.cell(value, 0, 2).split(" ±")[0] for value in paper], strict=True))
+        table.insert(list(table.columns).index(str(setting)) + 1, f"the paper's, {setting}", table.index.map(values))
+    text = (notebook.NOTEBOOKS.parent / "README.md").read_text()
+    return _between(_between(text, "record", table.reset_index()), "exhibits", exhibits.index().reset_index())
+
+
+def _between(text: str, mark: str, table: pd.DataFrame) -> str:
+    """`text` with a Markdown table of `table` between the comments `mark` and `/mark`."""
+    lines = [list(table.columns), ["---"] * len(table.columns), *table.astype(str).to_numpy().tolist()]
+    drawn = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    before, rest = text.split(f"<!-- {mark} -->")
+    return f"{before}<!-- {mark} -->\n{drawn}\n<!-- /{mark} -->{rest.split(f'<!-- /{mark} -->')[1]}"
+
+
+def all_notebooks() -> list[str]:
+    return sorted(
+        str(path.relative_to(notebook.NOTEBOOKS))
+        for path in Path(notebook.NOTEBOOKS).rglob("*.ipynb")
+        if ".ipynb_checkpoints" not in path.parts
+    )

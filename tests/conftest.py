@@ -1,0 +1,35 @@
+"""What every test shares: a store of its own, the tiny architectures, one intra-op thread."""
+
+import pytest
+import torch
+from tiny import ARCHITECTURES
+
+from fedlib import data, models
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    """FEDLIB_HOME of this test, empty: the repository's runs/ and figures/ are never touched."""
+    monkeypatch.setenv("FEDLIB_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture(autouse=True)
+def tiny_architectures(monkeypatch):
+    """Makes `tiny-a` and `tiny-b` known for the length of a test."""
+    for name, builder in ARCHITECTURES.items():
+        monkeypatch.setitem(models.BUILDERS, name, builder)
+
+
+@pytest.fixture
+def small_digits(monkeypatch):
+    """`digits` cut to 300 images, so that real networks train on it in a moment."""
+    whole = data.load("digits")
+    images, labels = whole.images.numpy(), whole.labels.numpy()
+    small = data.Dataset.from_arrays("digits", images[:250], labels[:250], images[-50:], labels[-50:], 10)
+    data.load.cache_clear()
+    monkeypatch.setitem(data._LOADERS, "digits", lambda: small)
+    yield small
+    data.load.cache_clear()

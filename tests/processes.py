@@ -1,0 +1,56 @@
+"""Runs in processes of their own, to be killed, and what must not depend on any of it."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+from fedlib import RunSpec
+
+SECONDS = 120  # after which a wait fails instead of hanging
+
+
+def start(*arguments: str, home: Path, **environment: str) -> subprocess.Popen[str]:
+    """`python <arguments>` with its own store; stdout and stderr as one text stream."""
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        env=os.environ | {"FEDLIB_HOME": str(home)} | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def code(source: str, specs: list[RunSpec]) -> list[str]:
+    """Arguments of python that execute `source`, which finds its specifications in `specs`."""
+    head = "import json, sys\nfrom fedlib import RunSpec, run, runs, simulation, sweep\n"
+    given = "specs = [RunSpec(**values) for values in json.loads(sys.argv[1])]\n"
+    return ["-c", head + given + source, json.dumps([asdict(spec) for spec in specs])]
+
+
+def wait_for(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"no {what} after {SECONDS} seconds"
+        time.sleep(0.01)
+
+
+def wait_for_text(process: subprocess.Popen[str], text: str) -> str:
+    """Read the process's output until `text` has appeared; what was read."""
+    assert process.stdout is not None
+    read = ""
+    while text not in read:
+        character = process.stdout.read(1)
+        assert character, f"ended without {text!r}: {read}"
+        read += character
+    return read
+
+
+def bits(run: Path) -> tuple[bytes, bytes, str]:
+    """What must be identical: both tables and the digest of the final state."""
+    done = json.loads((run / "DONE").read_text())
+    return (run / "rounds.csv").read_bytes(), (run / "clients.csv").read_bytes(), done["state"]

@@ -1,0 +1,333 @@
+"""Every mistake gets one clear line and a non-zero exit, and nothing is written or lost."""
+
+import errno
+import json
+import os
+import pickle
+from urllib.error import URLError
+
+import numpy as np
+import processes
+import pytest
+import torch
+
+from fedlib import FedlibError, RunSpec, data, run, runs, simulation
+from fedlib.__main__ import main
+from fedlib.errors import coerce
+
+SMALL = ["--num-clients", "5", "--participation", "0.2", "--rounds", "1"]  # with `small_digits`, a fraction of a second
+SPEC = RunSpec(algorithm="FedSSA", num_clients=5, participation=0.2, rounds=1)
+
+
+def command(text: str, capsys) -> tuple[int, str]:
+    """Exit status and standard error of `python -m fedlib <text>`."""
+    try:
+        status = main(text.split())
+    except SystemExit as stopped:  # argparse
+        status = stopped.code
+    return status, capsys.readouterr().err
+
+
+def files(home) -> list[str]:
+    """What the store holds, but for lock files."""
+    return sorted(p.name for p in home.rglob("*") if p.is_file() and p.suffix != ".lock")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        # unknown names, with the nearest valid one
+        ("run FedSA", "algorithm = 'FedSA' is unknown: did you mean 'FedSSA'?"),
+        ("run fedgh", "algorithm = 'fedgh' is unknown: did you mean 'FedGH'?"),
+        ("run FedSSA --dataset digit", "dataset = 'digit' is unknown: did you mean 'digits'?"),
+        ("run FedSSA --set mu=0.5", "FedSSA parameter = 'mu' is unknown: did you mean 'mu0'?"),
+        ("run Standalone --set mu0=0.5", "'mu0': Standalone has no parameters"),
+        ("run FedSSA --override momentun=0.9", "protocol field = 'momentun' is unknown: did you mean 'momentum'?"),
+        ("run FedSSA --scenario heterogenous", "scenario = 'heterogenous' is unknown: did you mean 'heterogeneous'?"),
+        ("run FedSSA --partition dirichlett", "partition = 'dirichlett' is unknown: did you mean 'dirichlet'?"),
+        ("run FedSSA --scale smok", "scale = 'smok' is unknown: did you mean 'smoke'?"),
+        ("run FedSSA --paper FedSAA", "paper = 'FedSAA' is unknown: did you mean 'FedSSA'?"),
+        ("run FedSSA --protocol papers", "protocol = 'papers' is unknown: did you mean 'paper'?"),
+        ("run FedSSA --precision fp16", "precision = 'fp16' is unknown"),
+        ("run FedSSA --device gpu", "device = 'gpu' is unknown"),
+        ("run FedSSA --keep all", "keep = 'all' is unknown"),
+        ("reproduce fedssa/tabel2", "exhibit = 'fedssa/tabel2' is unknown: did you mean 'fedssa/table2'?"),
+        ("reproduce fedsa", "exhibit = 'fedsa' is unknown: did you mean 'fedssa'?"),
+        ("reproduce fedssa/table2 --scale smoek --dry-run", "scale = 'smoek' is unknown: did you mean 'smoke'?"),
+        ("data cifar", "dataset = 'cifar' is unknown: did you mean 'cifar10'?"),
+        ("runs show FedSSA-digits-0", "run = 'FedSSA-digits-0' is unknown"),
+        # wrong types
+        ("run FedSSA --rounds two", "rounds = 'two': must be a whole number"),
+        ("run FedSSA --rounds 2.5", "rounds = '2.5': must be a whole number"),
+        ("run FedSSA --participation half", "participation = 'half': must be a number"),
+        ("run FedSSA --lr nan", "lr = 'nan': must be a number (finite)"),
+        ("run FedSSA --set mu0=much", "mu0 = 'much': must be a number"),
+        ("run FedSSA --set stable_rounds=2.5", "stable_rounds = '2.5': must be a whole number"),
+        ("run FedSSA --set mu0", "--set 'mu0': must be NAME=VALUE"),
+        ("run FedSSA --override momentum=high", "momentum = 'high': must be a number"),
+        ("reproduce fedssa/table2 --jobs some", "jobs = 'some': must be a whole number"),
+        # out of range
+        ("run FedSSA --participation 0", "participation = 0.0: must be in (0, 1]"),
+        ("run FedSSA --participation 1.1", "participation = 1.1: must be in (0, 1]"),
+        ("run FedSSA --participation -0.1", "participation = -0.1: must be in (0, 1]"),
+        ("run FedSSA --classes-per-client 11", "classes_per_client = 11: must be between 1 and 10, the number of class"),
+        ("run FedSSA --classes-per-client 0", "classes_per_client = 0: must be between 1 and 10"),
+        ("run FedSSA --num-clients 0", "num_clients = 0: must be at least 1"),
+        ("run FedSSA --num-clients 600", "num_clients = 600: must be at most 599: digits has 1797 images and a client"),
+        ("run FedSSA --num-clients 500", "num_clients = 500: must be few enough that every client holds 3 images"),
+        ("run FedSSA --partition dirichlet --alpha 0.01 --num-clients 100", "none of 100 Dirichlet draws"),
+        ("run FedSSA --partition dirichlet --alpha 0", "alpha = 0.0: must be above 0"),
+        ("run FedSSA --local-epochs 0", "local_epochs = 0: must be at least 1"),
+        ("run FedSSA --batch-size 0", "batch_size = 0: must be at least 1"),
+        ("run FedSSA --rounds 0", "rounds = 0: must be at least 1"),
+        ("run FedSSA --lr -0.1", "lr = -0.1: must be at least 0"),
+        ("run FedSSA --seed -1", "seed = -1: must be between 0 and"),
+        ("run FedSSA --set mu0=1.5", "mu0 = 1.5: must be in [0, 1]"),
+        ("run FedSSA --set mu0=-0.5", "mu0 = -0.5: must be in [0, 1]"),
+        ("run FedSSA --set stable_rounds=0", "stable_rounds = 0: must be at least 1"),
+        ("run FedProto --set lam=-1", "lam = -1.0: must be at least 0"),
+        ("run FedGH --set server_lr=-1", "server_lr = -1.0: must be at least 0"),
+        ("run FedSSA --override momentum=1", "momentum = 1.0: must be in [0, 1)"),
+        ("run FedAvg", "every client needs the same architecture"),
+        ("reproduce fedssa/table2 --dry-run --jobs 0", "jobs = 0: must be at least 1"),
+        # data that are not there, or not whole
+        ("run FedSSA --dataset svhn", "dataset = 'svhn': not found in"),
+        ("data cifar100", "run `python -m fedlib data cifar100` where there is a network"),
+        ("run FedSSA --dataset cifar10", "are incomplete or corrupted"),
+    ],
+)  # fmt: skip
+def test_one_clear_line(text, message, home, tmp_path, monkeypatch, capsys):
+    def unreachable(*args, **kwargs):
+        raise URLError("no network")
+
+    monkeypatch.setenv("FEDLIB_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr("urllib.request.urlopen", unreachable)
+    (tmp_path / "data" / "cifar-10-batches-py").mkdir(parents=True)
+    (tmp_path / "data" / "cifar-10-batches-py" / "test_batch").write_bytes(b"not the real one")
+    status, error = command(text, capsys)
+    assert status == 2
+    assert message in error
+    assert error.startswith("fedlib: ") and error.count("\n") == 1
+    assert not home.exists()  # nothing written
+
+
+@pytest.mark.parametrize("text", ["run", "rum FedSSA", "run FedSSA --nun-clients 10", "runs shwo", "data a b"])
+def test_unknown_commands_and_flags_are_refused(text, home, capsys):
+    status, error = command(text, capsys)
+    assert status == 2 and "Traceback" not in error and not home.exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
+def test_cuda_where_there_is_none(home, capsys):
+    status, error = command("run FedSSA --device cuda", capsys)
+    assert status == 2 and "device = 'cuda': must be cpu on this machine" in error and not home.exists()
+
+
+def test_coercion_never_rounds():
+    big = 2**53 + 1  # no float64 holds it
+    assert coerce("seed", big, int) == coerce("seed", str(big), int) == big
+    assert type(coerce("rounds", np.int64(3), int)) is int and type(coerce("rounds", 3.0, int)) is int
+    assert coerce("rounds", "1e2", int) == 100 and coerce("lr", "1e-3", float) == 0.001
+    assert coerce("flag", "True", bool) is True and coerce("flag", False, bool) is False
+    for value, kind in ((2.5, int), ("", int), (None, float), ([1], float), (True, int), ("yes", bool), (1, str)):
+        with pytest.raises(FedlibError, match="field = "):
+            coerce("field", value, kind)
+
+
+# -------------------------------------------------------------------- records and checkpoints that cannot be used
+
+
+def edit(path, change) -> None:
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+DAMAGE = {
+    "a digit changed in rounds.csv": lambda run: (run / "rounds.csv").write_bytes(
+        (run / "rounds.csv").read_bytes().replace(b"1", b"2", 1)
+    ),
+    "clients.csv truncated": lambda run: os.truncate(run / "clients.csv", 20),
+    "clients.csv missing": lambda run: (run / "clients.csv").unlink(),
+    "timing.csv empty": lambda run: (run / "timing.csv").write_bytes(b""),
+    "DONE empty": lambda run: (run / "DONE").write_bytes(b""),
+    "DONE of noise": lambda run: (run / "DONE").write_bytes(b"\xff\x00\xfe"),
+    "DONE a list": lambda run: (run / "DONE").write_text("[]"),
+    "DONE with tables of another kind": lambda run: edit(run / "DONE", lambda done: done.update(tables=["rounds.csv"])),
+    "DONE without a status": lambda run: edit(run / "DONE", lambda done: done.pop("status")),
+    "spec.json of another specification": lambda run: edit(
+        run / "spec.json", lambda stored: stored["hashed"].update(seed=9)
+    ),
+    "spec.json without what was hashed": lambda run: edit(run / "spec.json", lambda stored: stored.pop("hashed")),
+    "spec.json with an unknown field": lambda run: edit(run / "spec.json", lambda stored: stored["spec"].update(x=1)),
+    "spec.json a list": lambda run: (run / "spec.json").write_text("[]"),
+    "provenance.json missing": lambda run: (run / "provenance.json").unlink(),
+    "provenance.json without the code": lambda run: (run / "provenance.json").write_text("{}"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_record_is_reported_set_aside_and_recomputed(damage, small_digits, home, capsys):
+    record = run(SPEC, progress=False)
+    expected = processes.bits(record.path)
+    DAMAGE[damage](record.path)
+    left = {path.name: path.read_bytes() for path in record.path.iterdir()}
+    again = run(SPEC, progress=False)
+    assert processes.bits(again.path) == expected
+    error = capsys.readouterr().err
+    assert f"run {record.key}: its record is" in error and "set aside" in error
+    aside = home / "runs" / f"{record.key}.damaged-1"
+    assert {path.name: path.read_bytes() for path in aside.iterdir()} == left  # nothing lost
+
+
+class Trap:
+    """Unpickling it would create a folder."""
+
+    def __reduce__(self):
+        return os.mkdir, ("trap",)
+
+
+def checkpoint(path, label: str) -> bytes:
+    """A whole checkpoint with this label, as bytes."""
+    resolved = runs.resolve(SPEC)
+    state = simulation.Outcome(runs.federation_of(resolved), {})
+    simulation._save(path, label, state)
+    content = path.read_bytes()
+    path.unlink()
+    return content
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (lambda path: b"", "corrupted"),
+        (lambda path: b"noise" * 1000, "corrupted"),
+        (lambda path: checkpoint(path, "x")[:-100], "corrupted"),
+        (lambda path: pickle.dumps(Trap()), "corrupted"),
+        (lambda path: checkpoint(path, "of another run"), "foreign"),
+    ],
+    ids=["empty", "noise", "truncated", "pickle", "foreign"],
+)
+def test_a_checkpoint_that_cannot_be_used_is_reported_set_aside_and_recomputed(
+    content, reason, small_digits, home, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    expected = processes.bits((undisturbed := run(SPEC, progress=False)).path)
+    undisturbed.path.rename(tmp_path / "undisturbed")
+    capsys.readouterr()
+    undisturbed.path.mkdir()
+    written = content(undisturbed.path / "checkpoint.pt")
+    (undisturbed.path / "checkpoint.pt").write_bytes(written)
+    record = run(SPEC, progress=False)
+    assert processes.bits(record.path) == expected
+    assert capsys.readouterr().err == f"checkpoint.pt: {reason}, set aside as checkpoint.pt.{reason}-1\n"
+    assert (record.path / f"checkpoint.pt.{reason}-1").read_bytes() == written
+    assert not (tmp_path / "trap").exists()
+
+
+def test_stale_records_are_recomputed_on_embedded_data_and_set_aside_on_real_data(small_digits, home, monkeypatch):
+    record = run(SPEC, progress=False)
+    edit(record.path / "provenance.json", lambda provenance: provenance.update(code="0" * 16))
+    assert run(SPEC, progress=False, reuse_stale=True).stale
+    assert not run(SPEC, progress=False).stale
+    assert len(list((home / "runs").glob("FedSSA*"))) == 1  # recomputed in place
+    edit(record.path / "provenance.json", lambda provenance: provenance.update(code="0" * 16))
+    monkeypatch.setattr(data.Dataset, "embedded", False)
+    assert not run(SPEC, progress=False).stale
+    assert (home / "runs" / f"{record.key}.stale-1" / "DONE").exists()
+
+
+# ------------------------------------------------------------------------------------ processes, disks, numbers
+
+
+def test_two_processes_asked_for_one_run(home):
+    """One computes; the other waits, reads, and computes nothing."""
+    spec = RunSpec(algorithm="FedSSA", num_clients=50, participation=0.02, rounds=1)
+    slow = """
+import time
+whole = simulation.simulate
+def waiting(*args, **kwargs):
+    print("computing", flush=True)
+    while not (runs.home() / "go").exists():
+        time.sleep(0.01)
+    return whole(*args, **kwargs)
+simulation.simulate = waiting
+print(run(specs[0], progress=False).digest)
+"""
+    other = """
+def never(*args, **kwargs):
+    raise AssertionError("computed twice")
+simulation.simulate = never
+print(run(specs[0], progress=False).digest)
+"""
+    first = processes.start(*processes.code(slow, [spec]), home=home)
+    processes.wait_for_text(first, "computing\n")
+    second = processes.start(*processes.code(other, [spec]), home=home)
+    processes.wait_for_text(second, "another process computes this run; waiting for it\n")
+    (home / "go").touch()
+    outputs = [process.communicate(timeout=processes.SECONDS)[0] for process in (first, second)]
+    assert first.returncode == second.returncode == 0, outputs
+    assert outputs[0] == outputs[1] and len(outputs[0].strip()) == 64
+
+
+def test_a_store_that_cannot_be_written(home, small_digits, capsys):
+    home.mkdir()
+    (home / "runs").write_text("a file where the folder should be")
+    status, error = command(" ".join(["run", "FedSSA", *SMALL]), capsys)
+    assert status == 2 and error.count("\n") == 1
+    assert f"store = {str(home / 'runs')!r}: cannot write there" in error
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+@pytest.mark.parametrize("keep", ["none", "clients"])
+def test_a_full_disk(call, keep, home, small_digits, monkeypatch, capsys):
+    """Whatever file it strikes first: one line, no half-written file, and a later attempt succeeds."""
+    text = " ".join(["run", "FedSSA", *SMALL, "--keep", keep])
+    for allowed in range(20):
+        with monkeypatch.context() as patch:
+            left, real = [allowed], getattr(os, call)
+
+            def full(*args, left=left, real=real):
+                if not left[0]:
+                    raise OSError(errno.ENOSPC, "No space left on device")
+                left[0] -= 1
+                return real(*args)
+
+            patch.setattr(os, call, full)
+            status, error = command(text, capsys)
+        if status == 0:
+            break
+        assert status == 2 and "No space left on device" in error and "cannot write there" in error
+        assert len([line for line in error.splitlines() if line.startswith("fedlib: ")]) == 1
+        assert "Traceback" not in error
+        assert not [name for name in files(home) if name.endswith(".tmp")]
+        assert "DONE" not in files(home)
+    assert allowed == (7 if keep == "clients" else 6)  # spec, three tables, provenance, DONE, and what is kept
+    assert "DONE" in files(home)
+
+
+def test_reading_a_finished_run_needs_no_writable_store(small_digits, monkeypatch):
+    expected = run(SPEC, progress=False)
+
+    def refuse(*args, **kwargs):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(simulation, "write_bytes", refuse)
+    monkeypatch.setattr("filelock.FileLock.acquire", refuse)
+    assert run(SPEC, progress=False).digest == expected.digest
+
+
+@pytest.mark.parametrize("method", ["FedSSA", "FedProto", "FedGH"])
+def test_a_run_whose_loss_is_not_finite_ends_as_diverged(method, small_digits, home, capsys):
+    text = f"run {method} --num-clients 5 --rounds 6 --lr 1e20"
+    assert main(text.split()) == 0
+    output = capsys.readouterr()
+    assert "diverged after 1 of 6 rounds" in output.out or "diverged after 2 of 6 rounds" in output.out
+    assert "accuracy: – (a training loss was not finite)" in output.out and output.err.count("Traceback") == 0
+    (path,) = runs.stored()
+    record = runs.read(path)
+    assert record.status == "diverged" and len(record.rounds) < 7
+    assert not record.rounds["loss"].iloc[-1] < float("inf")
+    assert "checkpoint.pt" not in files(home)
+    assert main(text.split()) == 0  # a finished run like any other: read
+    assert runs.read(path).provenance == record.provenance

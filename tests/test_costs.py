@@ -1,0 +1,73 @@
+"""Communication measured from real messages, beside the figures that FedGH's Table 3 prints."""
+
+import numpy as np
+import pytest
+import torch
+
+from fedlib import Dataset, Federation, costs, models, partition, simulate
+from fedlib.algorithms import make
+from fedlib.federation import Message
+
+D = models.FEATURES
+
+# 32-bit words a client and round in a steady state, for CIFAR-10 with 2 classes a client and CIFAR-100 with 10: as the
+# papers count, and as they really travel. S seen classes of C; d = 500.
+WORDS = {
+    "Standalone": ((0, 0), (0, 0)),
+    "FedAvg": ((2 * 670_058, 2 * 715_148), (2 * 670_058, 2 * 715_148)),  # CNN-5, whole, down and up
+    "LG-FedAvg": ((10_020, 100_200), (10_020, 100_200)),  # 2 (d C + C)
+    "FedProto": ((2_000, 10_000), (2_004, 10_020)),  # 2 S d; really with class ids both ways
+    "FedGH": ((6_002, 55_010), (6_012, 55_110)),  # S d + S labels up, d C down; really with the bias, C
+    "FedSSA": ((2_004, 10_020), (2_006, 10_030)),  # 2 S (d + 1), the abstract's seen rows; really with class ids up
+}
+
+# FedGH's Table 3, KB of 1024 bytes a client and round.
+TABLE3 = {"LG-FedAvg": ("39.14", "391.41"), "FedProto": ("7.81", "39.06"), "FedGH": ("23.45", "214.88")}
+
+
+def like_cifar(num_classes: int, held: int) -> Federation:
+    """CIFAR's shapes, few images, N = 10. All clients have CNN-5: the wire sees the architecture in FedAvg alone."""
+    stream = np.random.default_rng(0)
+    labels = np.repeat(np.arange(num_classes), 200 // num_classes)
+    images = stream.integers(0, 256, (200, 3, 32, 32), dtype=np.uint8)
+    data = Dataset.from_arrays("random", images, labels, images[:1], labels[:1], num_classes)
+    federation = Federation(data, partition.by_class(labels, 10, held, stream), ("CNN-5",))
+    assert {len(client.classes) for client in federation.clients} == {held}
+    return federation
+
+
+@pytest.mark.parametrize(("column", "num_classes", "held"), [(0, 10, 2), (1, 100, 10)])
+@pytest.mark.parametrize("name", WORDS)
+def test_words_of_real_messages(name, column, num_classes, held):
+    rounds = simulate(like_cifar(num_classes, held), make(name), 2).rounds
+    steady = rounds.iloc[-1]  # FedProto's first round has no prototypes to send down
+    published, real = (counting[column] for counting in WORDS[name])
+    assert steady["selected"] == 10
+    assert steady["published_words"] == 10 * published
+    assert steady["download_words"] + steady["upload_words"] == 10 * real
+    if name in TABLE3:
+        assert f"{costs.kilobytes(steady['published_words'] / 10):.2f}" == TABLE3[name][column]
+    if name == "FedProto":
+        assert rounds.iloc[1]["download_words"] == 0
+
+
+def test_size_is_measured_from_what_a_message_holds():
+    message = Message(
+        {"a": torch.zeros(3, 4), "classes": torch.zeros(5, dtype=torch.int64), "header.bias": torch.zeros(2)},
+        num_samples=7,
+        structure=("conv", 3),
+    )
+    assert message.words() == 12 + 5 + 2  # a 64-bit id in memory is a 32-bit word on the wire
+    assert message.words(published_for="FedProto") == 12 + 2
+    assert message.words(published_for="FedGH") == 12 + 5
+    assert message.words(published_for="Standalone") == 19
+    assert costs.kilobytes(256) == 1.0
+
+
+# Forward multiply-adds a 32x32x3 image (10 classes) and those of convolution 1, whose input takes no gradient.
+MACS = {"CNN-1": 4_825_800, "CNN-2": 3_385_800, "CNN-3": 3_525_800, "CNN-4": 3_265_800, "CNN-5": 2_875_800}
+
+
+@pytest.mark.parametrize("name", MACS)
+def test_training_flops_are_three_forwards_less_the_first_input_gradient(name):
+    assert costs.training_flops(name, 10, 3, batch_size=2) == 2 * (3 * MACS[name] - 940_800)

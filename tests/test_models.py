@@ -1,0 +1,84 @@
+import numpy as np
+import pytest
+import tiny
+import torch
+
+from fedlib import FedlibError, models
+from fedlib.randomness import generator
+
+# Floats of CNN-1..5 from the layers' sizes: conv1 3*25*16+16, conv2 16*25*c+c, fc1 25*c*w+w, fc2 500*w+500,
+# fc3 500*C+C.
+FLOATS = {
+    10: (2_621_558, 1_815_142, 1_320_558, 1_060_358, 670_058),
+    100: (2_666_648, 1_860_232, 1_365_648, 1_105_448, 715_148),
+}
+
+
+def build(name: str, num_classes: int = 10, channels: int = 3, seed: int = 0):
+    return models.build(name, num_classes, channels, generator(seed, "init"))
+
+
+@pytest.mark.parametrize("num_classes", FLOATS)
+def test_sizes_are_the_papers_to_the_float(num_classes):
+    assert tuple(models.num_floats(build(name, num_classes)) for name in models.CNN_WIDTHS) == FLOATS[num_classes]
+
+
+def test_sizes_in_mebibytes_are_the_tables_but_for_cnn4():
+    mebibytes = [models.num_floats(build(name)) * 4 / 2**20 for name in models.CNN_WIDTHS]
+    np.testing.assert_allclose(mebibytes, [10.0005, 6.9242, 5.0375, 4.0449, 2.5561], atol=5e-5)
+    assert abs(mebibytes[3] - 3.81) > 0.2  # what the tables print for CNN-4 fits no number of classes
+
+
+@pytest.mark.parametrize("name", models.CNN_WIDTHS)
+def test_extractor_and_header_make_the_model(name):
+    model = build(name)
+    images = torch.randn(3, 3, 32, 32)
+    representations = model.extractor(images)
+    assert representations.shape == (3, models.FEATURES) and (representations >= 0).all()
+    assert (model.header.in_features, model.header.out_features) == (500, 10)
+    assert torch.equal(model.header(representations), model(images))
+    assert models.num_floats(model.extractor) + models.num_floats(model.header) == models.num_floats(model)
+
+
+@pytest.mark.parametrize("name", models.CNN_WIDTHS)
+def test_channels_last_computes_what_nchw_does(name):
+    model = build(name)
+    assert model.extractor[0].weight.is_contiguous(memory_format=torch.channels_last)
+    plain = models.BUILDERS[name](10, 3)
+    plain.load_state_dict(model.state_dict())
+    images = torch.randn(8, 3, 32, 32)
+    expected = plain(images)
+    result = model(images.contiguous(memory_format=torch.channels_last))
+    torch.testing.assert_close(result, expected, rtol=0, atol=1e-5)
+
+
+def test_initial_states_are_pytorchs_defaults_of_the_stream_alone():
+    before = torch.random.get_rng_state()
+    one, again, other = build("CNN-5"), build("CNN-5"), build("CNN-5", seed=1)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    for first, second, third in zip(one.parameters(), again.parameters(), other.parameters(), strict=True):
+        assert torch.equal(first, second) and not torch.equal(first, third)
+    bound = 1 / np.sqrt(500)  # nn.Linear: uniform within 1 / sqrt(fan in)
+    assert 0.95 * bound < one.header.weight.abs().max() <= bound
+
+
+def test_mnist_has_one_channel():
+    assert build("CNN-1", channels=1)(torch.zeros(1, 1, 32, 32)).shape == (1, 10)
+
+
+def test_unknown_architecture_names_the_nearest():
+    with pytest.raises(FedlibError, match=r"CNN-9.*did you mean 'CNN-"):
+        build("CNN-9")
+
+
+def test_one_initial_state_an_architecture_and_a_seed():
+    data = tiny.dataset(num_classes=3, per_class=20)
+    parts = [np.arange(i, 60, 5) for i in range(5)]
+    one, other = (tiny.federation(data, parts, ("tiny-a", "tiny-b"), seed=seed) for seed in (0, 1))
+    states = [client.model.state_dict() for client in one.clients]  # architectures a, b, a, b, a
+    assert tiny.equal_states(states[0], states[2]) and tiny.equal_states(states[1], states[3])
+    assert not torch.equal(states[0]["header.weight"], states[1]["header.weight"])
+    assert not torch.equal(states[0]["header.weight"], other.clients[0].model.header.weight)
+    assert torch.equal(one.initial_header().weight, states[0]["header.weight"])
+    states[0]["header.weight"].zero_()  # each client has its own copy
+    assert not torch.equal(states[0]["header.weight"], states[2]["header.weight"])

@@ -1,0 +1,184 @@
+"""Committed notebooks: shaped as promised, really executed, really checked, and clear about wrong parameters."""
+
+import ast
+import json
+import re
+import subprocess
+import sys
+
+import nbformat
+import papermill
+import pytest
+
+from fedlib import exhibits, notebook, reproduce
+from fedlib.errors import FedlibError
+
+NOTEBOOKS = reproduce.all_notebooks()
+ROOT = notebook.NOTEBOOKS.parent
+CHECKED = "nbval-check-output"
+
+
+def read(name):
+    return nbformat.read(notebook.NOTEBOOKS / name, as_version=4)
+
+
+def code(book):
+    return [cell for cell in book.cells if cell.cell_type == "code"]
+
+
+def text_of(cell):
+    return "\n".join(
+        output.get("text", "") + json.dumps(output.get("data", {}).get("text/plain", "")) for output in cell.outputs
+    )
+
+
+def test_every_exhibit_with_a_notebook_names_one_that_exists():
+    named = {item.notebook for item in exhibits.EXHIBITS.values() if item.notebook}
+    assert named and named <= set(NOTEBOOKS)
+    assert len(exhibits.EXHIBITS) == 44
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_shape(name):
+    book = read(name)
+    nbformat.validate(book)
+    assert book.metadata.kernelspec.name == "python3"
+    ids = [cell.id for cell in book.cells]
+    assert len(set(ids)) == len(ids)
+    assert sum("parameters" in cell.metadata.get("tags", []) for cell in code(book)) == 1
+    assert "papermill" not in book.metadata
+    assert max(len(cell.source.splitlines()) for cell in code(book)) <= 14
+    assert sum(len(cell.source.splitlines()) for cell in code(book)) / len(code(book)) <= 8
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_executed_in_order_without_error_and_checked(name):
+    cells = code(read(name))
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    assert not any(output.output_type == "error" for cell in cells for output in cell.outputs)
+    checked = [cell for cell in cells if CHECKED in cell.metadata.get("tags", [])]
+    assert len(checked) >= 3
+    assert all(cell.outputs for cell in checked)
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_outputs_hold_nothing_that_changes_by_itself(name):
+    for cell in code(read(name)):
+        for output in cell.outputs:
+            assert output.get("name") != "stderr", cell.source
+            assert not any("widget" in mime for mime in output.get("data", {}))
+        outputs = text_of(cell)
+        assert not re.search(r"(/home/|/root/|/work/|/tmp/|/Users/|[A-Z]:\\\\)", outputs), outputs
+        if CHECKED in cell.metadata.get("tags", []):
+            assert not re.search(r"0x[0-9a-f]{6,}|it/s|s/it", outputs), outputs
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_every_parameter_is_typed_commented_and_known(name):
+    (cell,) = [cell for cell in code(read(name)) if "parameters" in cell.metadata.get("tags", [])]
+    lines = cell.source.splitlines()
+    assert all("  # " in line for line in lines)
+    found = {}
+    for statement in ast.parse(cell.source).body:
+        assert isinstance(statement, ast.AnnAssign)
+        found[statement.target.id] = (statement.annotation.id, ast.literal_eval(statement.value))
+    assert found == {key: (kind.__name__, default) for key, (kind, default, _) in notebook.PARAMETERS.items()}
+
+
+def test_help_of_papermill_reads_as_a_manual():
+    inspected = papermill.inspect_notebook(str(notebook.NOTEBOOKS / "fedssa/3_heterogeneous.ipynb"))
+    assert set(inspected) == set(notebook.PARAMETERS)
+    assert all(entry["help"] and entry["inferred_type_name"] != "None" for entry in inspected.values())
+
+
+def test_a_changed_digit_in_a_checked_output_fails_nbval(tmp_path):
+    book = read("fedssa/1_method.ipynb")
+    changed = next(cell for cell in code(book) if "mu in round 1" in cell.source)
+    before = json.dumps(changed.outputs)
+    changed.outputs[0].data = {
+        mime: re.sub(r"0\.354", "0.355", value) for mime, value in changed.outputs[0].data.items()
+    }
+    assert json.dumps(changed.outputs) != before
+    file = tmp_path / "changed.ipynb"
+    nbformat.write(book, file)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--nbval-lax",
+        "--nbval-current-env",
+        "-q",
+        "-W",
+        "ignore",
+        "-p",
+        "no:cacheprovider",
+    ]
+    result = subprocess.run([*command, str(file)], cwd=tmp_path, capture_output=True, text=True)
+    assert result.returncode == 1
+    assert re.search(r"1 failed, \d+ passed", result.stdout), result.stdout
+
+
+def papermill_command(tmp_path, *arguments, cwd=None):
+    source = notebook.NOTEBOOKS / "fedssa/1_method.ipynb"
+    command = [
+        sys.executable,
+        "-m",
+        "papermill",
+        "--no-progress-bar",
+        str(source),
+        str(tmp_path / "out.ipynb"),
+        "-k",
+        "python3",
+    ]
+    return subprocess.run([*command, *arguments], cwd=cwd or tmp_path, capture_output=True, text=True)
+
+
+def test_papermill_from_another_directory_writes_figures_at_home(tmp_path, monkeypatch):
+    home = tmp_path / "home"
+    monkeypatch.setenv("FEDLIB_HOME", str(home))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    result = papermill_command(tmp_path, "-p", "seeds", "[0]", cwd=elsewhere)
+    assert result.returncode == 0, result.stderr
+    made = {path.name for path in (home / "figures/smoke/fedssa").iterdir()}
+    assert {"fig3.png", "fig3.csv", "fig3.json", "table3.png", "table3.csv"} <= made
+    assert not list(elsewhere.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("-p", "sclae", "demo"), "notebook parameter = 'sclae' is unknown: did you mean 'scale'?"),
+        (("-p", "rounds", "many"), "rounds = 'many': must be a whole number"),
+    ],
+)
+def test_papermill_with_a_wrong_parameter_fails_in_one_line(tmp_path, arguments, message):
+    result = papermill_command(tmp_path, *arguments)
+    assert result.returncode != 0
+    assert message in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"scale": "huge"}, "scale = 'huge' is unknown"),
+        ({"dataset": "cifar"}, "did you mean 'cifar10'?"),
+        ({"seeds": "zero"}, "seeds = 'zero': must be whole numbers in brackets"),
+        ({"seeds": [0.5]}, "seeds = 0.5: must be a whole number"),
+        ({"rounds": -1}, "rounds = -1: must be at least 1, or 0"),
+        ({"jobs": "0"}, "jobs = 0: must be at least 1"),
+        ({"rule": "first"}, "rule = 'first' is unknown"),
+        ({"seed": 1}, "notebook parameter = 'seed' is unknown: did you mean 'seeds'?"),
+    ],
+)
+def test_settings_name_what_is_wrong(wrong, message):
+    with pytest.raises(FedlibError, match=re.escape(message)) as caught:
+        notebook.settings(wrong)
+    assert "\n" not in str(caught.value)
+
+
+def test_settings_understand_what_papermill_passes_as_text(capsys):
+    settings = notebook.settings({"scale": "smoke", "seeds": "[0, 3]", "rounds": "2", "jobs": "1"})
+    assert (settings.seeds, settings.rounds, settings.jobs) == ((0, 3), 2, 1)
+    assert not settings.whole
+    assert "seeds 0, 3; rounds 2" in capsys.readouterr().out

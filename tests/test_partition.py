@@ -1,0 +1,265 @@
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from fedlib import FedlibError, partition
+
+fast = settings(max_examples=60, deadline=None, derandomize=True)
+
+
+def stream(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def labelled(per_class: int, num_classes: int, seed: int = 0) -> np.ndarray:
+    return stream(seed).permutation(np.repeat(np.arange(num_classes), per_class))
+
+
+def same(one: list[np.ndarray], other: list[np.ndarray]) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def assert_disjoint(held: list[np.ndarray], total: int) -> None:
+    indices = np.concatenate(held)
+    assert indices.dtype == np.int64
+    assert len(np.unique(indices)) == len(indices)
+    assert len(indices) == 0 or (indices.min() >= 0 and indices.max() < total)
+
+
+@st.composite
+def class_settings(draw):
+    num_classes = draw(st.integers(2, 20))
+    return {
+        "num_clients": draw(st.integers(1, 30)),
+        "num_classes": num_classes,
+        "classes_per_client": draw(st.integers(1, num_classes)),
+        "seed": draw(st.integers(0, 2**32)),
+    }
+
+
+@fast
+@given(class_settings(), st.booleans(), st.booleans())
+def test_class_shares(setting, extra_slot, distinct):
+    seed = setting.pop("seed")
+    n, c, k = setting["num_clients"], setting["num_classes"], setting["classes_per_client"]
+    shares = partition.class_shares(**setting, stream=stream(seed), extra_slot=extra_slot, distinct=distinct)
+    assert shares.shape == (n, c)
+    held = (shares > 0).sum(axis=1)
+    assert (held == k).all() if distinct else ((held >= 1) & (held <= k)).all()
+    slots = n * k // c  # of a class, one more for those that get a missing slot
+    if extra_slot:
+        assert (shares.sum(axis=0) <= 1 + 1e-9).all()
+    else:  # every slot is taken: classes with slots are dealt out whole
+        dealt = shares.sum(axis=0)
+        assert np.allclose(dealt[dealt > 0], 1)
+        assert (dealt > 0).sum() == min(c, n * k)
+    if distinct:
+        owners = (shares > 0).sum(axis=0)
+        if extra_slot:
+            assert owners.max() <= slots + 1
+        else:
+            assert set(owners) <= {slots, slots + 1} and (owners == slots + 1).sum() == n * k % c
+        for number in range(1, int(owners.max()) + 1):  # a share is U(0.4, 0.6) over the sum of its class's draws
+            mine = shares[:, owners == number]
+            mine = mine[mine > 0]
+            drawn = [slots + 1] if extra_slot else [number]
+            low = min(0.4 / (0.4 + 0.6 * (m - 1)) for m in drawn)
+            high = max(0.6 / (0.6 + 0.4 * (m - 1)) for m in drawn)
+            assert ((mine >= low - 1e-9) & (mine <= high + 1e-9)).all()
+
+
+@fast
+@given(class_settings(), st.integers(1, 40))
+def test_by_class(setting, per_class):
+    seed = setting.pop("seed")
+    n, c, k = setting["num_clients"], setting.pop("num_classes"), setting["classes_per_client"]
+    labels = labelled(per_class, c)
+    held = partition.by_class(labels, **setting, stream=stream(seed))
+    assert_disjoint(held, len(labels))
+    assert len(held) == n
+    table = partition.counts(labels, held, c)
+    assert ((table > 0).sum(axis=1) <= k).all()  # fewer only where a share is less than an image
+    if n * k >= c:  # every class has a slot: all data is used
+        assert table.to_numpy().sum() == len(labels)
+    assert same(held, partition.by_class(labels, **setting, stream=stream(seed)))
+
+
+@fast
+@given(st.integers(2, 12), st.integers(1, 15), st.integers(0, 200), st.integers(0, 2**32))
+def test_deal_is_within_an_image_of_the_shares(num_classes, num_clients, per_class, seed):
+    labels = labelled(per_class, num_classes)
+    shares = stream(seed).dirichlet(np.ones(num_clients), size=num_classes).T
+    held = partition.deal(labels, shares, stream(seed))
+    assert_disjoint(held, len(labels))
+    table = partition.counts(labels, held, num_classes).to_numpy()
+    assert (np.abs(table - shares * per_class) < 1 + 1e-6).all()
+    assert table.sum() == len(labels)
+
+
+@fast
+@given(st.integers(1, 30), st.integers(0, 200), st.integers(0, 2**32))
+def test_iid_sizes_differ_by_at_most_one(num_clients, total, seed):
+    labels = np.zeros(total, dtype=np.int64)
+    held = partition.iid(labels, num_clients, stream(seed))
+    assert_disjoint(held, total)
+    sizes = [len(part) for part in held]
+    assert sum(sizes) == total and max(sizes) - min(sizes) <= 1
+    assert same(held, partition.iid(labels, num_clients, stream(seed)))
+
+
+@fast
+@given(st.integers(1, 12), st.floats(0.05, 100), st.integers(0, 2**32))
+def test_dirichlet(num_clients, alpha, seed):
+    labels = labelled(60, 5)
+    try:
+        held = partition.dirichlet(labels, num_clients, alpha, stream(seed), min_partition_size=3)
+    except FedlibError:
+        assume(False)
+    assert_disjoint(held, len(labels))
+    assert sum(len(part) for part in held) == len(labels)
+    assert min(len(part) for part in held) >= 3
+    assert same(held, partition.dirichlet(labels, num_clients, alpha, stream(seed), min_partition_size=3))
+
+
+def test_dirichlet_small_alpha_is_skewed_and_large_is_not():
+    labels = labelled(500, 10)
+    spread = {
+        alpha: partition.counts(labels, partition.dirichlet(labels, 10, alpha, stream()), 10).to_numpy().std()
+        for alpha in (0.1, 1.0, 1000.0)
+    }
+    assert spread[0.1] > spread[1.0] > spread[1000.0] and spread[1000.0] < 5
+
+
+def test_dirichlet_gives_up_after_100_draws(monkeypatch):
+    draws = []
+    draw = partition.dirichlet_shares
+    monkeypatch.setattr(partition, "dirichlet_shares", lambda *a: draws.append(1) or draw(*a))
+    with pytest.raises(FedlibError, match=r"alpha = 0.01: none of 100 .* 20 clients .*min_partition_size = 10 images"):
+        partition.dirichlet(labelled(20, 10), 20, 0.01, stream())
+    assert len(draws) == 100
+
+
+def test_dirichlet_redraws_until_every_client_has_enough():
+    labels = labelled(100, 10)
+    first = partition.deal(labels, partition.dirichlet_shares(10, 10, 0.3, s := stream(5)), s)
+    enough = min(map(len, first)) + 1  # so the same stream must be drawn from again
+    held = partition.dirichlet(labels, 10, 0.3, stream(5), min_partition_size=enough)
+    assert min(map(len, held)) >= enough
+
+
+def test_alpha_must_be_positive():
+    with pytest.raises(FedlibError, match="alpha = 0: must be above 0"):
+        partition.dirichlet(labelled(10, 2), 2, 0, stream())
+
+
+@pytest.mark.parametrize("k", [0, 11])
+def test_classes_per_client_must_fit(k):
+    with pytest.raises(FedlibError, match=f"classes_per_client = {k}: must be between 1 and 10"):
+        partition.by_class(labelled(10, 10), 5, k, stream())
+
+
+@fast
+@given(st.integers(3, 400), st.lists(st.integers(1, 9), min_size=3, max_size=3))
+def test_largest_remainder(total, parts):
+    sizes = partition.sizes_by_largest_remainder(total, tuple(parts))
+    quota = total * np.array(parts) / sum(parts)
+    assert sizes.sum() == total and sizes.min() >= 1
+    if np.floor(quota).min() >= 1:
+        assert (np.abs(sizes - quota) < 1).all()
+        up = sizes > np.floor(quota)  # those rounded up have the largest remainders
+        if up.any() and not up.all():
+            remainder = quota - np.floor(quota)
+            assert remainder[up].min() >= remainder[~up].max() - 1e-9
+
+
+@pytest.mark.parametrize(
+    ("total", "sizes"),
+    # 14: quotas 11.2, 1.4, 1.4 round down to 11, 1, 1, and the one left goes to the first of the equal remainders
+    # 16: quotas 12.8, 1.6, 1.6 round down to 12, 1, 1, and the two left go to 0.8 and the first 0.6
+    [(3, (1, 1, 1)), (4, (2, 1, 1)), (10, (8, 1, 1)), (14, (11, 2, 1)), (16, (13, 2, 1)), (1000, (800, 100, 100))],
+)
+def test_largest_remainder_by_hand(total, sizes):
+    assert tuple(partition.sizes_by_largest_remainder(total, (8, 1, 1))) == sizes
+
+
+@fast
+@given(st.lists(st.integers(0, 60), min_size=1, max_size=6), st.integers(0, 2**32))
+def test_local_split(held, seed):
+    labels = np.repeat(np.arange(len(held)), held)
+    assume(len(labels) >= 3)
+    indices = np.arange(len(labels))
+    parts = partition.local_split(labels, indices, stream(seed))
+    assert_disjoint(parts, len(labels))
+    assert np.array_equal(np.sort(np.concatenate(parts)), indices)
+    assert np.array_equal([len(p) for p in parts], partition.sizes_by_largest_remainder(len(labels), (8, 1, 1)))
+    assert min(len(p) for p in parts) >= 1
+    for label, count in enumerate(held):  # stratified: a class's part is within two images of its 8:1:1
+        found = np.array([np.sum(labels[p] == label) for p in parts])
+        assert (np.abs(found - count * np.array([0.8, 0.1, 0.1])) <= 2).all()
+    assert same(parts, partition.local_split(labels, indices, stream(seed)))
+
+
+def test_local_split_of_two_images_is_refused():
+    with pytest.raises(FedlibError, match="images of a client = 2: must be at least 3"):
+        partition.local_split(np.zeros(5, dtype=int), np.array([1, 2]), stream())
+
+
+def test_no_global_generator_is_touched():
+    labels = labelled(50, 10)
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    partition.by_class(labels, 10, 2, stream())
+    partition.dirichlet(labels, 5, 1.0, stream())
+    partition.iid(labels, 5, stream())
+    partition.local_split(labels, np.arange(50), stream())
+    assert np.array_equal(np.random.get_state()[1], before)  # noqa: NPY002
+
+
+def test_seeds_differ():
+    labels = labelled(50, 10)
+    assert not same(partition.by_class(labels, 10, 2, stream(0)), partition.by_class(labels, 10, 2, stream(1)))
+
+
+def test_ten_clients_on_cifar100_share_no_class():
+    labels = labelled(600, 100)
+    table = partition.counts(labels, partition.by_class(labels, 10, 10, stream()), 100)
+    assert (partition.owners(table) == 1).all()
+    assert (table.sum(axis=1) == 6000).all()
+
+
+@pytest.mark.parametrize(
+    ("num_classes", "k", "num_clients", "smallest", "mean", "largest"),
+    # training images a client, measured on the released loader (five seeds), which partitions 40 000 of them
+    [
+        (10, 2, 10, 3642, 3999, 4341),
+        (10, 2, 50, 670, 799, 928),
+        (10, 2, 100, 328, 399, 472),
+        (100, 10, 10, 4000, 4000, 4000),
+        (100, 10, 50, 738, 795, 859),
+        (100, 10, 100, 363, 395, 431),
+    ],
+)
+def test_sizes_of_the_papers_partitions(num_classes, k, num_clients, smallest, mean, largest):
+    labels = labelled(40_000 // num_classes, num_classes)
+    sizes = np.array([[len(p) for p in partition.by_class(labels, num_clients, k, stream(s))] for s in range(5)])
+    measured = [sizes.min(axis=1).mean(), sizes.mean(), sizes.max(axis=1).mean()]
+    np.testing.assert_allclose(measured, [smallest, mean, largest], rtol=0.03)
+    assert (sizes.sum(axis=1) == 40_000).all()  # cuts at cumulative shares lose nothing to rounding
+
+
+def test_extra_slot_leaves_a_third_unused_at_ten_clients():
+    labels = labelled(4000, 10)
+    used = sum(len(p) for p in partition.by_class(labels, 10, 2, stream(), extra_slot=True))
+    assert 0.62 < used / 40_000 < 0.72
+
+
+def test_repeated_classes_only_when_allowed():
+    labels = labelled(400, 10)
+    fewest = {
+        distinct: min(
+            (partition.counts(labels, held, 10) > 0).sum(axis=1).min()
+            for held in (partition.by_class(labels, 10, 8, stream(s), distinct=distinct) for s in range(5))
+        )
+        for distinct in (True, False)
+    }
+    assert fewest[True] == 8 and fewest[False] < 8

@@ -1,0 +1,119 @@
+import numpy as np
+import pytest
+import tiny
+import torch
+
+from fedlib import training
+
+DATA = tiny.dataset(num_classes=3, per_class=8)
+
+
+def setup(count: int = 7):
+    federation = tiny.federation(DATA, [np.arange(24)])
+    return federation.build("tiny-a"), federation.pool, torch.arange(count)
+
+
+@pytest.mark.parametrize(
+    ("momentum", "weight_decay", "clip_norm"), [(0, 0, 0), (0.9, 0, 0), (0, 0.1, 0), (0, 0, 0.05), (0.5, 0.01, 0.2)]
+)
+def test_minibatch_sgd_by_hand(momentum, weight_decay, clip_norm):
+    """Two epochs of 7 images in batches of 3, 3 and 1: v <- momentum v + (clipped gradient + decay w), w <- w - lr v."""
+    model, pool, indices = setup()
+    w = tiny.weights(model)
+    settings = training.Settings(2, 3, 0.1, momentum, weight_decay, clip_norm)
+    mean = training.train(training.cross_entropy, {"model": model}, pool, indices, settings, np.random.default_rng(5))
+
+    stream, velocity, losses = np.random.default_rng(5), None, []
+    for _ in range(2):
+        order = stream.permutation(7)
+        for batch in (order[:3], order[3:6], order[6:]):
+            x, y = tiny.inputs(DATA, batch)
+            losses.append(tiny.loss(w, x, y) * len(batch))
+            g = tiny.gradient(w, x, y)
+            norm = np.sqrt(sum((value**2).sum() for value in g.values()))
+            if clip_norm and norm > clip_norm:
+                g = {name: value * clip_norm / norm for name, value in g.items()}
+            g = {name: g[name] + weight_decay * w[name] for name in g}
+            velocity = g if velocity is None else {name: momentum * velocity[name] + g[name] for name in g}
+            w = {name: w[name] - 0.1 * velocity[name] for name in w}
+    tiny.assert_weights(model, w)
+    assert mean.item() == pytest.approx(sum(losses) / 14, rel=1e-5)  # a mean over samples, not over batches
+
+
+def test_the_optimiser_is_fresh_each_time():
+    """Momentum of an earlier visit does not leak into the next."""
+    model, pool, indices = setup()
+    settings = training.Settings(1, 100, 0.1, momentum=0.9)
+    w, (x, y) = tiny.weights(model), tiny.inputs(DATA, np.arange(7))
+    for _ in range(2):
+        training.train(training.cross_entropy, {"model": model}, pool, indices, settings, np.random.default_rng(0))
+    tiny.assert_weights(model, tiny.descend(w, x, y, 0.1, steps=2))
+
+
+def guided(model, guide, images, labels):
+    return ((model(images) - guide(images)) ** 2).mean()
+
+
+def test_frozen_modules_pass_gradients_and_keep_their_weights():
+    model, pool, indices = setup()
+    guide, _, _ = setup()
+    before = {name: tensor.clone() for name, tensor in guide.state_dict().items()}
+    with torch.no_grad():
+        model.header.bias.add_(1)
+    settings = training.Settings(1, 4, 0.1)
+    training.train(guided, {"model": model}, pool, indices, settings, np.random.default_rng(0), {"guide": guide})
+    assert tiny.equal_states(guide.state_dict(), before)
+    assert all(parameter.requires_grad and parameter.grad is None for parameter in guide.parameters())
+
+
+def test_batches_are_normalised_and_channels_last():
+    _, pool, _ = setup()
+    batch = pool.batch(torch.tensor([3, 1]))
+    expected = (DATA.images[[3, 1]].double() / 255 - DATA.mean[0]) / DATA.std[0]
+    torch.testing.assert_close(batch.double(), expected, rtol=0, atol=1e-5)
+    assert batch.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_evaluation_counts_the_largest_logits_whatever_the_batch(monkeypatch):
+    model, pool, _ = setup()
+    indices = torch.arange(24)
+    x, y = tiny.inputs(DATA, np.arange(24))
+    w = tiny.weights(model)
+    expected = (tiny.features(w, x) @ w["W"].T + w["b"]).argmax(1) == y
+    for size in (500, 5):
+        monkeypatch.setattr(training, "EVALUATION_BATCH", size)
+        hits = training.correct(lambda images: {"accuracy": model(images)}, pool, indices)
+        assert np.array_equal(hits["accuracy"], expected)
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_class_means_are_float64_means():
+    """Of 4 000 representations with a large offset, where a float32 sum would be off."""
+    stream = np.random.default_rng(0)
+    values = (stream.normal(size=(4000, 20)) + 1000).astype(np.float32)
+    labels = np.concatenate([np.arange(3), stream.integers(0, 3, 3997)])
+    pool = training.Pool(
+        torch.zeros(4000, 1, 1, 1, dtype=torch.uint8), torch.tensor(labels), torch.tensor(0.0), torch.tensor(1.0)
+    )
+    position = iter(torch.from_numpy(values).split(training.EVALUATION_BATCH))
+    means = training.class_means(lambda images: next(position), pool, torch.arange(4000), torch.tensor([2, 0]))
+    expected = [values[labels == label].astype(np.float64).mean(axis=0) for label in (2, 0)]
+    np.testing.assert_allclose(means.numpy(), expected, rtol=1e-7)
+
+
+def test_weighted_mean():
+    tensors = [torch.tensor([1.0, 2.0]), torch.tensor([5.0, -2.0])]
+    assert training.weighted_mean(tensors, [1, 3]).tolist() == [4.0, -1.0]
+    one = torch.rand(50)
+    assert torch.equal(training.weighted_mean([one], [7]), one)  # to the bit, whatever its weight
+
+
+def test_one_thread_is_restored():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with training.one_thread():
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
