@@ -1,0 +1,273 @@
+"""The round loop: sampling, who is evaluated when, what is recorded, and a user's own parts."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import pytest
+import tiny
+import torch
+
+from fedlib import Dataset, Federation, FedlibError, Model, RunSpec, data, models, run, runs, simulate, simulation
+from fedlib.algorithms import Algorithm, make
+from fedlib.federation import Message
+from fedlib.randomness import PURPOSES, generator
+
+DATA = tiny.dataset(num_classes=3, per_class=20)
+
+
+def ten_clients(seed: int = 0, architectures=("tiny-a", "tiny-b")) -> Federation:
+    return tiny.federation(DATA, [np.arange(k, 60, 10) for k in range(10)], architectures, seed=seed)
+
+
+@pytest.mark.parametrize(
+    ("num_clients", "participation", "selected"),
+    [(10, 1.0, 10), (100, 0.1, 10), (50, 0.2, 10), (10, 0.25, 3), (10, 0.24, 2), (10, 0.01, 1), (1, 1.0, 1)],
+)
+def test_participants_round_half_up(num_clients, participation, selected):
+    assert simulation.participants(num_clients, participation) == selected
+
+
+@pytest.mark.parametrize("participation", [0, -0.1, 1.01])
+def test_participation_must_be_a_fraction(participation):
+    with pytest.raises(FedlibError, match=r"participation = .* must be in \(0, 1\]"):
+        simulate(ten_clients(), make("Standalone"), 1, participation)
+
+
+def test_every_method_of_a_seed_sees_the_same_clients():
+    tables = [simulate(ten_clients(), make(name), 4, 0.3).client_table for name in ("Standalone", "FedSSA")]
+    visits = [table.query("round >= 0")[["round", "client"]].reset_index(drop=True) for table in tables]
+    assert visits[0].equals(visits[1])
+    for t in range(4):
+        chosen = visits[0].query("round == @t")["client"].tolist()
+        assert len(set(chosen)) == 3 and chosen == simulation.sampled_clients(0, t, 10, 0.3).tolist()
+    assert len({tuple(group["client"]) for _, group in visits[0].groupby("round")}) > 1
+    other = simulate(ten_clients(seed=1), make("Standalone"), 4, 0.3).client_table.query("round >= 0")
+    assert other["client"].tolist() != visits[0]["client"].tolist()
+
+
+def test_streams_differ_by_every_coordinate():
+    def first(*place):
+        return generator(*place).integers(2**62)
+
+    draws = [first(0, purpose, round, client) for purpose in PURPOSES for round in (0, 1) for client in (None, 0, 1)]
+    draws += [first(1, "batches", 0, 0)]
+    assert len(set(draws)) == len(draws)
+    assert first(0, "batches", 0, 0) == first(0, "batches", 0, 0)
+
+
+def test_rows_and_means():
+    """Everyone once before round 0, then participants; the unvisited count with their initial model."""
+    fed = ten_clients()
+    outcome = simulate(fed, make("Standalone"), 3, 0.3)
+    rounds, clients = outcome.rounds, outcome.client_table
+    assert rounds["round"].tolist() == [-1, 0, 1, 2]
+    assert clients.query("round == -1")["client"].tolist() == list(range(10))
+    initial = {name: fed.build(name) for name in ("tiny-a", "tiny-b")}
+    for client in fed.clients:  # accuracy is of the client's own test images
+        images = fed.pool.batch(client.test)
+        expected = (initial[client.info.architecture](images).argmax(1) == fed.pool.labels[client.test]).double().mean()
+        assert clients.query("round == -1").set_index("client").loc[client.id, "accuracy"] == expected.item()
+    latest: dict[int, float] = {}
+    for t in (-1, 0, 1, 2):
+        part = clients.query("round == @t")
+        latest |= dict(zip(part["client"], part["accuracy"], strict=True))
+        row = rounds.set_index("round").loc[t]
+        assert row["accuracy"] == pytest.approx(np.mean(list(latest.values())), abs=1e-12)
+        if t >= 0:
+            assert row["accuracy_selected"] == pytest.approx(part["accuracy"].mean(), abs=1e-12)
+            assert row["loss"] == pytest.approx(part["loss"].mean())
+            assert row["selected"] == 3
+            assert row["visited"] == clients.query("0 <= round <= @t")["client"].nunique()
+    trained = {client.id: client for client in outcome.clients}
+    for id, accuracy in latest.items():
+        client = trained[id]
+        images = fed.pool.batch(client.test)
+        assert accuracy == (client.model(images).argmax(1) == fed.pool.labels[client.test]).double().mean().item()
+
+
+def test_seen_classes_are_those_of_the_training_images():
+    partition = tiny.holding(DATA, [[0, 2], [1]], [4, 4])
+    fed = tiny.federation(DATA, partition)
+    assert [client.classes.tolist() for client in fed.clients] == [[0, 2], [1]]
+    assert [client.num_samples for client in fed.clients] == [8, 4]
+    triple = (np.array([0, 1]), np.array([2]), np.array([3]))
+    unseen = tiny.federation(DATA, [triple]).clients[0]
+    assert unseen.classes.tolist() == sorted(set(DATA.labels[:2].tolist()))
+
+
+def test_a_client_of_two_images_is_refused():
+    with pytest.raises(FedlibError, match=r"num_clients = 2: .* client 1 would hold 2"):
+        tiny.federation(DATA, [np.arange(5), np.arange(5, 7)])
+
+
+def test_clients_are_built_on_their_first_visit():
+    fed = ten_clients()
+    assert all(client._model is None for client in fed.clients)
+    outcome = simulate(fed, make("FedSSA"), 1, 0.2)
+    assert [client.id for client in outcome.clients if client._model is not None] == sorted(
+        outcome.client_table.query("round == 0")["client"]
+    )
+
+
+def test_the_record_on_disk_holds_every_digit(small_digits):
+    spec = RunSpec(algorithm="FedProto", num_clients=5, participation=0.4, rounds=3)
+    record, resolved = run(spec, progress=False), runs.resolve(spec)
+    outcome = simulate(runs.federation_of(resolved), resolved.algorithm, 3, 0.4)
+    pd.testing.assert_frame_equal(record.rounds, outcome.rounds, check_exact=True)
+    pd.testing.assert_frame_equal(record.clients, outcome.client_table, check_exact=True)
+    assert record.digest == outcome.digest()
+    assert record.spec == resolved.spec and record.status == "finished" and not record.stale
+    assert runs.read(record.path).final()["client"].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_kept_weights_are_the_final_ones(small_digits):
+    spec = RunSpec(algorithm="FedSSA", num_clients=5, participation=0.4, rounds=2, keep="clients")
+    record, resolved = run(spec, progress=False), runs.resolve(spec)
+    kept = torch.load(record.path / "final-clients.pt", weights_only=True)
+    outcome = simulate(runs.federation_of(resolved), resolved.algorithm, 2, 0.4)
+    assert tiny.equal_states(kept["server"], outcome.server)
+    assert sorted(kept["clients"]) == [client.id for client in outcome.clients if client.visited]
+    for id, snapshot in kept["clients"].items():
+        assert tiny.equal_states(snapshot["model"], outcome.clients[id].model.state_dict())
+
+
+def test_what_belongs_to_the_key():
+    """Spelling, the scale that filled a field and what is kept do not; everything that decides numbers does."""
+
+    def key(**fields):
+        return runs.resolve(RunSpec(**({"algorithm": "FedSSA"} | fields))).key
+
+    same = [
+        {"dataset": "digits"},
+        {"num_clients": "10", "rounds": 4.0},
+        {"params": {"mu0": "0.5"}},
+        {"lr": 0.01},
+        {"overrides": {"lr": 0.01}},
+        {"keep": "clients"},
+        {"classes_per_client": 2},
+        {"alpha": 0.1},
+        {"device": "cpu"},
+        {"paper": "FedGH"},  # the same protocol in another paper
+    ]
+    others = [
+        {"algorithm": "FedGH"},
+        {"dataset": "digits100"},
+        {"scenario": "homogeneous"},
+        {"num_clients": 11},
+        {"participation": 0.5},
+        {"partition": "iid"},
+        {"partition": "dirichlet"},
+        {"partition": "dirichlet", "alpha": 0.1},
+        {"classes_per_client": 3},
+        {"rounds": 5},
+        {"local_epochs": 2},
+        {"batch_size": 17},
+        {"lr": 0.02},
+        {"overrides": {"momentum": 0.9}},
+        {"seed": 1},
+        {"precision": "bf16"},
+        {"params": {"mu0": 0.4}},
+    ]
+    assert {key(**fields) for fields in same} == {key()}
+    assert len({key(), *(key(**fields) for fields in others)}) == len(others) + 1
+
+
+@pytest.mark.parametrize("partition", runs.PARTITIONS)
+@pytest.mark.parametrize("scenario", models.SCENARIOS)
+def test_partitions_and_scenarios_train(partition, scenario, small_digits):
+    spec = RunSpec(
+        algorithm="FedSSA", partition=partition, scenario=scenario, num_clients=5, participation=0.4, rounds=1
+    )
+    record = run(spec, progress=False)
+    table = record.clients.query("round == -1")
+    assert table["architecture"].tolist() == (["CNN-1"] * 5 if scenario == "homogeneous" else list(models.CNN_WIDTHS))
+    assert record.rounds["loss"].iloc[-1] > 0
+
+
+def test_training_learns(small_digits):
+    record = run(RunSpec(algorithm="Standalone", num_clients=5, rounds=5, lr=0.05), progress=False)
+    assert record.rounds["loss"].iloc[-1] < record.rounds["loss"].iloc[1]
+    assert record.rounds["accuracy"].iloc[-1] > 0.5 > record.rounds["accuracy"].iloc[0]
+
+
+def test_bf16_trains_and_is_another_run(small_digits):
+    records = [
+        run(RunSpec(num_clients=5, participation=0.2, rounds=1, precision=precision), progress=False)
+        for precision in ("fp32", "bf16")
+    ]
+    assert records[0].key != records[1].key and records[0].digest != records[1].digest
+    losses = [record.rounds["loss"].iloc[-1] for record in records]
+    assert losses[0] == pytest.approx(losses[1], rel=0.05)
+
+
+# ------------------------------------------------------------------------------------------ a user's own parts
+
+
+@dataclass(frozen=True)
+class SharedBias(Algorithm):
+    """The toy method of `Algorithm`'s docstring."""
+
+    name, paper, year, exchanges, needs = "SharedBias", "-", 2026, "header bias", "features"
+
+    def init_server(self, context):
+        return {"bias": context.federation.initial_header().bias.detach()}
+
+    def download(self, server, info, context):
+        return Message({"bias": server["bias"]})
+
+    def local_round(self, client, message, context):
+        client.model.header.bias.data.copy_(message["bias"])
+        context.train(client)
+        return Message({"bias": client.model.header.bias.detach()})
+
+    def aggregate(self, server, uploads, context):
+        server["bias"] = torch.stack([upload["bias"] for upload in uploads.values()]).mean(0)
+
+
+def test_a_method_of_ones_own():
+    outcome = simulate(ten_clients(), SharedBias(), 2)
+    mean = torch.stack([client.model.header.bias.detach() for client in outcome.clients]).mean(0)
+    torch.testing.assert_close(outcome.server["bias"], mean)
+    assert outcome.rounds["download_words"].iloc[-1] == 10 * 3
+
+
+def test_data_model_and_partition_of_ones_own(monkeypatch):
+    """The lower-level call: tensors and labels, an (extractor, header), index arrays."""
+    images = torch.randint(0, 256, (40, 1, 32, 32), dtype=torch.uint8)
+    labels = torch.arange(40) % 4
+    own = Dataset.from_arrays("own", images[:30], labels[:30], images[30:], labels[30:])
+    monkeypatch.setattr(models, "BUILDERS", dict(models.BUILDERS))
+    models.register(
+        "own-net",
+        lambda num_classes, channels: Model(
+            torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(1024 * channels, 8)),
+            torch.nn.Linear(8, num_classes),
+        ),
+    )
+    federation = Federation(own, [np.arange(0, 20), np.arange(20, 40)], ["own-net"], batch_size=4)
+    outcome = simulate(federation, make("FedSSA"), 2)
+    assert outcome.rounds["visited"].iloc[-1] == 2 and models.registered() >= {"own-net"}
+    assert outcome.clients[0].model.header.weight.shape == (4, 8)
+
+
+def test_registered_data_runs_by_name_in_this_process(monkeypatch):
+    monkeypatch.setattr(data, "_LOADERS", dict(data._LOADERS))
+    stream = np.random.default_rng(0)
+    images, labels = stream.integers(0, 256, (60, 3, 32, 32), dtype=np.uint8), np.arange(60) % 3
+    data.register("own", lambda: Dataset.from_arrays("own", images[:50], labels[:50], images[50:], labels[50:]))
+    spec = RunSpec(algorithm="FedSSA", dataset="own", num_clients=5, participation=0.2, rounds=1, local_epochs=1)
+    (record,) = runs.sweep([spec], scale="smoke", jobs=2, progress=False)  # not portable, so not by a worker
+    assert record.spec.dataset == "own" and record.spec.classes_per_client == 2
+
+
+def test_methods_refuse_clients_they_cannot_serve(monkeypatch):
+    fed = ten_clients()
+    with pytest.raises(FedlibError, match=r"FedAvg.*every client needs the same architecture; got tiny-a, tiny-b"):
+        simulate(fed, make("FedAvg"), 1)
+    wide = models.BUILDERS["tiny-a"](3, 1)
+    wide.extractor[2], wide.header = torch.nn.Linear(4, 9), torch.nn.Linear(9, 3)
+    monkeypatch.setitem(models.BUILDERS, "wide", lambda num_classes, channels: wide)
+    with pytest.raises(FedlibError, match=r"FedSSA.*header's input width.*'tiny-a': 3, 'wide': 9"):
+        simulate(ten_clients(architectures=("tiny-a", "wide")), make("FedSSA"), 1)
+    simulate(ten_clients(architectures=("tiny-a", "wide")), make("Standalone"), 1)
