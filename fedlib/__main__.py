@@ -9,7 +9,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from . import algorithms, costs, data, exhibits, report, reproduce, runs
+import pandas as pd
+
+from . import algorithms, costs, data, exhibits, models, report, reproduce, runs
 from .errors import FedlibError, choose
 
 DESCRIPTION = "A reproducible companion to four papers on model-heterogeneous personalised federated learning."
@@ -19,7 +21,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m fedlib", description=DESCRIPTION)
     commands = parser.add_subparsers(dest="command", required=True, metavar="list | data | run | reproduce | runs")
 
-    commands.add_parser("list", help="the methods: paper, what is exchanged, what clients must share, hyper-parameters")
+    command = commands.add_parser(
+        "list", help="the methods: paper, what is exchanged, what clients must share, hyper-parameters"
+    )
+    command.add_argument(
+        "--costs", action="store_true", help="words and FLOPs of each method instead, measured (a minute)"
+    )
 
     command = commands.add_parser(
         "data",
@@ -92,15 +99,28 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _list() -> None:
-    print(f"{'method':<13}{'year':<6}{'clients need the same':<23}{'public data':<13}{'exchanged':<46}{'paper'}")
+    print(f"{'method':<12} {'year':<5} {'scenarios':<28} {'public data':<12} {'exchanged':<47} paper")
     for method in algorithms.ALGORITHMS.values():
-        needs = {"": "nothing", "features": "feature width", "architecture": "architecture"}[method.needs]
+        scenarios = "homogeneous" if method.needs == "architecture" else "homogeneous, heterogeneous"
         print(
-            f"{method.name:<13}{method.year:<6}{needs:<23}{method.public_data:<13}{method.exchanges:<46}{method.paper}"
+            f"{method.name:<12} {method.year:<5} {scenarios:<28} {method.public_data:<12} {method.exchanges:<47} {method.paper}"
         )
         parameters = [f"{item.name} = {item.default}" for item in dataclasses.fields(method)]
         if parameters:
-            print(f"{'':<13}parameters: {', '.join(parameters)}")
+            print(f"{'':<12} parameters: {', '.join(parameters)}")
+
+
+def _costs() -> None:
+    print("32-bit words a client and round, down and up, in a steady-state round: as the papers count and as they are")
+    print(costs.table().to_string())
+    print("\nFLOPs of local training by those of Standalone, at E = 1 (PyTorch's counter on real rounds)")
+    rows = {}
+    for name, method in algorithms.ALGORITHMS.items():
+        shown = ("CNN-1",) if method.needs == "architecture" else tuple(models.CNN_WIDTHS)
+        rows[name] = {
+            architecture: f"{costs.relative_to_standalone(method(), architecture):.3f}" for architecture in shown
+        }
+    print(pd.DataFrame.from_dict(rows, orient="index").fillna("").to_string())
 
 
 def _data(name: str | None) -> None:
@@ -247,7 +267,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         if options.command == "list":
-            _list()
+            _costs() if options.costs else _list()
         elif options.command == "data":
             _data(options.name)
         elif options.command == "run":

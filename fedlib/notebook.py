@@ -172,15 +172,17 @@ def _cost(cell: exhibits.Cell, record: runs.Record | report.Recorded, rule: str)
     rounds = record.rounds.query("round >= 0")
     needed = report.rounds_to_target(rounds, cell.target)
     until = rounds.head(needed or len(rounds))
-    flops = {
-        name: costs.training_flops(name, data.load(cell.dataset).num_classes, 3, 64)
-        for name in models.SCENARIOS["heterogeneous"]
-    }
-    per_sample = sum(flops.values()) / len(flops)
+    dataset, method = data.load(cell.dataset), algorithms.make(cell.method, cell.spec.params)
+    assert cell.spec.local_epochs
+    per_image = [
+        costs.training_flops(name, dataset.num_classes, dataset.images.shape[1])
+        * costs.relative_to_standalone(method, name, cell.spec.local_epochs)
+        for name in models.SCENARIOS[cell.spec.scenario]
+    ]
     return {
         "dataset": cell.dataset, "clients": cell.clients, "method": cell.method, "reached": needed is not None,
         "accuracy": 100 * report.selected_accuracy(record.rounds, rule),
-        "words": int(until[["download_words", "upload_words"]].to_numpy().sum()), "flops": float(until["samples"].sum() * per_sample),
+        "words": int(until[["download_words", "upload_words"]].to_numpy().sum()), "flops": float(until["samples"].sum() * sum(per_image) / len(per_image)),
     }  # fmt: skip
 
 
