@@ -256,6 +256,23 @@ def test_augmentation_is_of_training_images_only() -> None:
     assert outcomes[0].digest() != outcomes[1].digest() == outcomes[2].digest()
 
 
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_method_trains_on_augmented_images(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each client's training images pass through it at least once an epoch, the public ones never."""
+    fields = {field.name for field in dataclasses.fields(ALGORITHMS[name])}
+    params = {field: "tiny" for field in ("shared", "knowledge") if field in fields}
+    seen = []
+
+    def spy(images: torch.Tensor, stream: np.random.Generator) -> torch.Tensor:
+        seen.append(images)
+        return augmented(images, stream)
+
+    monkeypatch.setattr("fedlib.training.augmented", spy)
+    built = federation([[0, 1, 2]] * 2, public=7, augmentation="released")
+    simulate(built, ALGORITHMS[name](**params, **({"pretrain_epochs": 0} if name == "FedMD" else {})), 2)
+    assert len(seen) >= 4 and {len(images) for images in seen} == {3}  # 2 clients, 2 rounds, a batch of 3
+
+
 # ---------------------------------------------------------------------------------------------------- inheritance
 
 
@@ -327,20 +344,21 @@ def test_inheritance_takes_the_donors_weights_as_they_are() -> None:
     assert final == expected and len(expected) > 1
 
 
-def test_inheritance_survives_an_interruption(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", [ALGORITHMS["Standalone"](), ALGORITHMS["FedSSA"](aggregate_over="all")])
+def test_released_runs_survive_an_interruption(tmp_path: Path, method: Algorithm) -> None:
     def built() -> Federation:
-        return federation([[0, 1]] * 8, architectures=["tiny-0", "tiny-1"], inherit="first_visit")
-
-    whole = simulate(built(), ALGORITHMS["Standalone"](), 5, 0.25)
+        both = {"architectures": ["tiny-0", "tiny-1"], "augmentation": "released", "inherit": "first_visit"}
+        return federation([[0, 1]] * 8, **both)
 
     def stop(row: dict[str, Any], timing: dict[str, Any]) -> None:
         if row["round"] == 1:
             signal.raise_signal(signal.SIGTERM)
 
+    whole = simulate(built(), method, 5, 0.25)
     file = tmp_path / "checkpoint.pt"
     with pytest.raises(Interrupted):
-        simulate(built(), ALGORITHMS["Standalone"](), 5, 0.25, checkpoint=file, progress=stop)
-    resumed = simulate(built(), ALGORITHMS["Standalone"](), 5, 0.25, checkpoint=file)
+        simulate(built(), method, 5, 0.25, checkpoint=file, progress=stop)
+    resumed = simulate(built(), method, 5, 0.25, checkpoint=file)
     assert whole.rounds["inherited"].iloc[3:].sum() > 0  # first visits remain after the interruption
     assert resumed.digest() == whole.digest()
     assert resumed.rounds.equals(whole.rounds)
