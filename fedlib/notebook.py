@@ -180,10 +180,14 @@ def _cost(cell: exhibits.Cell, record: runs.Record | report.Recorded, rule: str)
         for name in models.SCENARIOS[cell.spec.scenario]
     ]
     return {
-        "dataset": cell.dataset, "clients": cell.clients, "method": cell.method, "reached": needed is not None,
+        "dataset": cell.dataset,
+        "clients": cell.clients,
+        "method": cell.method,
+        "reached": needed is not None,
         "accuracy": 100 * report.selected_accuracy(record.rounds, rule),
-        "words": int(until[["download_words", "upload_words"]].to_numpy().sum()), "flops": float(until["samples"].sum() * sum(per_image) / len(per_image)),
-    }  # fmt: skip
+        "words": int(until[["download_words", "upload_words"]].to_numpy().sum()),
+        "flops": float(until["samples"].sum() * sum(per_image) / len(per_image)),
+    }
 
 
 def trained(cells: Sequence[exhibits.Cell], jobs: int = 2) -> Runs:
