@@ -25,10 +25,10 @@ def tiny_architectures(monkeypatch):
 
 @pytest.fixture
 def small_digits(monkeypatch):
-    """`digits` cut to 300 images, so that real networks train on it in a moment."""
+    """`digits` cut to 150 images, so that real networks train on it in a moment."""
     whole = data.load("digits")
     images, labels = whole.images.numpy(), whole.labels.numpy()
-    small = data.Dataset.from_arrays("digits", images[:250], labels[:250], images[-50:], labels[-50:], 10)
+    small = data.Dataset.from_arrays("digits", images[:125], labels[:125], images[-25:], labels[-25:], 10)
     data.load.cache_clear()
     monkeypatch.setitem(data._LOADERS, "digits", lambda: small)
     yield small

@@ -342,12 +342,12 @@ ORDERED = {"FedGH"}  # methods whose server step depends on the order of arrival
 
 
 def small_run(name: str, wrap=lambda method: method, rounds: int = 3):
-    """A few rounds of `name` on 300 digits, five clients, three a round."""
+    """A few rounds of `name` on a few digits, five clients, two a round."""
     needs = ALGORITHMS[name].needs
     scenario = "homogeneous" if needs == "architecture" else "heterogeneous"
-    spec = RunSpec(algorithm=name, scenario=scenario, num_clients=5, participation=0.6, rounds=rounds, batch_size=32)
+    spec = RunSpec(algorithm=name, scenario=scenario, num_clients=5, participation=0.4, rounds=rounds)
     resolved = runs.resolve(spec)
-    return simulate(runs.federation_of(resolved), wrap(resolved.algorithm), rounds, 0.6)
+    return simulate(runs.federation_of(resolved), wrap(resolved.algorithm), rounds, 0.4)
 
 
 def derived(method, **methods):
@@ -402,10 +402,15 @@ def reversed_arrival(method):
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_only_messages_and_snapshots_carry_state(name, small_digits):
+    global_states = torch.random.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
     one, other = small_run(name), small_run(name, across_a_network)
     assert one.digest() == other.digest()
     assert one.rounds.to_csv() == other.rounds.to_csv()
     assert one.client_table.to_csv() == other.client_table.to_csv()
+    assert one.status == "finished" and one.rounds["loss"].iloc[1:].notna().all()
+    assert one.rounds["visited"].iloc[-1] < 6 == one.rounds["selected"].iloc[1:].sum()  # so some come back
+    assert torch.equal(torch.random.get_rng_state(), global_states[0])  # every draw is from a stream of its own
+    assert np.array_equal(np.random.get_state()[1], global_states[1])  # noqa: NPY002
 
 
 @pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in ORDERED])
@@ -415,15 +420,3 @@ def test_the_order_of_uploads_does_not_matter(name, small_digits):
     for key, value in one.server.items():
         if isinstance(value, torch.Tensor):
             torch.testing.assert_close(value, other.server[key], rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_trains_without_touching_global_generators_or_gradients_of_others(name, small_digits):
-    before = torch.random.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
-    outcome = small_run(name, rounds=2)
-    assert torch.equal(before[0], torch.random.get_rng_state())
-    assert np.array_equal(before[1], np.random.get_state()[1])  # noqa: NPY002
-    assert outcome.status == "finished"
-    assert outcome.rounds["accuracy"].between(0, 1).all()
-    assert outcome.rounds["loss"].iloc[1:].notna().all()
-    assert not any(value.requires_grad for value in outcome.server.values() if isinstance(value, torch.Tensor))
