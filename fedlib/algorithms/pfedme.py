@@ -1,8 +1,9 @@
 """pFedMe: Dinh, Tran, Nguyen, "Personalized Federated Learning with Moreau Envelopes", NeurIPS 2020, Algorithm 1.
 
 Each client keeps a personal network theta near the global w: on a batch, K gradient steps on the loss plus
-lambda / 2 * ||theta - w||^2, then w <- w - eta * lambda * (w - theta), the gradient step on the Moreau envelope. The server mixes the mean of the clients' w with its own. Down and up: w. Evaluated is theta after the last
-batch. With one batch, K = 1 and beta = 1 it is one FedAvg step at rate eta * lambda * inner_lr.
+lambda / 2 * ||theta - w||^2, then w <- w - eta * lambda * (w - theta), the gradient step on the Moreau envelope. The
+server mixes the mean of the clients' w with its own. Down and up: w. Evaluated is theta after the last batch. With one
+batch, K = 1 and beta = 1 it is one FedAvg step at rate eta * lambda * inner_lr.
 
 R, the authors' number of batches a round (20), is here the batches of E epochs, the training budget of every method.
 theta starts from w in each round and from the last theta at each batch, as in the authors' code. That code also
