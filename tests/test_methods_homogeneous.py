@@ -258,6 +258,19 @@ def test_pfedbayes_without_noise_and_divergence_is_plain_training() -> None:
     assert pixels.same_models(bayes, plain)
 
 
+def test_pfedbayes_posterior_stays_with_the_client() -> None:
+    built, method = federation(), PFedBayes()
+    server = method.init_server(pixels.context(built))
+    method.aggregate(server, play(method, server, built, pixels.context(built)), pixels.context(built))
+    before = [copy.deepcopy(client.snapshot()) for client in built.clients]
+    built.settings = dataclasses.replace(built.settings, lr=0.0)  # a second visit that learns nothing
+    play(method, server, built, pixels.context(built, round=1))
+    for client, old in zip(built.clients, before, strict=True):
+        assert all(torch.equal(old["model"][name], value) for name, value in client.model.state_dict().items())
+        assert all(torch.equal(old["state"]["rho"][name], value) for name, value in client.state["rho"].items())
+        assert not torch.equal(client.state["rho"]["0"], server["rho.0"])  # not the prior's
+
+
 def test_pfedbayes_noise_has_unit_standard_deviation() -> None:
     layer = nn.Linear(400, 300, bias=False)
     nn.init.zeros_(layer.weight)

@@ -1,15 +1,15 @@
 """Per-FedAvg: Fallah, Mokhtari, Ozdaglar, "Personalized Federated Learning with Theoretical Guarantees: A
-Model-Agnostic Meta-Learning Approach", NeurIPS 2020, Algorithm 1, first-order variant (section 5, FO).
+Model-Agnostic Meta-Learning Approach", NeurIPS 2020, Algorithm 1, first-order variant (FO).
 
 FedAvg on the loss after adaptation, f(w - alpha * grad f(w)): the server's w is not good everywhere but one gradient
 step away from it. Each local step takes two independent batches, one to adapt on and one to judge by; the first-order
 variant leaves out the Hessian. Down and up: w. Evaluated is the adapted network, one step at rate alpha from the
 client's w on one of its training batches. alpha = 0 is FedAvg at rate beta, to the bit.
 
-Known disagreements. In pFedMe's copy and in PFLlib an epoch has half as many steps, each on two halves of the data
-drawn; here the first batches are a second pass over the data, so the number of steps is FedAvg's. That copy also
-adapts on a test batch before testing, which uses its labels; PFLlib, and this file, adapt on a training batch. The
-authors' rates are alpha = 0.01, beta = 0.001; PFLlib forces beta to the run's rate.
+Known disagreements. pFedMe's copy takes 20 pairs of batches a round and PFLlib the halves of a double batch; here the
+first batches are a second pass over the data, so the number of steps is FedAvg's. That copy adapts on a test batch
+before testing, which uses its labels; PFLlib, and this file, adapt on a training batch. That copy's rates are alpha =
+0.005, beta = 0.001; PFLlib forces beta to the run's rate.
 """
 
 from collections.abc import Iterable
@@ -38,7 +38,7 @@ def adapted(model: nn.Module, images: Tensor, labels: Tensor, alpha: float) -> d
 def meta_loss(
     model: nn.Module, images: Tensor, labels: Tensor, support_images: Tensor, support_labels: Tensor, alpha: float
 ) -> Tensor:
-    """Algorithm 1, lines 7 to 9: the loss of the network adapted on the support batch; its gradient, taken at the
+    """Algorithm 1: the loss of the network adapted on the support batch; its gradient, taken at the
     adapted weights, is that of w.
     """
     weights = adapted(model, support_images, support_labels, alpha)
@@ -47,11 +47,11 @@ def meta_loss(
 
 @dataclass(frozen=True)
 class PerFedAvg(FedAvg):
-    """alpha: rate of the adaptation step, >= 0; 0 is FedAvg. Default 0.01 (the authors' experiments);
+    """alpha: rate of the adaptation step, >= 0; 0 is FedAvg. Default 0.005 (pFedMe's copy);
     beta: rate of the local steps, >= 0; 0 takes the run's lr (default, as in PFLlib, so that all methods share it).
     """
 
-    alpha: float = 0.01
+    alpha: float = 0.005
     beta: float = 0.0
 
     name, paper, year, exchanges = "Per-FedAvg", "Fallah et al., NeurIPS 2020", 2020, "whole model"

@@ -1,9 +1,9 @@
 """pFedMe: Dinh, Tran, Nguyen, "Personalized Federated Learning with Moreau Envelopes", NeurIPS 2020, Algorithm 1.
 
 Each client keeps a personal network theta near the global w: on a batch, K gradient steps on the loss plus
-lambda / 2 * ||theta - w||^2 (Eq. 7), then w <- w - eta * lambda * (w - theta) (Eq. 8), the gradient step on the Moreau
-envelope. The server mixes the mean of the clients' w with its own. Down and up: w. Evaluated is theta after the last
-batch. With one batch, K = 1 and beta = 1 it is one FedAvg step at rate eta * lambda * inner_lr.
+lambda / 2 * ||theta - w||^2, then w <- w - eta * lambda * (w - theta), the gradient step on the Moreau envelope. The
+server mixes the mean of the clients' w with its own. Down and up: w. Evaluated is theta after the last batch. With one
+batch, K = 1 and beta = 1 it is one FedAvg step at rate eta * lambda * inner_lr.
 
 R, the authors' number of batches a round (20), is here the batches of E epochs, the training budget of every method.
 theta starts from w in each round and from the last theta at each batch, as in the authors' code. That code also
@@ -59,10 +59,10 @@ class PFedMe(FedAvg):
         total = torch.zeros((), device=context.device)
         for images, labels in context.batches(client):
             batch = {"images": images, "labels": labels, "reference": w, "weight": self.lam}
-            for _ in range(self.inner_steps):  # Eq. 7
+            for _ in range(self.inner_steps):  # theta ~ argmin loss + lambda / 2 * ||theta - w||^2
                 loss = step(proximal_cross_entropy, {"model": theta}, optimiser, client.pool, settings, **batch)
             for global_part, personal in zip(w.parameters(), theta.parameters(), strict=True):
-                global_part.lerp_(personal.detach(), self.eta * self.lam)  # Eq. 8
+                global_part.lerp_(personal.detach(), self.eta * self.lam)  # w <- w - eta * lambda * (w - theta)
             total += loss * len(labels)
         for global_part, personal in zip(w.buffers(), theta.buffers(), strict=True):  # batch norm's, where there is one
             global_part.copy_(personal)
