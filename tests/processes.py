@@ -5,7 +5,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,15 +15,20 @@ from fedlib import RunSpec
 SECONDS = 120  # after which a wait fails instead of hanging
 
 
-def start(*arguments: str, home: Path, **environment: str) -> subprocess.Popen[str]:
-    """`python <arguments>` with its own store; stdout and stderr as one text stream."""
-    return subprocess.Popen(
+@contextmanager
+def started(*arguments: str, home: Path, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """`python <arguments>` with its own store, stdout and stderr as one text stream; killed if it outlives the block."""
+    with subprocess.Popen(
         [sys.executable, *arguments],
         env=os.environ | {"FEDLIB_HOME": str(home)} | environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def code(source: str, specs: list[RunSpec]) -> list[str]:

@@ -247,7 +247,7 @@ def test_two_processes_asked_for_one_run(home):
 import time
 whole = simulation.simulate
 def waiting(*args, **kwargs):
-    print("computing", flush=True)
+    (runs.home() / "computing").touch()
     while not (runs.home() / "go").exists():
         time.sleep(0.01)
     return whole(*args, **kwargs)
@@ -255,17 +255,21 @@ simulation.simulate = waiting
 print(run(specs[0], progress=False).digest)
 """
     other = """
+import time
+while not (runs.home() / "computing").exists():
+    time.sleep(0.01)
 def never(*args, **kwargs):
     raise AssertionError("computed twice")
 simulation.simulate = never
 print(run(specs[0], progress=False).digest)
 """
-    first = processes.start(*processes.code(slow, [spec]), home=home)
-    processes.wait_for_text(first, "computing\n")
-    second = processes.start(*processes.code(other, [spec]), home=home)
-    processes.wait_for_text(second, "another process computes this run; waiting for it\n")
-    (home / "go").touch()
-    outputs = [process.communicate(timeout=processes.SECONDS)[0] for process in (first, second)]
+    with (
+        processes.started(*processes.code(slow, [spec]), home=home) as first,
+        processes.started(*processes.code(other, [spec]), home=home) as second,
+    ):
+        processes.wait_for_text(second, "another process computes this run; waiting for it\n")
+        (home / "go").touch()
+        outputs = [process.communicate(timeout=processes.SECONDS)[0] for process in (first, second)]
     assert first.returncode == second.returncode == 0, outputs
     assert outputs[0] == outputs[1] and len(outputs[0].strip()) == 64
 

@@ -369,17 +369,26 @@ def posted_message(message: Message | None) -> Message | None:
     return None if message is None else Message(**posted(vars(message)))
 
 
+def rebuild(client):
+    """Forget everything about the client but who it is and its data, then restore its snapshot from bytes."""
+    snapshot = posted(client.snapshot())
+    kept = {field.name: getattr(client, field.name) for field in fields(client)} | {"state": {}, "_model": None}
+    vars(client).clear()
+    vars(client).update(kept)
+    client.restore(snapshot)
+
+
 def across_a_network(method):
-    """Every message serialised, every client rebuilt from its snapshot before a visit, the server after a round."""
+    """Every message serialised, every client rebuilt from its snapshot around a visit, the server after a round."""
     own = type(method)
 
     def download(self, server, info, context):
         return posted_message(own.download(self, server, info, context))
 
     def local_round(self, client, message, context):
-        client.restore(posted(client.snapshot()))
+        rebuild(client)
         upload = posted_message(own.local_round(self, client, message, context))
-        client.restore(posted(client.snapshot()))
+        rebuild(client)
         return upload
 
     def aggregate(self, server, uploads, context):
