@@ -6,8 +6,8 @@ import dataclasses
 import json
 import shutil
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
 
 import pandas as pd
 
@@ -17,8 +17,33 @@ from .errors import FedlibError, choose
 DESCRIPTION = "A reproducible companion to four papers on model-heterogeneous personalised federated learning."
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("python -m fedlib", description=DESCRIPTION)
+class Parser(argparse.ArgumentParser):
+    """Wrong usage is one clear line too, and an option is never guessed from its first letters."""
+
+    def __init__(self, *arguments: Any, **named: Any):
+        super().__init__(*arguments, **({"allow_abbrev": False} | named))
+
+    def error(self, message: str) -> NoReturn:
+        raise FedlibError(f"{message.replace(chr(10), ' ')}; see `{self.prog} --help`")
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    options, unknown = _parser().parse_known_args(arguments)
+    if unknown:
+        known = [text for command in _commands(_parser()) for text in command._option_string_actions if len(text) > 2]
+        choose("option", unknown[0].partition("=")[0], dict.fromkeys(known))
+    return options
+
+
+def _commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            yield from action.choices.values()
+
+
+def _parser() -> Parser:
+    parser = Parser("python -m fedlib", description=DESCRIPTION)
     commands = parser.add_subparsers(dest="command", required=True, metavar="list | data | run | reproduce | runs")
 
     command = commands.add_parser(
@@ -205,7 +230,8 @@ def _stored(key: str) -> runs.Record:
     known = [path.name for path in runs.stored()]
     matches = [name for name in known if name.startswith(key)] or [name for name in known if key in name]
     if len(matches) != 1:
-        choose("run", key, known)
+        which = "names no stored run" if not matches else f"names {len(matches)} stored runs"
+        raise FedlibError(f"run = {key!r}: {which}; `python -m fedlib runs` lists them")
     record = runs.read(runs.store() / (key if key in known else matches[0]))
     if record is None:
         raise FedlibError(f"run = {key!r}: not finished; the command that started it resumes it")
@@ -264,8 +290,8 @@ def _prune(really: bool) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status: 0, 1 (an artefact is missing or stale), 2 (bad input) or 130 (interrupted)."""
-    options = _parser().parse_args(arguments)
     try:
+        options = _parse(arguments)
         if options.command == "list":
             _costs() if options.costs else _list()
         elif options.command == "data":
