@@ -43,7 +43,7 @@ SCALES: dict[str, dict[str, Any]] = {
         "dataset": "digits",
         "num_clients": 10,
         "participation": 1.0,
-        "rounds": 4,
+        "rounds": 3,
         "local_epochs": 1,
         "batch_size": 16,
     },
