@@ -1,0 +1,248 @@
+"""What every method must do on real networks: run, refuse what it cannot, resume, repeat, keep to itself, diverge."""
+
+import dataclasses
+import itertools
+import json
+import multiprocessing
+import os
+import re
+import signal
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from processes import bits
+from torch import nn
+
+from fedlib import ALGORITHMS, Federation, FedlibError, Model, RunSpec, models, run, runs, simulate, simulation, sweep
+
+NUM_CLIENTS, PARTICIPATION, ROUNDS = 40, 0.05, 3  # 2 clients a round, with 36 training images or so
+
+
+def arrivals(seed: int) -> list[list[int]]:
+    """The clients of each round."""
+    return [simulation.sampled_clients(seed, t, NUM_CLIENTS, PARTICIPATION).tolist() for t in range(ROUNDS)]
+
+
+@cache
+def seed() -> int:
+    """The first seed under which the third round has a client of the first and one of the second."""
+    for number in itertools.count():
+        one, two, three = (set(sampled) for sampled in arrivals(number))
+        if not one & two and one & three and two & three:
+            return number
+    raise AssertionError
+
+
+def scenarios(name: str) -> list[str]:
+    """Those that a method supports."""
+    return ["homogeneous"] if ALGORITHMS[name].needs == "architecture" else ["heterogeneous", "homogeneous"]
+
+
+def spec(name: str, scenario: str | None = None, **changes: Any) -> RunSpec:
+    small = RunSpec(
+        algorithm=name,
+        dataset="digits",
+        scenario=scenario or scenarios(name)[0],
+        num_clients=NUM_CLIENTS,
+        participation=PARTICIPATION,
+        rounds=ROUNDS,
+        batch_size=64,
+        seed=seed(),
+    )
+    return dataclasses.replace(small, **changes)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """Method, scenario -> its record, computed in this process the first time it is asked for."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+
+    def record(name: str, scenario: str | None = None) -> runs.Record:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("FEDLIB_HOME", str(folder))
+            return run(spec(name, scenario), progress=False)
+
+    return record
+
+
+# ------------------------------------------------------------------------------------------------ what it can do
+
+
+@pytest.mark.parametrize(
+    ("name", "scenario"), [(name, scenario) for name in ALGORITHMS for scenario in scenarios(name)]
+)
+def test_runs_in_each_scenario_that_it_supports(name, scenario, undisturbed):
+    record = undisturbed(name, scenario)
+    assert record.status == "finished" and not record.stale and record.spec.algorithm == name
+    assert record.rounds["round"].tolist() == [-1, *range(ROUNDS)]
+    before, rounds = record.rounds.iloc[0], record.rounds.iloc[1:]
+    assert np.isfinite(rounds["loss"]).all() and np.isnan(before["loss"])
+    assert rounds["selected"].eq(2).all() and rounds["visited"].tolist() == [2, 4, 4]
+    accuracies = record.rounds.filter(like="accuracy")
+    assert accuracies.columns[0] == "accuracy" and np.isfinite(record.rounds["accuracy"]).all()
+    assert (accuracies.isna() | ((accuracies >= 0) & (accuracies <= 1))).all(axis=None)
+    words = rounds[["download_words", "upload_words", "published_words"]]
+    assert (words.iloc[-1] > 0).all() if ALGORITHMS[name].exchanges != "nothing" else (words == 0).all(axis=None)
+    assert (rounds["published_words"] <= rounds["download_words"] + rounds["upload_words"]).all()
+    clients = record.clients.query("round >= 0")
+    assert clients.groupby("round")["client"].apply(list).tolist() == arrivals(seed())
+    assert np.allclose(clients.groupby("round")["loss"].mean(), rounds["loss"])
+    turns = models.SCENARIOS[scenario]
+    assert clients["architecture"].tolist() == [turns[id % len(turns)] for id in clients["client"]]
+    assert len(record.clients) == NUM_CLIENTS + 2 * ROUNDS
+
+
+def refusal(name: str, scenario: str) -> str:
+    with pytest.raises(FedlibError) as error:
+        run(spec(name, scenario), progress=False)
+    assert "\n" not in str(error.value) and f"algorithm = {name!r}" in str(error.value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("name", [name for name, method in ALGORITHMS.items() if method.needs == "architecture"])
+def test_whole_models_are_not_averaged_over_architectures(name, home):
+    assert "same architecture; got CNN-1, CNN-2" in refusal(name, "heterogeneous")
+    assert not list(home.rglob("spec.json"))  # before anything is stored
+
+
+def narrow(num_classes: int, channels: int) -> Model:
+    return Model(nn.Sequential(nn.AvgPool2d(8), nn.Flatten(), nn.Linear(16 * channels, 7)), nn.Linear(7, num_classes))
+
+
+@pytest.mark.parametrize("name", [name for name, method in ALGORITHMS.items() if method.needs != "architecture"])
+def test_unequal_feature_widths(name, home, monkeypatch):
+    """An architecture of one's own whose header reads 7 features, beside CNN-5, whose header reads 500."""
+    monkeypatch.setitem(models.BUILDERS, "narrow", narrow)
+    monkeypatch.setitem(models.SCENARIOS, "mixed", ("CNN-5", "narrow"))
+    if ALGORITHMS[name].needs == "features":
+        assert re.search(r"must be equal for all clients; got .*500.*7", refusal(name, "mixed"))
+        assert not list(home.rglob("spec.json"))
+    else:
+        assert run(spec(name, "mixed", rounds=1), progress=False).status == "finished"
+
+
+# ------------------------------------------------------------------------------------------------------ the same bits
+
+
+def at_visit(number: int, signal_number: int) -> tuple[Any, list[int]]:
+    """A stand-in for `simulation._hits` that sends this process a signal when the `number`-th client has trained, and
+    the list of clients that it sees.
+    """
+    whole, seen = simulation._hits, []
+
+    def hits(algorithm: Any, client: Any) -> Any:
+        seen.append(client.id)
+        if len(seen) == number:
+            os.kill(os.getpid(), signal_number)
+        return whole(algorithm, client)
+
+    return hits, seen
+
+
+def run_until_killed(spec: RunSpec, home: str, visit: int) -> None:
+    """In a process of its own: a checkpoint after each round, and SIGKILL in the middle of one."""
+    os.environ["FEDLIB_HOME"] = home
+    simulation.CHECKPOINT_SECONDS = 0.0
+    simulation._hits, _ = at_visit(visit, signal.SIGKILL)
+    run(spec, progress=False)
+
+
+@pytest.fixture(scope="module")
+def warm():
+    """Processes forked from one that has imported everything (torch._dynamo is what the first optimiser imports) and
+    trained nothing: where there is an accelerator, a fork of a process that has trained cannot train.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(
+        ["__main__", "fedlib", "sklearn.datasets", "sklearn.model_selection", "torch._dynamo"]
+    )
+    return context
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_interrupted_then_killed_then_resumed(name, undisturbed, warm, home, monkeypatch, capfd):
+    """Ctrl-C in the first round; resumed elsewhere and killed inside the third; resumed here for the third."""
+    expected = bits(undisturbed(name).path)
+    with monkeypatch.context() as patch:
+        hits, seen = at_visit(1, signal.SIGINT)
+        patch.setattr(simulation, "_hits", hits)
+        with pytest.raises(simulation.Interrupted, match="stopped after round 1 of 3"):
+            run(spec(name), progress=False)
+        assert len(seen) == 2  # the round was finished
+
+    process = warm.Process(target=run_until_killed, args=(spec(name), str(home), 3))
+    process.start()
+    process.join(120)
+    assert process.exitcode == -signal.SIGKILL
+
+    hits, seen = at_visit(0, signal.SIGINT)
+    monkeypatch.setattr(simulation, "_hits", hits)
+    record = run(spec(name), progress=False)
+    assert seen == arrivals(seed())[2]
+    assert bits(record.path) == expected
+    assert not (record.path / "checkpoint.pt").exists()
+    assert "corrupted" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(("jobs", "names"), [(1, ["FedKD"]), (2, list(ALGORITHMS))])
+def test_workers(jobs, names, undisturbed, monkeypatch):
+    expected = {name: bits(undisturbed(name).path) for name in names}
+    monkeypatch.setattr(runs, "_compute", None)  # nothing is computed here
+    for record in sweep([spec(name) for name in names], jobs=jobs, progress=False):
+        assert bits(record.path) == expected[record.spec.algorithm], record.spec.algorithm
+
+
+# ------------------------------------------------------------------------------------------------- nothing but messages
+
+
+def test_standalone_clients_do_not_see_each_others_data(small_digits):
+    def trained(perturbed: int | None) -> simulation.Outcome:
+        resolved = runs.resolve(spec("Standalone", num_clients=6))
+        images = small_digits.images.clone()
+        if perturbed is not None:
+            own = runs.partition_of(resolved)[perturbed]
+            images[own] = 255 - images[own]
+        changed = dataclasses.replace(small_digits, images=images)
+        return simulate(
+            Federation(changed, runs.partition_of(resolved), batch_size=16), resolved.algorithm, ROUNDS, 0.5
+        )
+
+    plain, other = trained(None), trained(perturbed := 2)
+    assert plain.clients[perturbed].visited
+    for one, two in zip(plain.clients, other.clients, strict=True):
+        states = zip(one.model.state_dict().values(), two.model.state_dict().values(), strict=True)
+        assert all(torch.equal(mine, yours) for mine, yours in states) == (one.id != perturbed)
+    tables = [outcome.client_table.query(f"client != {perturbed}").to_csv() for outcome in (plain, other)]
+    assert tables[0] == tables[1]
+
+
+# ----------------------------------------------------------------------------------------------------------- divergence
+
+
+def assert_diverged(record: runs.Record) -> None:
+    """It says so, and its record is whole up to the round whose loss is not finite."""
+    assert record.status == "diverged"
+    assert json.loads((record.path / "DONE").read_text())["status"] == "diverged"
+    losses = record.rounds["loss"].iloc[1:]
+    assert np.isfinite(losses[:-1]).all() and not np.isfinite(losses.iloc[-1])
+    assert record.rounds["accuracy"].between(0, 1).all()
+    assert runs.read(record.path).status == "diverged"
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_huge_learning_rate_ends_as_diverged(name, small_digits):
+    assert_diverged(run(spec(name, num_clients=6, participation=0.5, rounds=10, lr=1e6), progress=False))
+
+
+def test_fd_with_raw_targets_ends_as_diverged_where_the_others_finish(small_digits):
+    """With logits as targets the cross-entropy has no lower bound; the others bear this rate."""
+    for target in ("mse", "softmax", "raw"):
+        given = spec("FD", num_clients=6, participation=1.0, rounds=10, lr=0.03, params={"target": target})
+        record = run(given, progress=False)
+        if target == "raw":
+            assert_diverged(record)
+        else:
+            assert record.status == "finished"

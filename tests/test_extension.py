@@ -1,0 +1,103 @@
+"""A method of one's own is one class and one line in the registry; the methods' files are short."""
+
+import inspect
+import signal
+import statistics
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from processes import bits
+
+from fedlib import ALGORITHMS, FedlibError, RunSpec, run, runs, simulation, sweep
+from fedlib.__main__ import main
+from fedlib.algorithms.base import Algorithm
+from fedlib.federation import Message
+
+
+@dataclass(frozen=True)
+class SharedBias(Algorithm):
+    name, paper, year, exchanges, needs = "SharedBias", "-", 2026, "header bias", "features"
+
+    def init_server(self, context):
+        return {"bias": context.federation.initial_header().bias.detach()}
+
+    def download(self, server, info, context):
+        return Message({"bias": server["bias"]})
+
+    def local_round(self, client, message, context):
+        client.model.header.bias.data.copy_(message["bias"])
+        context.train(client)
+        return Message({"bias": client.model.header.bias.detach()})
+
+    def aggregate(self, server, uploads, context):
+        server["bias"] = torch.stack([upload["bias"] for upload in uploads.values()]).mean(0)
+
+
+SPEC = RunSpec(algorithm="SharedBias", num_clients=6, participation=0.5, rounds=3, batch_size=16, keep="clients")
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch, small_digits):
+    monkeypatch.setitem(ALGORITHMS, "SharedBias", SharedBias)  # in a package: a line in fedlib/algorithms/__init__.py
+
+
+def test_it_is_the_example_of_the_base_class():
+    example = textwrap.dedent("        @dataclass" + (Algorithm.__doc__ or "").partition("@dataclass")[2]).strip()
+    assert inspect.getsource(SharedBias).strip() == example
+
+
+def test_it_runs_and_its_record_is_kept(monkeypatch):
+    record = run(SPEC, progress=False)
+    assert record.status == "finished" and record.key.startswith("SharedBias-digits-")
+    assert record.rounds["download_words"].iloc[1:].eq(3 * 10).all()  # 3 clients, a bias of 10 numbers
+    assert record.rounds["upload_words"].iloc[1:].eq(3 * 10).all()
+    kept = torch.load(record.path / "final-clients.pt", weights_only=True)
+    last = record.clients.query("round == 2")["client"]
+    biases = torch.stack([kept["clients"][id]["model"]["header.bias"] for id in last])
+    torch.testing.assert_close(kept["server"]["bias"], biases.mean(0))
+
+    monkeypatch.setattr(runs, "_compute", None)  # from now on nothing is computed
+    for again in (run(SPEC, progress=False), *sweep([SPEC], progress=False)):
+        assert again.rounds.equals(record.rounds) and not again.stale
+
+
+def test_its_code_belongs_to_the_record(monkeypatch):
+    """Other code in the method's file makes its record stale, and nobody else's."""
+    codes = [runs.code_digest(name) for name in ("SharedBias", "FedAvg")]
+    own = Path(inspect.getsourcefile(SharedBias) or "")
+    monkeypatch.setitem(runs._sources, own, runs.bare_source(own) + "\npass")
+    assert runs.code_digest("SharedBias") != codes[0] and runs.code_digest("FedAvg") == codes[1]
+
+
+def test_it_resumes_to_the_same_bits(monkeypatch, tmp_path):
+    with monkeypatch.context() as patch:
+        patch.setenv("FEDLIB_HOME", str(tmp_path / "undisturbed"))
+        expected = bits(sweep([SPEC], progress=False)[0].path)  # in this process: a worker does not know the method
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "_report", lambda samples: signal.raise_signal(signal.SIGINT))  # after the first round
+        with pytest.raises(simulation.Interrupted, match="stopped after round 1 of 3"):
+            run(SPEC, progress=False)
+    assert bits(run(SPEC, progress=False).path) == expected
+
+
+def test_it_is_listed_and_runs_from_the_command_line(capsys):
+    assert main(["list"]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("SharedBias"))
+    assert "2026" in line and "header bias" in line and "heterogeneous" in line
+    assert main(["run", "SharedBias", "--num-clients", "6", "--rounds", "1"]) == 0
+    assert "finished after 1 of 1 rounds" in capsys.readouterr().out
+
+
+def test_what_it_cannot_do_is_refused():
+    with pytest.raises(FedlibError, match="SharedBias has no parameters"):
+        run(RunSpec(algorithm="SharedBias", params={"mu": 1}), progress=False)
+
+
+def test_a_method_is_a_short_file():
+    files = {inspect.getsourcefile(method) for name, method in ALGORITHMS.items() if name != "SharedBias"}
+    lengths = [len(Path(file or "").read_text().splitlines()) for file in files]
+    assert len(files) >= 18 and statistics.median(lengths) <= 90 and max(lengths) <= 150, sorted(lengths)
