@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import processes
 import pytest
 import torch
 from processes import bits
@@ -173,9 +174,9 @@ def test_interrupted_then_killed_then_resumed(name, undisturbed, warm, home, mon
             run(spec(name), progress=False)
         assert len(seen) == 2  # the round was finished
 
-    process = warm.Process(target=run_until_killed, args=(spec(name), str(home), 3))
+    process = warm.Process(target=run_until_killed, args=(spec(name), str(home), 3), daemon=True)
     process.start()
-    process.join(120)
+    process.join(processes.SECONDS)
     assert process.exitcode == -signal.SIGKILL
 
     hits, seen = at_visit(0, signal.SIGINT)
