@@ -132,6 +132,27 @@ def statistics(dataset: Dataset, normalise: str) -> tuple[tuple[float, ...], tup
     return dataset.mean, dataset.std
 
 
+@dataclass
+class Initial:
+    """Called with an architecture, a copy of its initial network: one initial state an architecture, as in the
+    released code. Knows nothing of the clients, so that a federation is freed as soon as nobody holds it.
+    """
+
+    seed: int
+    num_classes: int
+    channels: int
+    device: torch.device
+    states: dict[str, nn.Module] = field(default_factory=dict)
+
+    def __call__(self, architecture: str) -> nn.Module:
+        if architecture not in self.states:
+            stream = randomness.generator(self.seed, "init", client=zlib.crc32(architecture.encode()))
+            self.states[architecture] = models.build(architecture, self.num_classes, self.channels, stream).to(
+                self.device
+            )
+        return copy.deepcopy(self.states[architecture])
+
+
 class Federation:
     """A data set, a partition and one architecture a client, ready to train.
 
@@ -171,7 +192,7 @@ class Federation:
         )
         self.public = None if public is None else self._public(public)
         self.last_trained: dict[str, int] = {}  # architecture -> id of the last client that trained
-        self._initial: dict[str, nn.Module] = {}
+        self.build = Initial(seed, self.num_classes, self.channels, self.device)
         labels = dataset.labels.numpy()
         self.clients = [self._client(id, part, labels, len(partition)) for id, part in enumerate(partition)]
 
@@ -211,15 +232,6 @@ class Federation:
             return False
         client.model.load_state_dict(self.clients[donor].model.state_dict())
         return True
-
-    def build(self, architecture: str) -> nn.Module:
-        """A copy of an architecture's initial network: one initial state an architecture, as in the released code."""
-        if architecture not in self._initial:
-            stream = randomness.generator(self.seed, "init", client=zlib.crc32(architecture.encode()))
-            self._initial[architecture] = models.build(architecture, self.num_classes, self.channels, stream).to(
-                self.device
-            )
-        return copy.deepcopy(self._initial[architecture])
 
     def initial_header(self) -> nn.Linear:
         """A copy of the initial header of the first architecture (CNN-1 in both scenarios)."""

@@ -7,7 +7,6 @@ recomputed; an unfinished one resumes.
 
 import ast
 import dataclasses
-import gc
 import hashlib
 import inspect
 import io
@@ -45,7 +44,7 @@ SCALES: dict[str, dict[str, Any]] = {
         "participation": 1.0,
         "rounds": 3,
         "local_epochs": 1,
-        "batch_size": 16,
+        "batch_size": 32,
     },
     "demo": {
         "dataset": "cifar10",
@@ -400,8 +399,6 @@ def run(spec: RunSpec, scale: str | None = None, *, progress: bool = True, reuse
             return _usable(resolved, reuse_stale, mend=True) or _compute(resolved, built, progress)
         finally:
             lock.release()
-            del built
-            gc.collect()  # a federation and its clients refer to each other: hundreds of MB that nothing else frees
     except OSError as error:
         raise FedlibError(f"store = {str(store())!r}: cannot write there ({error.strerror or error})") from error
 
