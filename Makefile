@@ -25,7 +25,7 @@ lab: $(INSTALLED)
 	$(BIN)/jupyter lab notebooks/00_start_here.ipynb
 
 notebooks: $(INSTALLED)
-	$(BIN)/python -c "from fedlib import reproduce; reproduce.refresh(reproduce.all_notebooks()); open('README.md', 'w').write(reproduce.readme())"
+	$(BIN)/python -c "from fedlib import reproduce; reproduce.refresh(reproduce.all_notebooks()); reproduce.write_readme()"
 	$(BIN)/ruff format -q notebooks
 
 $(INSTALLED): requirements.txt pyproject.toml

@@ -136,6 +136,12 @@ def refresh(files: Sequence[str]) -> None:
         path.write_text(json.dumps(before, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
 
 
+def write_readme() -> None:
+    """Bring README.md's generated tables up to date."""
+    text = readme()
+    (notebook.NOTEBOOKS.parent / "README.md").write_text(text)
+
+
 def readme() -> str:
     """README.md with its generated tables brought up to date: the results of record and the index of exhibits."""
     record = notebook.recorded("table2").summary("last")

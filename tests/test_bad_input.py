@@ -55,7 +55,7 @@ def files(home) -> list[str]:
         ("reproduce fedsa", "exhibit = 'fedsa' is unknown: did you mean 'fedssa'?"),
         ("reproduce fedssa/table2 --scale smoek --dry-run", "scale = 'smoek' is unknown: did you mean 'smoke'?"),
         ("data cifar", "dataset = 'cifar' is unknown: did you mean 'cifar10'?"),
-        ("runs show FedSSA-digits-0", "run = 'FedSSA-digits-0' is unknown"),
+        ("runs show FedSSA-digits-0", "run = 'FedSSA-digits-0': names no stored run"),
         # wrong types
         ("run FedSSA --rounds two", "rounds = 'two': must be a whole number"),
         ("run FedSSA --rounds 2.5", "rounds = '2.5': must be a whole number"),
