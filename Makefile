@@ -18,7 +18,7 @@ test: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m fedlib reproduce all --scale smoke --jobs 2
-	$(BIN)/python -m pytest tests
+	$(BIN)/python -m pytest tests -n 2 --dist loadscope
 	$(BIN)/python -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout 300 -p no:cacheprovider -W ignore notebooks
 
 lab: $(INSTALLED)

@@ -209,6 +209,8 @@ def curves(table: pd.DataFrame, methods: Mapping[str, Sequence[str]], smooth: in
     for axes, (setting, shown) in zip(panels, methods.items(), strict=True):
         for method in shown:
             rows = table[(table["setting"] == setting) & (table["method"] == method)]
+            if rows.empty:
+                continue
             by_seed = 100 * rows.pivot_table(index="round", columns="seed", values="accuracy")
             by_seed = by_seed.rolling(smooth, min_periods=1).mean()
             mean, half = np.array([interval(values) for values in by_seed.to_numpy()]).T

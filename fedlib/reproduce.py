@@ -147,10 +147,11 @@ def readme() -> str:
     record = notebook.recorded("table2").summary("last")
     printed = report.printed("FedSSA", "Table 2").set_index(["method", "dataset", "clients"])["value"]
     table = report.wide(record, list(dict.fromkeys(record["method"])))
-    for setting, group in record.groupby("setting", sort=False):
-        paper = [printed.get(tuple(key), float("nan")) for key in group[["method", "dataset", "clients"]].to_numpy()]
-        values = dict(zip(group["method"], [report.cell(value, 0, 2).split(" ±")[0] for value in paper], strict=True))
-        table.insert(list(table.columns).index(str(setting)) + 1, f"the paper's, {setting}", table.index.map(values))
+    for (dataset, clients, setting), _ in record.groupby(["dataset", "clients", "setting"], sort=False):
+        paper = [
+            f"{printed.get((method, dataset, clients), float('nan')):.2f}".replace("nan", "–") for method in table.index
+        ]
+        table.insert(list(table.columns).index(str(setting)) + 1, f"the paper's, {clients}", paper)
     text = (notebook.NOTEBOOKS.parent / "README.md").read_text()
     return _between(_between(text, "record", table.reset_index()), "exhibits", exhibits.index().reset_index())
 

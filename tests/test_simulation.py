@@ -140,7 +140,7 @@ def test_what_belongs_to_the_key():
 
     same = [
         {"dataset": "digits"},
-        {"num_clients": "10", "rounds": 4.0},
+        {"num_clients": "10", "rounds": 3.0},
         {"params": {"mu0": "0.5"}},
         {"lr": 0.01},
         {"overrides": {"lr": 0.01}},
