@@ -223,7 +223,7 @@ def curves(table: pd.DataFrame, methods: Mapping[str, Sequence[str]], smooth: in
             )
             seen[method] = line
         axes.set(
-            title=setting,
+            title=_title(setting),
             xlabel="communication round",
             ylabel="mean test accuracy (%)" if panels.index(axes) % 3 == 0 else "",
         )
