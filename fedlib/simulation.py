@@ -117,7 +117,7 @@ def simulate(
     """
     require(rounds >= 1, "rounds", rounds, "at least 1")
     algorithm.check(federation)
-    selected_per_round = participants(len(federation.clients), participation)
+    participants(len(federation.clients), participation)  # a wrong participation is refused before any work
     with training.one_thread(), _deterministic(federation.device), _signals() as stop:
         context = Context(federation, rounds)
         outcome = _load(checkpoint, label, federation)
@@ -130,7 +130,7 @@ def simulate(
             if outcome.status == "diverged":
                 break
             context.round, context.losses, context.metrics, context.streams = round, {}, {}, {}
-            row, timing = _round(outcome, algorithm, context, selected_per_round, accuracies)
+            row, timing = _round(outcome, algorithm, context, participation, accuracies)
             if progress:
                 progress(row, timing)
             due = checkpoint is not None and time.monotonic() - saved >= CHECKPOINT_SECONDS
@@ -144,12 +144,12 @@ def simulate(
 
 
 def _round(
-    outcome: Outcome, algorithm: Algorithm, context: Context, selected_per_round: int, accuracies: dict[str, np.ndarray]
+    outcome: Outcome, algorithm: Algorithm, context: Context, participation: float, accuracies: dict[str, np.ndarray]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """One round; appends its rows to `outcome`."""
     started, evaluating = time.perf_counter(), 0.0
     federation, server = outcome.federation, outcome.server
-    sampled = context.generator("sampling").choice(len(federation.clients), selected_per_round, replace=False)
+    sampled = sampled_clients(federation.seed, context.round, len(federation.clients), participation)
     uploads, hits, inherited = {}, {}, 0
     wire = {"download_words": 0, "upload_words": 0, "published_words": 0}
     for client in (federation.clients[id] for id in sampled):
