@@ -116,11 +116,11 @@ def test_digits():
     digits = data.load("digits")
     assert digits.images.shape == (1797, 3, 32, 32) and digits.images.dtype == torch.uint8
     assert digits.num_classes == 10 and digits.embedded
-    assert digits.num_train == 1497  # 5:1
+    assert digits.num_train == 1498  # 5:1
     from sklearn.datasets import load_digits
 
     assert np.array_equal(np.bincount(digits.labels), np.bincount(load_digits().target))
-    test_counts = np.bincount(digits.labels[1497:])  # stratified: a sixth of each class
+    test_counts = np.bincount(digits.labels[1498:])  # stratified: a sixth of each class
     assert np.abs(test_counts - np.bincount(digits.labels) / 6).max() < 1
 
 
@@ -146,7 +146,7 @@ def test_digits100_is_pairs_from_their_own_part():
         (side, label): {
             image[0, ::4, ::4].numpy().tobytes() for image in digits.images[part][digits.labels[part] == label]
         }
-        for side, part in (("train", slice(0, 1497)), ("test", slice(1497, None)))
+        for side, part in (("train", slice(0, 1498)), ("test", slice(1498, None)))
         for label in range(10)
     }
     for i in range(0, 2500, 7):
@@ -155,7 +155,7 @@ def test_digits100_is_pairs_from_their_own_part():
         left, right = image[::4, :16:2], image[::4, 16::2]
         assert left.numpy().tobytes() in halves[side, label // 10]
         assert right.numpy().tobytes() in halves[side, label % 10]
-    train, test = ({image.tobytes() for image in part} for part in np.split(digits.images.numpy(), [1497]))
+    train, test = ({image.tobytes() for image in part} for part in np.split(digits.images.numpy(), [1498]))
     assert len(train & test) <= 2  # scikit-learn's digits hold a few equal images; nothing else is on both sides
 
 
