@@ -95,7 +95,7 @@ def _parser() -> Parser:
         "reproduce",
         help="make exhibits: train what is missing, execute the notebooks, check figures and tables",
         description="Make one exhibit (fedssa/table2), a paper's (fedssa), or all. Reproduced so far: "
-        + ", ".join(item.name for item in exhibits.EXHIBITS.values() if item.notebook)
+        + ", ".join(item.name for item in exhibits.every().values() if item.notebook)
         + ".",
     )
     command.add_argument("exhibit", nargs="?", default="all")

@@ -1,16 +1,19 @@
 """Which runs each table and figure of each paper needs, at each scale, and which notebook makes it.
 
-The index lists all 44 exhibits of the four papers; those without a notebook are not reproduced yet.
+A grid is a comparison: methods, settings of N and C, data sets, perhaps one swept quantity. Grids of different papers name the
+same runs where the papers ask the same, so that those train once. The index lists all 44 exhibits of the four papers; those
+without a notebook are not reproduced yet. The audit's exhibits are ours.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
 
-from . import algorithms
-from .errors import FedlibError, choose, require
+from .errors import FedlibError, choose
 from .runs import SCALES, RunSpec
 
 # (N, C) columns of FedSSA's Tables 1 and 2. The embedded data are too few for 100 clients: N = 20 and 40 stand in.
@@ -42,19 +45,133 @@ TARGETS = {
 }
 SEEDS = {"smoke": (0,), "demo": (0, 1, 2), "paper": (0, 1, 2)}
 
-# FedSSA's Table 2, in its row order, and FedGH beside it.
+# Sweeps and ablations of one setting: the papers' N = 100, C = 10 %; on embedded data N = 20 stands in.
+HUNDRED: dict[str, tuple[str, dict[str, Any]]] = {
+    "smoke": ("N = 20, C = 50 % (for N = 100, C = 10 %)", {"num_clients": 20, "participation": 0.5}),
+    "demo": ("N = 100, C = 10 %", SETTINGS["demo"]["N = 100, C = 10 %"]),
+    "paper": ("N = 100, C = 10 %", SETTINGS["paper"]["N = 100, C = 10 %"]),
+}
+
+Fields = Mapping[str, Any]  # of a RunSpec
+
+
+def _methods(*names: str) -> dict[str, Fields]:
+    return {name: {"algorithm": name} for name in names}
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One quantity at several values: a field of RunSpec or a hyper-parameter of the method.
+
+    values: by data set for classes held (of 10 or of 100), else the same for all; smoke: the values that embedded data show.
+    """
+
+    name: str
+    label: str
+    values: Mapping[int, Sequence[Any]]  # number of classes of the data set, or 0 for every data set
+    smoke: Mapping[int, Sequence[Any]]
+
+    def at(self, scale: str, dataset: str) -> Sequence[Any]:
+        values = self.smoke if scale == "smoke" else self.values
+        return values[0] if 0 in values else values[100 if dataset in ("cifar100", "digits100") else 10]
+
+
+CLASSES = Sweep(
+    "classes_per_client",
+    "classes a client holds",
+    {10: (2, 4, 6, 8, 10), 100: (10, 30, 50, 70, 90, 100)},
+    {10: (2, 6, 10), 100: (10, 50, 100)},
+)
+ALPHA = Sweep("alpha", "Dirichlet concentration", {0: (0.1, 0.2, 0.3, 0.4, 0.5)}, {0: (0.1, 0.3, 0.5)})
+PARTICIPATION = Sweep("participation", "participation C", {0: (0.1, 0.3, 0.5, 0.7, 0.9, 1.0)}, {0: (0.1, 0.5, 1.0)})
+SERVER_LR = Sweep(
+    "server_lr", "the server's learning rate", {0: (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)}, {0: (0.001, 0.03, 1.0)}
+)
+MU = Sweep("mu", "weight mu of enhanced images", {0: (0.1, 0.2, 0.3, 0.4, 0.5)}, {0: (0.1, 0.3, 0.5)})
+EXTRACTOR_EPOCHS = Sweep("extractor_epochs", "extractor epochs E_fe", {0: (5, 10, 15, 20)}, {0: (1, 2, 4)})
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A comparison of `methods` (label -> fields of their specifications).
+
+    columns: which of SETTINGS, or none for HUNDRED; datasets: which of DATASETS; common: fields of every run; smoke and demo:
+    fields of every run at that scale.
+    """
+
+    methods: Mapping[str, Fields]
+    columns: Sequence[int] = (0, 1, 2)
+    datasets: Sequence[int] = (0, 1)
+    sweep: Sweep | None = None
+    common: Fields = field(default_factory=dict)
+    smoke: Fields = field(default_factory=dict)
+    demo: Fields = field(default_factory=dict)
+
+
+# The methods of the papers' tables, in row order. FedGH stands beside FedSSA's Table 2 too.
+FEDSSA_TABLE1 = ("Standalone", "FML", "FedKD", "LG-FedAvg", "FedClassAvg", "FD", "FedProto", "FedSSA")
 FEDSSA_TABLE2 = ("Standalone", "FML", "FedKD", "LG-FedAvg", "FedClassAvg", "FD", "FedProto", "FedGH", "FedSSA")
+FEDGH_TABLE1 = ("Standalone", "FedAvg", "FML", "FedKD", "LG-FedAvg", "FD", "FedProto", "FedGH")
+FEDGH_TABLE3 = ("Standalone", "FML", "FedKD", "LG-FedAvg", "FD", "FedProto", "FedGH")
+PFEDES_TABLES = ("Standalone", "FML", "FedKD", "LG-FedAvg", "FD", "FedProto", "pFedES")
+
+_SHORT = {"rounds": 2}  # at scale smoke: sweeps and homogeneous models (CNN-1 is the largest)
+_ALIKE: Any = {"common": {"scenario": "homogeneous"}, "smoke": _SHORT}
+_HUNDRED: Any = {"columns": (), "smoke": _SHORT}
+
+
+def _ssa(**params: Any) -> Fields:
+    return {"algorithm": "FedSSA", "params": params}
+
+
+GRIDS: dict[str, Grid] = {
+    "fedssa/homogeneous": Grid(_methods(*FEDSSA_TABLE1), **_ALIKE),
+    "fedssa/heterogeneous": Grid(_methods(*FEDSSA_TABLE2)),
+    "fedssa/representations": Grid(_methods("FedProto", "FedSSA"), columns=(0,), datasets=(0,)),
+    "fedssa/classes": Grid(_methods("FedProto", "FedSSA"), sweep=CLASSES, **_HUNDRED),
+    "fedssa/dirichlet": Grid(
+        _methods("FedProto", "FedSSA"), sweep=ALPHA, **_HUNDRED, common={"partition": "dirichlet"}
+    ),
+    "fedssa/participation": Grid(_methods("FedProto", "FedSSA"), sweep=PARTICIPATION, **_HUNDRED),
+    "fedssa/table4": Grid(
+        {
+            "case A: LG-FedAvg, unweighted": _ssa(aggregation="whole", replace="all", mu0=0.0),
+            "case B: A with stabilisation": _ssa(aggregation="whole", replace="all"),
+            "case C: FedSSA": _ssa(),
+        }
+    ),
+    "fedssa/table5": Grid(
+        {
+            "case A: by class, all rows replaced": _ssa(replace="all", mu0=0.0),
+            "case B: by class, seen rows replaced": _ssa(mu0=0.0),
+            "case C: FedSSA": _ssa(),
+        }
+    ),
+    "fedgh/homogeneous": Grid(_methods(*FEDGH_TABLE1), **_ALIKE),
+    "fedgh/heterogeneous": Grid(_methods(*FEDGH_TABLE3), columns=(0,)),
+    "fedgh/classes": Grid(_methods("LG-FedAvg", "FedProto", "FedGH"), columns=(0,), sweep=CLASSES, smoke=_SHORT),
+    "fedgh/participation": Grid(_methods("LG-FedAvg", "FedProto", "FedGH"), sweep=PARTICIPATION, **_HUNDRED),
+    "fedgh/server_lr": Grid(_methods("FedGH"), columns=(0,), sweep=SERVER_LR),
+    "pfedes/homogeneous": Grid(_methods(*PFEDES_TABLES), **_ALIKE),
+    "pfedes/heterogeneous": Grid(_methods(*PFEDES_TABLES)),
+    "pfedes/representations": Grid(_methods("FedProto", "pFedES"), columns=(0,), datasets=(0,)),
+    "pfedes/images": Grid(_methods("pFedES"), columns=(2,), datasets=(0,)),
+    "pfedes/classes": Grid(_methods("FedProto", "pFedES"), sweep=CLASSES, **_HUNDRED),
+    "pfedes/participation": Grid(_methods("FedProto", "pFedES"), sweep=PARTICIPATION, **_HUNDRED),
+    "pfedes/mu": Grid(_methods("pFedES"), sweep=MU, **_HUNDRED),
+    "pfedes/extractor_epochs": Grid(_methods("pFedES"), sweep=EXTRACTOR_EPOCHS, **_HUNDRED),
+}
 
 
 @dataclass(frozen=True)
 class Exhibit:
-    """One table or figure: what it shows, the notebook that makes it (empty: not yet), and the grid of runs it reads."""
+    """One table or figure: what it shows, the notebook that makes it (empty: not yet), and the grids of runs it reads."""
 
     paper: str
     item: str
     title: str
     notebook: str = ""
-    grid: str = ""  # "" needs no run; "table2" is FedSSA's heterogeneous comparison
+    grids: tuple[str, ...] = ()  # empty: needs no run
 
     @property
     def name(self) -> str:
@@ -62,65 +179,76 @@ class Exhibit:
 
 
 def _exhibits() -> dict[str, Exhibit]:
-    method, heterogeneous = "fedssa/1_method.ipynb", "fedssa/3_heterogeneous.ipynb"
     rows = [
-        ("fedssa", "table1", "accuracy, homogeneous models", "", ""),
-        ("fedssa", "table2", "accuracy, heterogeneous models", heterogeneous, "table2"),
-        ("fedssa", "table3", "the five CNNs and their sizes", method, ""),
-        ("fedssa", "table4", "ablation of the aggregation by class", "", ""),
-        ("fedssa", "table5", "ablation of the parameter stabilisation", "", ""),
-        ("fedssa", "fig3", "decay of mu", method, ""),
-        ("fedssa", "fig4", "accuracy of individual clients", heterogeneous, "table2"),
-        ("fedssa", "fig5", "accuracy, communication and computation", heterogeneous, "table2"),
-        ("fedssa", "fig6", "t-SNE of representations", "", ""),
-        ("fedssa", "fig7", "classes a client holds", "", ""),
-        ("fedssa", "fig8", "Dirichlet partitions", "", ""),
-        ("fedssa", "fig9", "participation", "", ""),
-        ("fedssa", "fig10", "accuracy over rounds", heterogeneous, "table2"),
-        ("fedssa", "fig11", "with and without stabilisation, over rounds", "", ""),
-        ("fedgh", "table1", "accuracy, homogeneous models", "", ""),
-        ("fedgh", "table2", "the five CNNs and their sizes", "", ""),
-        ("fedgh", "table3", "accuracy and communication, heterogeneous models", "", ""),
-        ("fedgh", "fig2", "accuracy over rounds", "", ""),
-        ("fedgh", "fig3", "classes a client holds", "", ""),
-        ("fedgh", "fig4", "participation", "", ""),
-        ("fedgh", "fig5", "the server's learning rate", "", ""),
-        ("pfedes", "table1", "the five CNNs and their sizes", "", ""),
-        ("pfedes", "table2", "accuracy, homogeneous models", "", ""),
-        ("pfedes", "table3", "accuracy, heterogeneous models", "", ""),
-        ("pfedes", "fig3", "accuracy over rounds", "", ""),
-        ("pfedes", "fig4", "accuracy of individual clients", "", ""),
-        ("pfedes", "fig5", "accuracy, communication and computation", "", ""),
-        ("pfedes", "fig6", "t-SNE of representations", "", ""),
-        ("pfedes", "fig7", "enhanced images", "", ""),
-        ("pfedes", "fig8", "classes a client holds", "", ""),
-        ("pfedes", "fig9", "participation", "", ""),
-        ("pfedes", "fig10", "sensitivity to mu and E_fe", "", ""),
-        *[
-            ("pfedhr", item, title, "", "")
-            for item, title in (
-                ("table2", "accuracy, heterogeneous models"), ("table3", "many clients"), ("table4", "homogeneous models"),
-                ("fig1", "public data of other sets"), ("fig3", "public data of other sets, by data set"), ("fig4", "share of public data"),
-                ("fig5", "number of stitching layers"), ("fig6", "number of clusters"), ("fig7", "reassembled candidates"),
-                ("appendix-fig1", "convergence"), ("appendix-fig2", "convergence"), ("appendix-fig3", "convergence"),
-            )
-        ],
+        ("fedssa", "table1", "accuracy, homogeneous models", "", "fedssa/homogeneous"),
+        ("fedssa", "table2", "accuracy, heterogeneous models", "fedssa/3_heterogeneous.ipynb", "fedssa/heterogeneous"),
+        ("fedssa", "table3", "the five CNNs and their sizes", "fedssa/1_method.ipynb"),
+        ("fedssa", "table4", "ablation of the aggregation by class", "", "fedssa/table4"),
+        ("fedssa", "table5", "ablation of the parameter stabilisation", "", "fedssa/table5"),
+        ("fedssa", "fig3", "decay of mu", "fedssa/1_method.ipynb"),
+        ("fedssa", "fig4", "accuracy of individual clients", "fedssa/3_heterogeneous.ipynb", "fedssa/heterogeneous"),
+        ("fedssa", "fig5", "accuracy, communication and computation", "fedssa/3_heterogeneous.ipynb", "fedssa/heterogeneous"),
+        ("fedssa", "fig6", "t-SNE of representations", "", "fedssa/representations"),
+        ("fedssa", "fig7", "classes a client holds", "", "fedssa/classes"),
+        ("fedssa", "fig8", "Dirichlet partitions", "", "fedssa/dirichlet"),
+        ("fedssa", "fig9", "participation", "", "fedssa/participation"),
+        ("fedssa", "fig10", "accuracy over rounds", "fedssa/3_heterogeneous.ipynb", "fedssa/heterogeneous"),
+        ("fedssa", "fig11", "with and without stabilisation, over rounds", "", "fedssa/table5"),
+        ("fedgh", "table1", "accuracy, homogeneous models", "", "fedgh/homogeneous"),
+        ("fedgh", "table2", "the five CNNs and their sizes", ""),
+        ("fedgh", "table3", "accuracy and communication, heterogeneous models", "", "fedgh/heterogeneous"),
+        ("fedgh", "fig2", "accuracy over rounds", "", "fedgh/homogeneous"),
+        ("fedgh", "fig3", "classes a client holds", "", "fedgh/classes"),
+        ("fedgh", "fig4", "participation", "", "fedgh/participation"),
+        ("fedgh", "fig5", "the server's learning rate", "", "fedgh/server_lr"),
+        ("pfedes", "table1", "the five CNNs and their sizes", ""),
+        ("pfedes", "table2", "accuracy, homogeneous models", "", "pfedes/homogeneous"),
+        ("pfedes", "table3", "accuracy, heterogeneous models", "", "pfedes/heterogeneous"),
+        ("pfedes", "fig3", "accuracy over rounds", "", "pfedes/heterogeneous"),
+        ("pfedes", "fig4", "accuracy of individual clients", "", "pfedes/heterogeneous"),
+        ("pfedes", "fig5", "accuracy, communication and computation", "", "pfedes/heterogeneous"),
+        ("pfedes", "fig6", "t-SNE of representations", "", "pfedes/representations"),
+        ("pfedes", "fig7", "enhanced images", "", "pfedes/images"),
+        ("pfedes", "fig8", "classes a client holds", "", "pfedes/classes"),
+        ("pfedes", "fig9", "participation", "", "pfedes/participation"),
+        ("pfedes", "fig10", "sensitivity to mu and E_fe", "", "pfedes/mu", "pfedes/extractor_epochs"),
+        ("pfedhr", "table2", "accuracy, heterogeneous models", ""),
+        ("pfedhr", "table3", "many clients", ""),
+        ("pfedhr", "table4", "homogeneous models", ""),
+        ("pfedhr", "fig1", "public data of other sets", ""),
+        ("pfedhr", "fig3", "public data of other sets, by data set", ""),
+        ("pfedhr", "fig4", "share of public data", ""),
+        ("pfedhr", "fig5", "number of stitching layers", ""),
+        ("pfedhr", "fig6", "number of clusters", ""),
+        ("pfedhr", "fig7", "reassembled candidates", ""),
+        ("pfedhr", "appendix-fig1", "convergence", ""),
+        ("pfedhr", "appendix-fig2", "convergence", ""),
+        ("pfedhr", "appendix-fig3", "convergence", ""),
     ]  # fmt: skip
-    return {f"{row[0]}/{row[1]}": Exhibit(*row) for row in rows}
+    made = [Exhibit(paper, item, title, notebook, tuple(grids)) for paper, item, title, notebook, *grids in rows]
+    return {exhibit.name: exhibit for exhibit in made}
 
 
 EXHIBITS = _exhibits()
+# Exhibits of our own: what the released code does against what the text says.
+AUDIT: dict[str, Exhibit] = {}
+
+
+def every() -> dict[str, Exhibit]:
+    """The 44 exhibits of the papers and the audit's."""
+    return EXHIBITS | AUDIT
 
 
 def choose_exhibits(name: str) -> list[Exhibit]:
-    """The exhibits that `name` means: one (`fedssa/table2`), a paper's (`fedssa`), or `all`; only those that exist."""
-    papers = list(dict.fromkeys(exhibit.paper for exhibit in EXHIBITS.values()))
-    choose("exhibit", name, ["all", *papers, *EXHIBITS])
-    if name in EXHIBITS and not EXHIBITS[name].notebook:
+    """The exhibits that `name` means: one (`fedssa/table2`), a paper's (`fedssa`), the `audit`, or `all`; only those that exist."""
+    known = every()
+    papers = list(dict.fromkeys(exhibit.paper for exhibit in known.values()))
+    choose("exhibit", name, ["all", *papers, *known])
+    if name in known and not known[name].notebook:
         raise FedlibError(
             f"exhibit = {name!r} is not reproduced yet; `python -m fedlib reproduce --help` lists those that are"
         )
-    return [item for item in EXHIBITS.values() if item.notebook and (name in ("all", item.paper, item.name))]
+    return [item for item in known.values() if item.notebook and (name in ("all", item.paper, item.name))]
 
 
 NOT_YET = "not yet"
@@ -130,7 +258,7 @@ def index() -> pd.DataFrame:
     """All 44 exhibits: what each shows, the notebook that makes it, and its runs at each scale."""
     rows = [
         {"exhibit": item.name, "shows": item.title, "notebook": item.notebook or NOT_YET}
-        | {f"runs, {scale}": str(len(cells(item.grid, scale))) if item.notebook else "–" for scale in SCALES}
+        | {f"runs, {scale}": str(len(cells(item.grids, scale))) if item.notebook else "–" for scale in SCALES}
         for item in EXHIBITS.values()
     ]
     return pd.DataFrame(rows).set_index("exhibit")
@@ -145,28 +273,65 @@ class Cell:
     clients: str  # the setting of N and C, as printed
     target: float  # accuracy target of the cost comparison, a fraction
     spec: RunSpec
+    value: Any = None  # of the swept quantity
 
     @property
     def setting(self) -> str:
         return f"{self.dataset}, {self.clients}"
 
 
-def cells(grid: str, scale: str, dataset: str = "", seeds: Sequence[int] = (), **changes: Any) -> list[Cell]:
-    """The runs of a grid at a scale; `dataset` restricts them, `changes` replace fields of every specification.
-
-    Methods that are in the paper's table but not in ALGORITHMS yet are left out.
-    """
+def cells(
+    grids: str | Sequence[str], scale: str, dataset: str = "", seeds: Sequence[int] = (), **changes: Any
+) -> list[Cell]:
+    """The runs of a grid, or of several, at a scale; `dataset` restricts them, `changes` replace fields of every specification."""
     choose("scale", scale, SCALES)
-    require(grid in ("", "table2"), "grid", grid, "table2, or empty for an exhibit without runs")
-    if not grid:
-        return []
     made = []
-    for name in [dataset] if dataset else DATASETS[scale]:
-        targets = TARGETS.get(name, (0.5, 0.5, 0.5))
-        for (clients, setting), target in zip(SETTINGS[scale].items(), targets, strict=True):
-            for method in (method for method in FEDSSA_TABLE2 if method in algorithms.ALGORITHMS):
-                for seed in seeds or SEEDS[scale]:
-                    fields = {"batch_size": SCALES[scale]["batch_size"]} | SCALES[scale] | setting | {"dataset": name}
-                    spec = replace(RunSpec(algorithm=method, seed=seed, paper="FedSSA"), **(fields | changes))
-                    made.append(Cell(method, name, clients, target, spec))
+    for name in [grids] if isinstance(grids, str) else grids:
+        choose("grid", name, GRIDS)
+        grid = GRIDS[name]
+        for data in [dataset] if dataset else [DATASETS[scale][place] for place in grid.datasets]:
+            for method, fields in grid.methods.items():
+                for clients, target, setting, value in _settings(grid, scale, data):
+                    for seed in seeds or SEEDS[scale]:
+                        spec = RunSpec(seed=seed, **_filled(grid, scale, data, fields, setting) | changes)
+                        made.append(Cell(method, data, clients, target, _keeping(spec), value))
     return made
+
+
+def _settings(grid: Grid, scale: str, dataset: str) -> list[tuple[str, float, Fields, Any]]:
+    """(label of N and C, accuracy target, fields, swept value) of a grid's columns."""
+    targets = TARGETS.get(dataset, (0.5, 0.5, 0.5))
+    columns = [(*list(SETTINGS[scale].items())[place], targets[place]) for place in grid.columns]
+    columns = columns or [(*HUNDRED[scale], targets[2])]
+    if grid.sweep is None:
+        return [(clients, target, fields, None) for clients, fields, target in columns]
+    if grid.sweep is PARTICIPATION:
+        columns = [(re.sub(r", C = \d+ %", "", clients), fields, target) for clients, fields, target in columns]
+    values = grid.sweep.at(scale, dataset)
+    return [
+        (clients, target, {**fields, grid.sweep.name: value}, value)
+        for clients, fields, target in columns
+        for value in values
+    ]
+
+
+def _filled(grid: Grid, scale: str, dataset: str, fields: Fields, setting: Fields) -> dict[str, Any]:
+    """The fields of one specification; what is no field of RunSpec is a hyper-parameter."""
+    own = {"smoke": grid.smoke, "demo": grid.demo}.get(scale, {})
+    every = {"paper": "FedSSA"} | SCALES[scale] | dict(setting) | dict(grid.common) | dict(own) | dict(fields)
+    known = {item.name for item in dataclasses.fields(RunSpec)}
+    params = dict(fields.get("params", {})) | {name: value for name, value in every.items() if name not in known}
+    return {name: value for name, value in every.items() if name in known} | {"dataset": dataset, "params": params}
+
+
+def _keeping(spec: RunSpec) -> RunSpec:
+    """The specification, keeping the weights that t-SNE and enhanced images need, whichever exhibit trains it first."""
+    first = spec.dataset in {names[0] for names in DATASETS.values()}
+    plain = spec.scenario == "heterogeneous" and spec.protocol == "paper" and spec.partition == "by-class"
+    if not (first and plain and spec.classes_per_client is None and not spec.params):
+        return spec
+    if spec.algorithm in ("FedSSA", "FedProto", "pFedES") and spec.num_clients == 10:
+        return replace(spec, keep="clients")
+    if spec.algorithm == "pFedES" and spec.num_clients in (40, 100) and spec.participation in (0.25, 0.1):
+        return replace(spec, keep="server")
+    return spec

@@ -9,13 +9,13 @@ import hashlib
 import json
 import types
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from . import algorithms, costs, data, exhibits, models, plots, report, runs
+from . import algorithms, costs, data, exhibits, models, plots, protocol, report, runs
 from .errors import FedlibError, choose, coerce, require
 from .simulation import write_bytes
 
@@ -55,17 +55,17 @@ class Settings:
         """Whether these are an exhibit's own settings, not a reader's variation."""
         return not (self.dataset or self.rounds) and self.seeds == exhibits.SEEDS[self.scale]
 
-    def cells(self, grid: str) -> list[exhibits.Cell]:
-        """The runs of a grid under these settings."""
+    def cells(self, *grids: str) -> list[exhibits.Cell]:
+        """The runs of one or more grids under these settings."""
         changes = {"rounds": self.rounds} if self.rounds else {}
-        return exhibits.cells(grid, self.scale, self.dataset, self.seeds, **changes)
+        return exhibits.cells(grids, self.scale, self.dataset, self.seeds, **changes)
 
-    def caption(self) -> str:
+    def caption(self, protocol: str = "paper") -> str:
         return report.caption(
             scale=self.scale,
             datasets=self.datasets,
             embedded=self.embedded,
-            protocol="paper",
+            protocol=protocol,
             rule=self.rule,
             seeds=len(self.seeds),
         )
@@ -122,11 +122,18 @@ class Runs:
     records: Sequence[runs.Record | report.Recorded]
 
     def summary(self, rule: str) -> pd.DataFrame:
-        """method, dataset, clients, setting, ours, ci95, n, diverged (`report.summarise`)."""
-        labels = (
-            {"method": c.method, "dataset": c.dataset, "clients": c.clients, "setting": c.setting} for c in self.cells
-        )
+        """method, dataset, clients, setting, value (of the swept quantity, if any), then `report.summarise`'s columns."""
+        labels = [
+            {"method": c.method, "dataset": c.dataset, "clients": c.clients, "setting": c.setting}
+            | ({} if c.value is None else {"value": c.value})
+            for c in self.cells
+        ]
         return report.summarise(zip(labels, self.records, strict=True), rule)
+
+    def of(self, *methods: str) -> "Runs":
+        """The runs of some methods only."""
+        kept = [(cell, record) for cell, record in zip(self.cells, self.records, strict=True) if cell.method in methods]
+        return Runs([cell for cell, _ in kept], [record for _, record in kept])
 
     def rounds(self) -> pd.DataFrame:
         """setting, method, seed and the records' rounds from 0."""
@@ -197,30 +204,39 @@ def trained(cells: Sequence[exhibits.Cell], jobs: int = 2) -> Runs:
 def recorded(grid: str, scale: str = "demo") -> Runs:
     """The results of record (results/*.csv) that are runs of `grid` at `scale`; what has not been run yet is absent."""
     available = report.recorded(NOTEBOOKS.parent / "results")
-    found = [(cell, record) for cell in exhibits.cells(grid, scale) for record in available if _same(cell.spec, record)]
+    found = [(cell, record) for cell in exhibits.cells(grid, scale) for record in available if _same(cell, record)]
     return Runs([cell for cell, _ in found], [record for _, record in found])
 
 
-def _same(spec: runs.RunSpec, record: report.Recorded) -> bool:
-    """Whether a result of record is a run of `spec`: fields compared by value, the data's fingerprint left aside."""
-    fields = (
-        "algorithm",
-        "dataset",
-        "scenario",
-        "num_clients",
-        "participation",
-        "partition",
-        "rounds",
-        "local_epochs",
-        "batch_size",
-        "seed",
-        "protocol",
-    )
-    if any(getattr(spec, name) != record.row[name] for name in fields) or record.row["overrides"] != "{}":
+def _same(cell: exhibits.Cell, record: report.Recorded) -> bool:
+    """Whether a result of record is a run of `cell`: fields compared by value, the data's fingerprint left aside."""
+    spec, row = cell.spec, record.row
+    fields = [
+        *("algorithm", "dataset", "scenario", "num_clients", "participation", "partition"),
+        *("rounds", "local_epochs", "batch_size", "seed"),
+        *(["alpha"] if spec.partition == "dirichlet" else []),
+    ]
+    if any(getattr(spec, name) != row[name] for name in fields):
         return False
-    return algorithms.make(spec.algorithm, json.loads(record.row["params"])) == algorithms.make(
-        spec.algorithm, spec.params
-    )
+    if spec.partition == "by-class":
+        held = spec.classes_per_client or (10 if str(spec.dataset).endswith("100") else 2)  # as `runs.resolve` fills it
+        if held != row["classes_per_client"]:
+            return False
+    if (spec.public_dataset or "") != ("" if pd.isna(row["public_dataset"]) else row["public_dataset"]):
+        return False
+    stored = runs.RunSpec(
+        algorithm=row["algorithm"], scenario=row["scenario"], paper=row["paper"], protocol=row["protocol"], lr=row["lr"],
+        params=json.loads(row["params"]), overrides=json.loads(row["overrides"]),
+    )  # fmt: skip
+    return _meaning(spec) == _meaning(stored)
+
+
+def _meaning(spec: runs.RunSpec) -> tuple[algorithms.Algorithm, protocol.Protocol]:
+    """The method and the protocol that a specification names, every field filled."""
+    whose = (str(spec.paper), spec.protocol, spec.scenario)
+    preset = protocol.protocol(*whose, spec.overrides)
+    preset = preset if spec.lr is None else replace(preset, lr=spec.lr)
+    return algorithms.make(spec.algorithm, protocol.params(*whose, spec.algorithm) | spec.params), preset
 
 
 def figures(scale: str) -> Path:
@@ -228,20 +244,28 @@ def figures(scale: str) -> Path:
 
 
 def save(
-    name: str, settings: Settings, figure: plots.Picture, table: pd.DataFrame, used: Runs | None = None
+    name: str,
+    settings: Settings,
+    figure: plots.Picture,
+    table: pd.DataFrame,
+    used: Runs | None = None,
+    ranked: report.Ranked | None = None,
 ) -> plots.Picture:
-    """Write an exhibit's PNG, CSV and stamp under figures/<scale>/ and hand back the figure for display.
+    """Write an exhibit's PNG, CSV, LaTeX (of `ranked`, where it is given) and stamp under figures/<scale>/ and hand back the
+    figure for display.
 
     A reader's variation (one data set, other rounds or seeds) goes beside the exhibit, named `<exhibit>-variation`.
     """
-    choose("exhibit", name, exhibits.EXHIBITS)
-    exhibit = exhibits.EXHIBITS[name]
+    choose("exhibit", name, exhibits.every())
+    exhibit = exhibits.every()[name]
     folder = figures(settings.scale) / exhibit.paper
     folder.mkdir(parents=True, exist_ok=True)
     stem = exhibit.item if settings.whole else f"{exhibit.item}-variation"
-    if settings.embedded and exhibit.grid:
+    if settings.embedded and exhibit.grids:
         plots.label_stand_in(figure)
     drawn = {f"{stem}.png": figure.png(), f"{stem}.csv": table.to_csv(index=False, lineterminator="\n").encode()}
+    if ranked is not None:
+        drawn[f"{stem}.tex"] = ranked.latex(settings.caption()).encode()
     for file, content in drawn.items():
         write_bytes(folder / file, content)
     stamp = {
@@ -254,13 +278,18 @@ def save(
     return figure
 
 
-def save_record(name: str, figure: plots.Picture, table: pd.DataFrame, scale: str = "demo") -> plots.Picture:
-    """Write a picture of results of record, figures/<scale>/<paper>/<exhibit>-of-record.png and .csv: these are committed."""
-    exhibit = exhibits.EXHIBITS[name]
+def save_record(
+    name: str, figure: plots.Picture, table: pd.DataFrame, ranked: report.Ranked | None = None, scale: str = "demo"
+) -> plots.Picture:
+    """Write a picture of results of record, figures/<scale>/<paper>/<exhibit>-of-record.png, .csv and .tex: these are committed."""
+    exhibit = exhibits.every()[name]
     folder = figures(scale) / exhibit.paper
     folder.mkdir(parents=True, exist_ok=True)
     write_bytes(folder / f"{exhibit.item}-of-record.png", figure.png())
     write_bytes(folder / f"{exhibit.item}-of-record.csv", table.to_csv(index=False, lineterminator="\n").encode())
+    if ranked is not None:
+        caption = "Results of record on real data, scale demo, protocol paper; mean test accuracy in per cent over all clients."
+        write_bytes(folder / f"{exhibit.item}-of-record.tex", ranked.latex(caption).encode())
     return figure
 
 
@@ -290,13 +319,13 @@ def freshness(exhibit: exhibits.Exhibit, scale: str) -> str:
         for file, digest in stamp["files"].items():
             if hashlib.sha256((folder / file).read_bytes()).hexdigest() != digest:
                 return f"{file} changed"
-        if set(stamp["files"]) != {f"{exhibit.item}.png", f"{exhibit.item}.csv"}:
+        if not {f"{exhibit.item}.png", f"{exhibit.item}.csv"} <= set(stamp["files"]):
             return "incomplete"
         if stamp["notebook"] != notebook_digest(exhibit.notebook):
             return "notebook changed"
         if stamp["code"] != drawing_digest():
             return "drawing code changed"
-        for key in {runs.resolve(cell.spec, scale).key for cell in exhibits.cells(exhibit.grid, scale)} | set(
+        for key in {runs.resolve(cell.spec, scale).key for cell in exhibits.cells(exhibit.grids, scale)} | set(
             stamp["runs"]
         ):
             record = runs.read(runs.store() / key)

@@ -30,7 +30,7 @@ _MARKERS = dict(zip(_COLOURS, "oPX<>dvphD*s^8HdsPo", strict=True)) | {
     "Standalone": "o",
     "FedGH": "D",
 }
-_DASHES = {"Standalone": "--", "FedProto": "-.", "LG-FedAvg": ":", "FedGH": (0, (5, 1, 1, 1, 1, 1))}
+_DASHES: dict[str, Any] = {"Standalone": "--", "FedProto": "-.", "LG-FedAvg": ":", "FedGH": (0, (5, 1, 1, 1, 1, 1))}
 STYLE: Any = {
     "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "legend.fontsize": 7, "xtick.labelsize": 7, "ytick.labelsize": 7,
     "axes.spines.top": False, "axes.spines.right": False, "figure.dpi": 150, "savefig.dpi": 150, "axes.grid": True,
@@ -261,4 +261,109 @@ def trade_off(table: pd.DataFrame) -> Picture:
     handles += [Line2D([], [], color="grey", marker=shapes[s], linestyle="", label=s) for s in settings]
     handles += [Line2D([], [], color="grey", marker="o", fillstyle="none", linestyle="", label="target not reached")]
     _legend_below(figure, handles, columns=4)
+    return figure
+
+
+@_styled
+def sweeps(table: pd.DataFrame, methods: Sequence[str], label: str, log: bool = False) -> Picture:
+    """Mean test accuracy against one swept quantity, a panel a data set; bars are 95 % intervals over seeds.
+
+    table: method, dataset, value, ours, ci95 (`report.summarise`; per cent); label: of the swept quantity; log: its axis.
+    """
+    datasets = list(dict.fromkeys(table["dataset"]))
+    figure, panels = _grid(len(datasets), len(datasets), 2.6, 2.0)
+    for axes, dataset in zip(panels, datasets, strict=True):
+        for method in methods:
+            rows = table[(table["dataset"] == dataset) & (table["method"] == method)].sort_values("value")
+            axes.errorbar(
+                rows["value"].astype(float), rows["ours"], yerr=rows["ci95"].fillna(0), color=colour(method), capsize=2,
+                linestyle=_DASHES.get(method, "-"), marker=_MARKERS.get(method, "o"), markersize=4, label=method,
+            )  # fmt: skip
+        values = sorted(table.loc[table["dataset"] == dataset, "value"].astype(float).unique())
+        axes.set_xscale("log" if log else "linear")
+        axes.set_xticks(values, [f"{value:g}" for value in values])
+        axes.minorticks_off()
+        axes.set(title=dataset, xlabel=label, ylabel="mean test accuracy (%)" if axes is panels[0] else "")
+    handles = [
+        Line2D(
+            [], [], color=colour(m), linestyle=_DASHES.get(m, "-"), marker=_MARKERS.get(m, "o"), markersize=4, label=m
+        )
+        for m in methods
+    ]
+    _legend_below(figure, handles)
+    return figure
+
+
+@_styled
+def effects(table: pd.DataFrame, label: str = "difference in mean test accuracy (points)") -> Picture:
+    """What one difference at a time does: a dot a case with its 95 % interval, a panel a data set; 0 is the reference.
+
+    table: case, dataset, difference, ci95 (points; NaN: one seed), in the order shown.
+    """
+    datasets = list(dict.fromkeys(table["dataset"]))
+    cases = list(dict.fromkeys(table["case"]))
+    figure, panels = _grid(len(datasets), len(datasets), 2.9, 0.7 + 0.22 * len(cases))
+    for axes, dataset in zip(panels, datasets, strict=True):
+        for row in table[table["dataset"] == dataset].itertuples():
+            half = 0 if np.isnan(row.ci95) else row.ci95
+            axes.errorbar(
+                row.difference,
+                cases.index(row.case),
+                xerr=half,
+                fmt="o",
+                color=colour("FedSSA"),
+                markersize=4,
+                capsize=2,
+            )
+        axes.axvline(0, color="black", linewidth=0.8)
+        axes.set(yticks=range(len(cases)), title=dataset, xlabel=label, ylim=(len(cases) - 0.5, -0.5))
+        axes.set_yticklabels(cases if axes is panels[0] else [])
+    return figure
+
+
+@_styled
+def representations(table: pd.DataFrame, classes: Sequence[str] = ()) -> Picture:
+    """t-SNE maps, a panel a method: coloured by class, marked by architecture.
+
+    table: method, x, y, label (class number), architecture; classes: names of the classes, by number.
+    """
+    methods = list(dict.fromkeys(table["method"]))
+    figure, panels = _grid(len(methods), len(methods), 3.2, 2.9)
+    labels, architectures = sorted(table["label"].unique()), sorted(table["architecture"].unique())
+    colours = [mpl.colormaps["tab10"](number % 10) for number in range(len(labels))]
+    shapes = dict(zip(architectures, "os^DPX*v", strict=False))
+    for axes, method in zip(panels, methods, strict=True):
+        for (label, architecture), rows in table[table["method"] == method].groupby(["label", "architecture"]):
+            axes.scatter(
+                rows["x"], rows["y"], s=7, marker=shapes[architecture], color=colours[labels.index(label)], alpha=0.7, linewidths=0
+            )  # fmt: skip
+        axes.set(title=method, xticks=[], yticks=[])
+        axes.grid(False)
+    handles = [
+        Line2D([], [], color=colours[place], marker="o", linestyle="", markersize=4, label=classes[label] if classes else str(label))
+        for place, label in enumerate(labels)
+    ]  # fmt: skip
+    handles += [
+        Line2D([], [], color="grey", marker=shape, linestyle="", markersize=4, label=name)
+        for name, shape in shapes.items()
+    ]
+    _legend_below(figure, handles, columns=8)
+    return figure
+
+
+@_styled
+def images(rows: Mapping[str, np.ndarray]) -> Picture:
+    """Rows of pictures under each other, such as originals over enhanced ones; rows: label -> (n, height, width, 3) in [0, 1]."""
+    count = len(next(iter(rows.values())))
+    figure = Picture(figsize=(1.05 * count + 0.5, 1.05 * len(rows) + 0.2), layout="constrained")
+    for place, (label, pictures) in enumerate(rows.items()):
+        for number, picture in enumerate(pictures):
+            axes = figure.add_subplot(len(rows), count, place * count + number + 1)
+            axes.imshow(picture, interpolation="nearest")
+            axes.set(xticks=[], yticks=[])
+            axes.grid(False)
+            for spine in axes.spines.values():
+                spine.set_visible(False)
+            if number == 0:
+                axes.set_ylabel(label)
     return figure

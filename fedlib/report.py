@@ -42,7 +42,7 @@ def reported(paper: str, item: str) -> pd.DataFrame:
 
 def printed(paper: str, item: str) -> pd.DataFrame:
     """A paper's accuracy table with our names: method, dataset, clients (`N = 10, C = 100 %`), value (per cent, NaN: a dash)."""
-    table = reported(paper, item)
+    table = reported(paper, item).query("metric == 'mean test accuracy'")
     numbers = table["setting"].str.extract(r"N=(\d+) C=([\d.]+)")
     share = (100 * numbers[1].astype(float)).astype(int).astype(str)
     return table.assign(clients="N = " + numbers[0] + ", C = " + share + " %")[
@@ -78,7 +78,8 @@ def summarise(
     """One row a group of runs that differ in their seed only: the labels, mean and interval in per cent, n, diverged.
 
     runs: (labels, record) pairs; labels such as {"method": ..., "setting": ...} name the group. A group with a diverged run
-    has no mean.
+    has no mean. `selected` is the mean over the clients that the round selected, which the released code reports: the same
+    number where all of them are.
     """
     groups: dict[tuple[Any, ...], list[RunTables]] = {}
     names: list[str] = []
@@ -90,9 +91,11 @@ def summarise(
         diverged = sum(record.status == "diverged" for record in records)
         accuracies = [100 * selected_accuracy(record.rounds, rule, column) for record in records]
         mean, half = (np.nan, np.nan) if diverged else interval(accuracies)
+        selected = [100 * selected_accuracy(record.rounds, rule, "accuracy_selected") for record in records]
         rows.append(
             dict(zip(names, values, strict=True))
             | {"ours": mean, "ci95": half, "n": len(records), "diverged": diverged}
+            | {"selected": np.nan if diverged else float(np.mean(selected))}
         )
     return pd.DataFrame(rows)
 
@@ -129,15 +132,51 @@ def _verdict(row: Mapping[Any, Any]) -> str:
     return "above the paper's" if row["difference"] > 0 else "below the paper's"
 
 
-def wide(table: pd.DataFrame, methods: Sequence[str], column: str = "setting") -> pd.DataFrame:
-    """Methods down, settings across, one text cell each; the best of a setting is marked * and the second °.
+_MARKS = (" *", " °")
 
-    A method of `methods` without a row prints as `not yet`.
+
+@dataclass(frozen=True)
+class Ranked:
+    """A table of text cells, the best of each column in bold and the second underlined (in plain text: * and °)."""
+
+    table: pd.DataFrame
+
+    def __repr__(self) -> str:
+        return self.table.to_string()
+
+    def _repr_html_(self) -> str:
+        return self._marked("<b>{}</b>", "<u>{}</u>").to_html(escape=False)
+
+    def latex(self, caption: str = "") -> str:
+        """As a LaTeX table for the booktabs package."""
+        special = str.maketrans({"%": r"\%", "±": r"$\pm$", "–": "--", "_": r"\_", "&": r"\&", "λ": r"$\lambda$"})
+        table = self._marked("BOLD{}END", "LINE{}END").map(lambda text: text.translate(special))
+        table = table.map(
+            lambda text: text.replace("BOLD", r"\textbf{").replace("LINE", r"\underline{").replace("END", "}")
+        )
+        table.columns = [str(column).translate(special) for column in table.columns]
+        table.index = pd.Index([str(name).translate(special) for name in table.index], name=self.table.index.name)
+        return table.to_latex(caption=caption.translate(special) or None)
+
+    def _marked(self, best: str, second: str) -> pd.DataFrame:
+        def marked(text: str) -> str:
+            for mark, style in zip(_MARKS, (best, second), strict=True):
+                if text.endswith(mark):
+                    return style.format(text.removesuffix(mark))
+            return text
+
+        return self.table.map(marked)
+
+
+def wide(table: pd.DataFrame, methods: Sequence[str], column: str = "setting") -> Ranked:
+    """Methods down, settings across, one text cell each; the best of a setting is bold and the second underlined.
+
+    table: `summarise`'s rows. A method of `methods` without a row prints as `not yet`.
     """
     marks: dict[Any, str] = {}
     for _, group in table.dropna(subset=["ours"]).groupby(column, sort=False):
         ranked = group["ours"].sort_values(ascending=False).index
-        marks |= dict(zip(ranked, (" *", " °"), strict=False))
+        marks |= dict(zip(ranked, _MARKS, strict=False))
     text = {
         (row["method"], row[column]): cell(row["ours"], row["ci95"], row["n"], row["diverged"]) + marks.get(index, "")
         for index, row in table.iterrows()
@@ -146,7 +185,7 @@ def wide(table: pd.DataFrame, methods: Sequence[str], column: str = "setting") -
     rows = {method: [text.get((method, setting), "not yet") for setting in settings] for method in methods}
     result = pd.DataFrame.from_dict(rows, orient="index", columns=settings)
     result.index.name = "method"
-    return result
+    return Ranked(result)
 
 
 def caption(
@@ -158,7 +197,7 @@ def caption(
     whose = "all clients" if average == "all" else "the selected clients"
     return (
         f"Mean test accuracy in per cent over {whose}, {SELECTION_RULES[rule]}; {spread}. "
-        f"Data: {', '.join(datasets)}; scale {scale}; protocol {protocol}. * best, ° second.{stand_in}"
+        f"Data: {', '.join(datasets)}; scale {scale}; protocol {protocol}. Best in bold, second underlined.{stand_in}"
     )
 
 

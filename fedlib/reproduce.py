@@ -1,9 +1,11 @@
 """Make exhibits in a batch: train what is missing, execute the notebooks that are not fresh, check the artefacts."""
 
 import json
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,8 @@ PAPERMILL: Any = {
 
 def plan(chosen: Sequence[exhibits.Exhibit], scale: str, reuse_stale: bool = False) -> tuple[int, list[runs.Resolved]]:
     """How many runs the exhibits need, and those that must be trained."""
-    specs = [cell.spec for grid in {item.grid for item in chosen} for cell in exhibits.cells(grid, scale)]
+    grids = list(dict.fromkeys(grid for item in chosen for grid in item.grids))
+    specs = [cell.spec for cell in exhibits.cells(grids, scale)]
     needed = {runs.resolve(spec, scale).key for spec in specs}
     return len(needed), runs.missing(specs, scale, reuse_stale)
 
@@ -56,14 +59,18 @@ def reproduce(name: str, scale: str, *, jobs: int = 2, dry_run: bool = False, re
     state = {item.name: _state(item, scale) for item in chosen}
     seconds: dict[str, float] = {}
     errors: dict[str, str] = {}
-    for file in dict.fromkeys(item.notebook for item in chosen if state[item.name] != "fresh"):
+
+    def make(file: str) -> None:
         print(f"executing notebooks/{file} ...", file=sys.stderr)
         started = time.perf_counter()
-        try:
-            execute(file, scale, jobs)
-        except FedlibError as failure:
-            errors[file] = str(failure)
+        command = [sys.executable, "-c", "import sys; from fedlib import reproduce; reproduce.execute(*sys.argv[1:])"]
+        done = subprocess.run([*command, file, scale], capture_output=True, text=True)
+        if done.returncode:
+            errors[file] = done.stderr.strip().splitlines()[-1].removeprefix("fedlib.errors.FedlibError: ")
         seconds[file] = time.perf_counter() - started
+
+    with ThreadPoolExecutor(jobs) as pool:  # the runs are stored by now, so that a notebook only reads and draws
+        list(pool.map(make, dict.fromkeys(item.notebook for item in chosen if state[item.name] != "fresh")))
     print(f"\n{'exhibit':<15}{'notebook':<32}{'was':<22}{'seconds':>8}  status")
     good = True
     for item in chosen:
@@ -93,7 +100,7 @@ def _state(item: exhibits.Exhibit, scale: str) -> str:
     return notebook.freshness(item, scale)
 
 
-def execute(file: str, scale: str, jobs: int) -> None:
+def execute(file: str, scale: str) -> None:
     """Execute one notebook with papermill into executed/<scale>/; raises FedlibError with the cell's error in one line."""
     import nbformat
     import papermill
@@ -101,7 +108,7 @@ def execute(file: str, scale: str, jobs: int) -> None:
     source = notebook.NOTEBOOKS / file
     target = _executed(scale, file)
     target.parent.mkdir(parents=True, exist_ok=True)
-    parameters = {"scale": scale, "jobs": jobs}
+    parameters = {"scale": scale}
     unknown = set(parameters) - set(papermill.inspect_notebook(source))
     if unknown:
         raise FedlibError(f"notebook {file}: has no parameter {', '.join(sorted(unknown))}")
@@ -144,9 +151,9 @@ def write_readme() -> None:
 
 def readme() -> str:
     """README.md with its generated tables brought up to date: the results of record and the index of exhibits."""
-    record = notebook.recorded("table2").summary("last")
+    record = notebook.recorded("fedssa/heterogeneous").summary("last")
     printed = report.printed("FedSSA", "Table 2").set_index(["method", "dataset", "clients"])["value"]
-    table = report.wide(record, list(dict.fromkeys(record["method"])))
+    table = report.wide(record, list(dict.fromkeys(record["method"]))).table
     for (dataset, clients, setting), _ in record.groupby(["dataset", "clients", "setting"], sort=False):
         paper = [
             f"{printed.get((method, dataset, clients), float('nan')):.2f}".replace("nan", "–") for method in table.index

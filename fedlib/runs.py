@@ -63,13 +63,14 @@ SCALES: dict[str, dict[str, Any]] = {
         "batch_size": 512,
     },
 }
+KEEP = ("none", "server", "clients")
 PARTITIONS = ("by-class", "dirichlet", "iid")
 CHOICES = {
     "scenario": models.SCENARIOS,
     "partition": PARTITIONS,
     "precision": ("fp32", "bf16"),
     "device": ("cpu", "cuda", "auto"),
-    "keep": ("none", "server", "clients"),
+    "keep": KEEP,
 }
 
 
@@ -539,8 +540,9 @@ def _report(samples: float) -> None:
 
 
 def missing(specs: Iterable[RunSpec], scale: str | None = None, reuse_stale: bool = False) -> list[Resolved]:
-    """The runs among `specs` that have no usable record, without duplicates, longest first."""
-    resolved = {item.key: item for item in (resolve(spec, scale) for spec in specs)}
+    """The runs among `specs` that have no usable record, longest first; of duplicates, the one that keeps most."""
+    every = sorted((resolve(spec, scale) for spec in specs), key=lambda item: KEEP.index(item.spec.keep))
+    resolved = {item.key: item for item in every}
     wanted = [item for item in resolved.values() if _usable(item, reuse_stale) is None]
     return sorted(wanted, key=lambda item: -item.samples)
 
