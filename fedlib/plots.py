@@ -316,8 +316,9 @@ def effects(table: pd.DataFrame, label: str = "difference in mean test accuracy 
                 capsize=2,
             )
         axes.axvline(0, color="black", linewidth=0.8)
-        axes.set(yticks=range(len(cases)), title=dataset, xlabel=label, ylim=(len(cases) - 0.5, -0.5))
+        axes.set(yticks=range(len(cases)), title=dataset, ylim=(len(cases) - 0.5, -0.5))
         axes.set_yticklabels(cases if axes is panels[0] else [])
+    figure.supxlabel(label, fontsize=8)
     return figure
 
 
