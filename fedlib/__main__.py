@@ -193,9 +193,10 @@ def _run(options: argparse.Namespace) -> None:
     if record.status == "diverged":
         print("accuracy: – (a training loss was not finite)")
     else:
+        validated = record.rounds["validation_accuracy"].notna().any()
         rules = ", ".join(
             f"{rule} {100 * report.selected_accuracy(record.rounds, rule):.2f}"
-            for rule in ("last", "last10", "validation")
+            for rule in ("last", "last10", *(["validation"] if validated else []))
         )
         print(
             f"mean test accuracy over all clients, %: {rules}; over the last round's clients: {100 * last['accuracy_selected']:.2f}"

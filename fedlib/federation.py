@@ -39,13 +39,16 @@ class Message:
 
 @dataclass(frozen=True)
 class PublicData:
-    """Images that the server and every client can see: int64 `indices` into `pool` (labels are `pool.labels`).
+    """Images that the server and every client can see: int64 `indices` into `pool`.
 
     The pool is the federation's own, or another data set's, brought to the same channels and normalised alike.
+    labelled: whether `pool.labels` are their labels; otherwise these are -1. Another data set's labels are taken as
+    they are: its class k stands for output k, whatever it shows.
     """
 
     pool: training.Pool
     indices: Tensor
+    labelled: bool = True
 
     def sample(self, count: int, stream: np.random.Generator) -> Tensor:
         """`count` of the indices, drawn without replacement (all of them, in another order, if there are fewer)."""
@@ -156,10 +159,11 @@ class Initial:
 class Federation:
     """A data set, a partition and one architecture a client, ready to train.
 
-    dataset: see `data.Dataset`; partition: one index array a client into its pooled images, each split 8:1:1 here, or
-    one (train, validation, test) triple of index arrays a client; architectures: names given to clients 0, 1, 2, ...
-    in turn; public: indices into the pooled images that no client holds, or another data set (its official training
-    images), for methods that need public data. Raises FedlibError when a client would hold fewer than three images.
+    dataset: see `data.Dataset`; partition: one index array a client into its pooled images, each split here as the
+    protocol says, or one (train, validation, test) triple of index arrays a client; architectures: names given to
+    clients 0, 1, 2, ... in turn; public: for methods that need public data, indices into the pooled images that no
+    client holds, or into those of `public_dataset`; public_labels: whether they come with their labels. Raises
+    FedlibError when a client would hold fewer than three images.
     """
 
     def __init__(
@@ -174,7 +178,9 @@ class Federation:
         seed: int = 0,
         device: str = "cpu",
         precision: str = "fp32",
-        public: np.ndarray | Dataset | None = None,
+        public: np.ndarray | None = None,
+        public_dataset: Dataset | None = None,
+        public_labels: bool = True,
     ):
         protocol = protocol or Protocol()
         for architecture in architectures:
@@ -183,26 +189,33 @@ class Federation:
         self.num_classes, self.channels = dataset.num_classes, dataset.images.shape[1]
         self.architectures = tuple(architectures)
         self.settings = training.Settings(
-            local_epochs, batch_size, protocol.lr, protocol.momentum, protocol.weight_decay, protocol.clip_norm
+            local_epochs,
+            batch_size,
+            protocol.lr,
+            protocol.momentum,
+            protocol.weight_decay,
+            protocol.clip_norm,
+            protocol.optimiser,
         )
         mean, std = statistics(dataset, protocol.normalise)
         mean255, std255 = (torch.tensor(values, device=self.device).view(-1, 1, 1) * 255 for values in (mean, std))
         self.pool = training.Pool(
             dataset.images.to(self.device), dataset.labels.to(self.device), mean255, std255, precision
         )
-        self.public = None if public is None else self._public(public)
+        self.public = None if public is None else self._public(public, public_dataset, public_labels)
         self.last_trained: dict[str, int] = {}  # architecture -> id of the last client that trained
         self.build = Initial(seed, self.num_classes, self.channels, self.device)
         labels = dataset.labels.numpy()
         self.clients = [self._client(id, part, labels, len(partition)) for id, part in enumerate(partition)]
 
-    def _public(self, public: np.ndarray | Dataset) -> PublicData:
-        if not isinstance(public, Dataset):
-            return PublicData(self.pool, torch.from_numpy(np.asarray(public)).to(self.device))
-        images, labels = public.with_channels(self.channels).to(self.device), public.labels.to(self.device)
-        return PublicData(
-            replace(self.pool, images=images, labels=labels), torch.arange(public.num_train, device=self.device)
-        )
+    def _public(self, indices: np.ndarray, dataset: Dataset | None, labelled: bool) -> PublicData:
+        pool = self.pool
+        if dataset is not None:
+            images, labels = dataset.with_channels(self.channels).to(self.device), dataset.labels.to(self.device)
+            pool = replace(pool, images=images, labels=labels)
+        if not labelled:
+            pool = replace(pool, labels=torch.full_like(pool.labels, -1))
+        return PublicData(pool, torch.from_numpy(indices).to(self.device), labelled)
 
     def _client(self, id: int, part: Any, labels: np.ndarray, num_clients: int) -> Client:
         if not isinstance(part, tuple):
@@ -212,10 +225,12 @@ class Federation:
                 num_clients,
                 f"few enough that every client holds 3 images or more; client {id} would hold {len(part)}",
             )
-            part = partition.local_split(labels, part, randomness.generator(self.seed, "partition", client=id))
+            stream = randomness.generator(self.seed, "partition", client=id)
+            part = partition.local_split(labels, part, stream, self.protocol.parts)
         sizes = tuple(map(len, part))
         allowed = f"few enough that every client holds an image of each part; client {id} would hold {sizes}"
-        require(min(sizes) >= 1, "num_clients", num_clients, allowed)
+        empty = any(size == 0 < share for size, share in zip(sizes, self.protocol.parts, strict=True))
+        require(not empty, "num_clients", num_clients, allowed)
         train, validation, test = (torch.from_numpy(np.asarray(indices)).to(self.device) for indices in part)
         info = ClientInfo(
             id, self.architectures[id % len(self.architectures)], self.pool.labels[train].unique(), len(train)
@@ -282,7 +297,7 @@ class Context:
 
     def batches(self, client: Client, purpose: str = "batches") -> Iterator[tuple[Tensor, Tensor]]:
         """(images, labels) of E epochs over the client's images, augmented as the protocol says, for a method whose
-        local step is not one SGD step on a loss.
+        local step is not one optimiser step on a loss.
         """
         stream = self.generator(purpose, client.id)
         return training.batches(client.pool, client.train, self.federation.settings, stream, self.augment(client))

@@ -75,11 +75,13 @@ def registered() -> set[str]:
 
 
 def build(architecture: str, num_classes: int, channels: int, stream: np.random.Generator) -> nn.Module:
-    """A freshly initialised network (PyTorch's defaults, drawn from `stream`), channels-last in memory."""
+    """A freshly initialised network (PyTorch's defaults, drawn from `stream`), channels-last in memory and in
+    evaluation mode, which only `training.learning` leaves.
+    """
     choose("architecture", architecture, BUILDERS)
     with forked(stream):
         model = BUILDERS[architecture](num_classes, channels)
-        return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return model.to(memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
 
 
 def num_floats(model: nn.Module) -> int:

@@ -147,15 +147,16 @@ def iid(labels: np.ndarray, num_clients: int, stream: np.random.Generator) -> li
 
 
 def sizes_by_largest_remainder(total: int, parts: tuple[int, ...]) -> np.ndarray:
-    """Split `total` in proportion to `parts` by the largest remainder, with at least one in each part (total >=
-    len(parts)).
+    """Split `total` in proportion to `parts` by the largest remainder, with at least one in each part that is not 0
+    (`total` is at least their number).
     """
     quota = total * np.array(parts) / sum(parts)
     sizes = np.floor(quota).astype(int)
     sizes[np.argsort(sizes - quota, kind="stable")[: total - sizes.sum()]] += 1
-    while sizes.min() == 0:
+    wanted = np.flatnonzero(parts)
+    while sizes[wanted].min() == 0:
         sizes[sizes.argmax()] -= 1
-        sizes[sizes.argmin()] += 1
+        sizes[wanted[sizes[wanted].argmin()]] += 1
     return sizes
 
 
@@ -163,17 +164,14 @@ def local_split(
     labels: np.ndarray, indices: np.ndarray, stream: np.random.Generator, parts: tuple[int, ...] = (8, 1, 1)
 ) -> list[np.ndarray]:
     """Split one client's `indices` into train, validation and test parts with the same mix of classes as far as
-    possible.
+    possible; a part of 0 stays empty.
 
     The shuffled images of each class are spread evenly over a line, and the line is cut at the sizes of largest
     remainder.
     """
-    require(
-        len(indices) >= len(parts),
-        "images of a client",
-        len(indices),
-        f"at least {len(parts)}, one for each part of its split",
-    )
+    least = int(np.count_nonzero(parts))
+    allowed = f"at least {least}, one for each part of its split"
+    require(len(indices) >= least, "images of a client", len(indices), allowed)
     shuffled = stream.permutation(indices)
     place = np.empty(len(shuffled))
     for label in np.unique(labels[shuffled]):
@@ -187,8 +185,13 @@ def hold_out(labels: np.ndarray, fraction: float, stream: np.random.Generator) -
     """Sorted indices of a `fraction` of the images (at least one), with the mix of classes of all of them as far as
     possible.
     """
-    count = max(1, round(fraction * len(labels)))
-    return local_split(labels, np.arange(len(labels)), stream, (count, len(labels) - count))[0]
+    return stratified(labels, np.arange(len(labels)), max(1, round(fraction * len(labels))), stream)
+
+
+def stratified(labels: np.ndarray, indices: np.ndarray, count: int, stream: np.random.Generator) -> np.ndarray:
+    """Sorted, `count` of the `indices` (all of them if there are fewer), with their mix of classes as far as possible."""
+    count = min(count, len(indices))
+    return local_split(labels, indices, stream, (count, len(indices) - count))[0]
 
 
 def counts(labels: np.ndarray, partition: list[np.ndarray], num_classes: int) -> pd.DataFrame:

@@ -5,20 +5,27 @@ from typing import Any
 
 from .errors import choose, coerce, require
 
+SPLITS = ("local-8:1:1", "local-8:0:2", "train-16:4:5", "official-4:1:1")
+OPTIMISERS = ("sgd", "adam")
+
 
 @dataclass(frozen=True)
 class Protocol:
     """Everything about training and measuring that is neither the method nor the size of the experiment.
 
-    split: `local-8:1:1` pools the official train and test images, partitions them and splits each client's share;
-    `official-4:1:1` deals the same shares on four fifths of the official training images (train), on the other fifth
-    (validation) and on the official test images;
+    split: `local-8:1:1` pools the official train and test images, partitions them and splits each client's share into
+    train, validation and test; `local-8:0:2` has no validation images; `train-16:4:5` splits the official training
+    images alone so; `official-4:1:1` deals the same shares on four fifths of the official training
+    images (train), on the other fifth (validation) and on the official test images;
+    reserve: keep the public part of the images (`RunSpec.public_fraction`) from the clients of every method, so that
+    all methods of a table have the same private images. Otherwise only methods that use public data lose it;
     distinct, extra_slot: of the partition by class, see `partition.class_shares`;
     floors: round each share of a class down by itself, which leaves a few images unused, see `partition.deal`;
     normalise: subtract mean and divide by std of the `dataset`, of `imagenet`, of `half` (0.5 and 0.5), or as
     `released`: ImageNet's on cifar10, the data set's own on others;
     augmentation: of training images, `none`, or `released`: flip, erasing and crop, see `training.augmented`;
-    lr, momentum, weight_decay: of the local SGD; clip_norm: largest gradient norm of a step, 0 for none;
+    optimiser: of every network that a method trains, `sgd` or `adam` (PyTorch's betas), fresh for each client and round;
+    lr, momentum, weight_decay: its settings; clip_norm: largest gradient norm of a step, 0 for none;
     inherit: what a client's model is at its first visit. `none`: its architecture's initial state. `first_visit`: the
     model, as it then is, of the last client of its architecture that trained; `first_round`: likewise, but in round 0
     only. The only thing besides messages that connects clients, whatever the method;
@@ -26,11 +33,13 @@ class Protocol:
     """
 
     split: str = "local-8:1:1"
+    reserve: bool = False
     distinct: bool = True
     extra_slot: bool = False
     floors: bool = False
     normalise: str = "dataset"
     augmentation: str = "none"
+    optimiser: str = "sgd"
     lr: float = 0.01
     momentum: float = 0.0
     weight_decay: float = 0.0
@@ -39,15 +48,24 @@ class Protocol:
     average: str = "all"
 
     def __post_init__(self) -> None:
-        choose("split", self.split, ("local-8:1:1", "official-4:1:1"))
+        choose("split", self.split, SPLITS)
         choose("normalise", self.normalise, ("dataset", "imagenet", "half", "released"))
         choose("augmentation", self.augmentation, ("none", "released"))
+        choose("optimiser", self.optimiser, OPTIMISERS)
         choose("inherit", self.inherit, ("none", "first_round", "first_visit"))
         choose("average", self.average, ("all", "selected"))
         require(self.lr >= 0, "lr", self.lr, "at least 0")
         require(0 <= self.momentum < 1, "momentum", self.momentum, "in [0, 1)")
+        allowed = "0 under Adam, which has moments of its own"
+        require(self.optimiser == "sgd" or self.momentum == 0, "momentum", self.momentum, allowed)
         require(self.weight_decay >= 0, "weight_decay", self.weight_decay, "at least 0")
         require(self.clip_norm >= 0, "clip_norm", self.clip_norm, "at least 0 (0: no clipping)")
+
+    @property
+    def parts(self) -> tuple[int, int, int]:
+        """How a client's images are split into train, validation and test."""
+        train, validation, test = map(int, self.split.partition("-")[2].split(":"))
+        return train, validation, test
 
 
 # What the three released scripts share. Two of their habits are not reproduced: accuracy as a mean over batches
@@ -69,10 +87,25 @@ PROTOCOLS: dict[tuple[str, str], Protocol] = {
     ("FedSSA", "paper"): Protocol(),  # section 6.1
     ("FedGH", "paper"): Protocol(),  # section 5.1
     ("pFedES", "paper"): Protocol(),  # section 5.1
+    # 80 % to train and 20 % to test on, no validation, a tenth of the training images public (section 4.1; here of the
+    # official ones, as in the code: 5 000 of CIFAR-10), Adam at 1e-3 (appendix 2).
+    ("pFedHR", "paper"): Protocol(split="local-8:0:2", reserve=True, optimiser="adam", lr=0.001),
     # What the heterogeneous scripts do.
     ("FedSSA", "released"): replace(_RELEASED, lr=0.005, weight_decay=5e-5, inherit="first_visit"),
     ("FedGH", "released"): replace(_RELEASED, weight_decay=1e-3, inherit="first_round"),
     ("pFedES", "released"): replace(_RELEASED, weight_decay=1e-3),
+    # pFedHR's code: the official training images alone, 80:20 a client, of the 80 the first four fifths to train on
+    # and the rest unused (here: validation). Not reproduced: clients draw shards that overlap, and on IID data test
+    # images that others train on.
+    ("pFedHR", "released"): Protocol(
+        split="train-16:4:5",
+        reserve=True,
+        normalise="half",
+        optimiser="adam",
+        lr=0.001,
+        weight_decay=1e-4,
+        average="selected",
+    ),
 }
 
 # Fields in which the homogeneous scripts differ: their clients start from copies.
@@ -82,11 +115,20 @@ HOMOGENEOUS: dict[tuple[str, str], dict[str, Any]] = {
 }
 
 # T, E and B of the released scripts at scale `paper`, where they are not that scale's 500, 10 and 512 (*chosen*, as
-# those are: the texts give grids), by (paper, variant, scenario).
+# those are: the texts give grids), by (paper, variant, scenario or any).
 SIZES: dict[tuple[str, str, str], dict[str, int]] = {
     ("FedSSA", "released", "heterogeneous"): {"local_epochs": 25},
     ("FedGH", "released", "heterogeneous"): {"local_epochs": 30},
     ("FedGH", "released", "homogeneous"): {"batch_size": 64},
+    # E = 10 is the text's; T and B are not in it.
+    ("pFedHR", "paper", "any"): {"rounds": 100, "batch_size": 10},
+    ("pFedHR", "released", "any"): {"rounds": 100, "batch_size": 10},
+}
+
+# N and C of a paper whose experiments have one main setting, at every scale, by (paper, variant).
+SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
+    ("pFedHR", "paper"): {"num_clients": 12, "participation": 1 / 3},  # section 4.2: 4 of 12
+    ("pFedHR", "released"): {"num_clients": 12, "participation": 0.5},
 }
 
 # Hyper-parameters that a protocol gives to its own method where `params` is silent, by (paper, variant, scenario).
@@ -115,6 +157,14 @@ def protocol(
     values = dict(HOMOGENEOUS.get((paper, variant), {})) if scenario == "homogeneous" else {}
     values |= {name: coerce(name, value, kinds[name]) for name, value in (overrides or {}).items()}
     return replace(preset, **values)
+
+
+def sizes(paper: str, variant: str, scenario: str, scale: str) -> dict[str, Any]:
+    """What a protocol says of N, C and, at scale `paper`, of T, E and B; the scale says the rest."""
+    given = dict(SETTINGS.get((paper, variant), {}))
+    if scale == "paper":
+        given |= SIZES.get((paper, variant, "any"), {}) | SIZES.get((paper, variant, scenario), {})
+    return given
 
 
 def params(paper: str, variant: str, scenario: str, algorithm: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from .errors import choose
+from .errors import choose, require
 
 SELECTION_RULES = {
     "last": "the last round",
@@ -59,6 +59,8 @@ def selected_accuracy(rounds: pd.DataFrame, rule: str, column: str = "accuracy")
     if rule == "last10":
         return float(trained[column].tail(10).mean())
     by = "validation_accuracy" if rule == "validation" else column
+    allowed = "last, last10 or best: under this protocol clients have no validation images"
+    require(bool(trained[by].notna().any()), "rule", rule, allowed)
     return float(trained[column].iloc[int(trained[by].to_numpy().argmax())])
 
 

@@ -106,22 +106,29 @@ class RunSpec:
     )
     batch_size: int | None = field(default=None, metadata={"help": "B, images a batch", "kind": int})
     lr: float | None = field(
-        default=None, metadata={"help": "learning rate of the local SGD; default the protocol's", "kind": float}
+        default=None, metadata={"help": "learning rate of local training; default the protocol's", "kind": float}
     )
     seed: int = field(default=0, metadata={"help": "seed of every random stream"})
     paper: str | None = field(
-        default=None, metadata={"help": "whose protocol: FedSSA, FedGH or pFedES; default the method's, or FedSSA"}
+        default=None,
+        metadata={"help": "whose protocol: FedSSA, FedGH, pFedES or pFedHR; default the method's, or FedSSA"},
     )
     protocol: str = field(default="paper", metadata={"help": "paper: what its text says; released: what its code does"})
     overrides: dict[str, Any] = field(
         default_factory=dict, metadata={"help": "protocol fields by name, such as momentum"}
     )
     public_dataset: str | None = field(
-        default=None, metadata={"help": "data set whose training images are public, for methods that need public data"}
+        default=None,
+        metadata={"help": "data set of the public images, for methods that need some; default the clients' own"},
     )
     public_fraction: float = field(
-        default=0.1, metadata={"help": "without public_dataset: part of the training images held at the server"}
+        default=0.1,
+        metadata={"help": "part of the training images that is public; no client holds it, whatever public_dataset is"},
     )
+    public_images: int | None = field(
+        default=None, metadata={"help": "largest number of public images; default all of that part", "kind": int}
+    )
+    public_labels: bool = field(default=True, metadata={"help": "whether the public images have labels"})
     precision: str = field(default="fp32", metadata={"help": "fp32, or bf16 arithmetic (faster, other numbers)"})
     device: str = field(default="cpu", metadata={"help": "cpu, cuda, or auto (cuda where there is one)"})
     keep: str = field(
@@ -162,10 +169,10 @@ class Resolved:
 
     @property
     def samples(self) -> float:
-        """Training images that the run will see, about (a client holds 8 tenths of its share)."""
-        spec = self.spec
+        """Training images that the run will see, about."""
+        spec, parts = self.spec, self.protocol.parts
         assert spec.num_clients and spec.participation and spec.rounds and spec.local_epochs
-        share = 0.8 * len(self.data.labels) / spec.num_clients
+        share = parts[0] / sum(parts) * len(self.data.labels) / spec.num_clients
         return simulation.participants(spec.num_clients, spec.participation) * share * spec.rounds * spec.local_epochs
 
 
@@ -185,14 +192,14 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
         own = (values["algorithm"], values["protocol"]) in protocol.PROTOCOLS
         values["paper"] = values["algorithm"] if own else "FedSSA"
     whose = (values["paper"], values["protocol"], values["scenario"])
-    sizes = SCALES[scale] | (protocol.SIZES.get(whose, {}) if scale == "paper" else {})
+    sizes = SCALES[scale] | protocol.sizes(*whose, scale)
     values = {name: sizes.get(name) if value is None else value for name, value in values.items()}
     given = protocol.params(*whose, values["algorithm"]) | values["params"]
     method = algorithms.make(values["algorithm"], given)
     preset = protocol.protocol(*whose, values["overrides"])
     for item in dataclasses.fields(spec):
         kind = item.metadata.get("kind", type(item.default))
-        if kind in (int, float, str) and values[item.name] is not None:
+        if kind in (int, float, str, bool) and values[item.name] is not None:
             values[item.name] = coerce(item.name, values[item.name], kind)
     for name, allowed in CHOICES.items():
         choose(name, values[name], allowed)
@@ -204,6 +211,8 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
     require(0 <= values["seed"] < 2**63, "seed", values["seed"], "between 0 and 2**63 - 1")
     require(values["alpha"] > 0, "alpha", values["alpha"], "above 0")
     require(0 < values["public_fraction"] < 1, "public_fraction", values["public_fraction"], "in (0, 1)")
+    if values["public_images"] is not None:
+        require(values["public_images"] >= 1, "public_images", values["public_images"], "at least 1")
     if values["device"] == "auto":
         values["device"] = "cuda" if torch.cuda.is_available() else "cpu"
     require(
@@ -216,7 +225,7 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
     dataset = data.load(values["dataset"])
     if values["public_dataset"] is not None:
         choose("public_dataset", values["public_dataset"], data.names())
-        allowed = "another data set than the clients'; None keeps a part of theirs at the server"
+        allowed = "another data set than the clients'; without it, a part of theirs is public"
         require(values["public_dataset"] != values["dataset"], "public_dataset", values["public_dataset"], allowed)
     if values["partition"] == "by-class":
         default = 10 if dataset.num_classes >= 100 else min(2, dataset.num_classes)
@@ -236,11 +245,15 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
         del hashed["alpha"]
     if values["partition"] != "by-class":
         del hashed["classes_per_client"]
-    if method.public_data == "none" or values["public_dataset"]:
-        del hashed["public_fraction"]
-    if method.public_data == "none" or not values["public_dataset"]:
-        del hashed["public_dataset"]
-    else:
+    if method.public_data == "none":
+        for name in (
+            "public_dataset",
+            "public_images",
+            "public_labels",
+            *([] if preset.reserve else ["public_fraction"]),
+        ):
+            del hashed[name]
+    elif values["public_dataset"]:
         hashed["public"] = data.load(values["public_dataset"]).fingerprint
     hashed |= {
         "protocol": dataclasses.asdict(preset),
@@ -250,16 +263,29 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
     return Resolved(RunSpec(**values), method, preset, dataset, hashed)
 
 
-def public_of(resolved: Resolved) -> np.ndarray | data.Dataset | None:
-    """The public data of a method that needs some: another data set, or indices of training images kept from the
-    clients.
+def public_of(resolved: Resolved) -> np.ndarray | None:
+    """The public images of a method that needs some: indices into the training images of `public_dataset`, or of the
+    clients' data set.
     """
     spec = resolved.spec
     if resolved.algorithm.public_data == "none":
         return None
-    if spec.public_dataset:
-        return data.load(spec.public_dataset)
-    labels = resolved.data.labels[: resolved.data.num_train].numpy()
+    dataset = data.load(spec.public_dataset) if spec.public_dataset else resolved.data
+    stream = randomness.generator(spec.seed, "public")
+    labels = dataset.labels[: dataset.num_train].numpy()
+    indices = partition.hold_out(labels, spec.public_fraction, stream)
+    if spec.public_images is not None:
+        indices = partition.stratified(labels, indices, spec.public_images, stream)
+    return indices
+
+
+def reserved_of(resolved: Resolved) -> np.ndarray:
+    """Indices of the training images that no client holds: the public part, even where another data set stands in for
+    it, so that a client's images do not depend on the choice of public data.
+    """
+    if resolved.algorithm.public_data == "none" and not resolved.protocol.reserve:
+        return np.empty(0, dtype=int)
+    labels, spec = resolved.data.labels[: resolved.data.num_train].numpy(), resolved.spec
     return partition.hold_out(labels, spec.public_fraction, randomness.generator(spec.seed, "public"))
 
 
@@ -268,11 +294,11 @@ def partition_of(resolved: Resolved) -> list[Any]:
     splits locally, else a (train, validation, test) triple.
     """
     dataset, stream = resolved.data, randomness.generator(resolved.spec.seed, "partition")
-    public = public_of(resolved)
-    private = np.arange(len(dataset.labels))
-    if isinstance(public, np.ndarray):
-        private = np.setdiff1d(private, public)
-    if resolved.protocol.split == "local-8:1:1":
+    private = np.setdiff1d(np.arange(len(dataset.labels)), reserved_of(resolved))
+    source = resolved.protocol.split.partition("-")[0]
+    if source == "train":
+        private = private[private < dataset.num_train]
+    if source != "official":
         return _dealt(resolved, [private], stream)[0]
     shuffled = stream.permutation(private[private < dataset.num_train])
     train, validation = np.split(shuffled, [len(shuffled) * 4 // 5])
@@ -315,6 +341,8 @@ def federation_of(resolved: Resolved) -> federation.Federation:
         device=spec.device,
         precision=spec.precision,
         public=public_of(resolved),
+        public_dataset=data.load(spec.public_dataset) if spec.public_dataset else None,
+        public_labels=spec.public_labels,
     )
 
 
@@ -686,26 +714,26 @@ def _terminate_as_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGTERM, previous)
 
 
-def seconds_a_sample(resolved: Sequence[Resolved], steps: int = 3) -> dict[tuple[str, int], float]:
-    """A short calibration on this machine: seconds a training image by (architecture, batch size), plain training,
-    one thread.
+def seconds_a_sample(resolved: Sequence[Resolved], steps: int = 3) -> dict[tuple[str, int, str], float]:
+    """A short calibration on this machine: seconds a training image by (architecture, batch size, optimiser), plain
+    training, one thread.
     """
-    measured: dict[tuple[str, int], float] = {}
+    measured: dict[tuple[str, int, str], float] = {}
     for item in resolved:
         assert item.spec.batch_size
         for architecture in models.SCENARIOS[item.spec.scenario]:
-            size = item.spec.batch_size
-            if (architecture, size) not in measured:
-                measured[architecture, size] = _time_training(item.data, architecture, size, steps)
+            key = (architecture, item.spec.batch_size, item.protocol.optimiser)
+            if key not in measured:
+                measured[key] = _time_training(item.data, *key, steps)
     return measured
 
 
-def _time_training(dataset: data.Dataset, architecture: str, batch_size: int, steps: int) -> float:
+def _time_training(dataset: data.Dataset, architecture: str, batch_size: int, optimiser: str, steps: int) -> float:
     stream = randomness.generator(0, "init")
     model = models.build(architecture, dataset.num_classes, dataset.images.shape[1], stream)
     scale = torch.full((dataset.images.shape[1], 1, 1), 127.5)
     pool = training.Pool(dataset.images, dataset.labels, scale, scale)
-    settings = training.Settings(1, batch_size, 0.01)
+    settings = training.Settings(1, batch_size, 0.001, optimiser=optimiser)
     with training.one_thread():
         indices = torch.arange(batch_size * steps) % len(dataset.labels)
         training.train(
@@ -726,7 +754,8 @@ def estimate(resolved: Sequence[Resolved], jobs: int) -> float:
     for item in resolved:
         architectures = models.SCENARIOS[item.spec.scenario]
         assert item.spec.batch_size
-        total += item.samples * float(np.mean([speed[name, item.spec.batch_size] for name in architectures]))
+        keys = [(name, item.spec.batch_size, item.protocol.optimiser) for name in architectures]
+        total += item.samples * float(np.mean([speed[key] for key in keys]))
     return total / min(jobs, max(1, len(resolved)))
 
 

@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .randomness import forked
+
 EVALUATION_BATCH = 500  # images a forward pass without gradients; results do not depend on it beyond rounding
 
 
@@ -51,7 +53,10 @@ class Pool:
 
 @dataclass(frozen=True)
 class Settings:
-    """How a local round trains: E epochs in batches of B with plain SGD (all from the run's spec and protocol)."""
+    """How a local round trains: E epochs in batches of B (all from the run's spec and protocol).
+
+    optimiser: `sgd` or `adam`; momentum is SGD's.
+    """
 
     epochs: int
     batch_size: int
@@ -59,6 +64,7 @@ class Settings:
     momentum: float = 0.0
     weight_decay: float = 0.0
     clip_norm: float = 0.0
+    optimiser: str = "sgd"
 
 
 @contextmanager
@@ -130,12 +136,26 @@ def batches(
             yield augment(images) if augment else images, pool.labels[batch]
 
 
-def sgd(modules: Mapping[str, nn.Module], settings: Settings) -> torch.optim.Optimizer:
-    """A fresh optimiser of all parameters of `modules`."""
+def fresh_optimiser(modules: Mapping[str, nn.Module], settings: Settings) -> torch.optim.Optimizer:
+    """A fresh optimiser of all parameters of `modules`: one fused kernel a step, whose state stays on the device."""
     parameters = [parameter for module in modules.values() for parameter in module.parameters()]
+    if settings.optimiser == "adam":
+        return torch.optim.Adam(parameters, settings.lr, weight_decay=settings.weight_decay, fused=True)
     return torch.optim.SGD(
         parameters, settings.lr, momentum=settings.momentum, weight_decay=settings.weight_decay, fused=True
     )
+
+
+@contextmanager
+def learning(modules: Mapping[str, nn.Module]) -> Iterator[None]:
+    """Dropout and batch normalisation of `modules` as in training; otherwise networks are as in evaluation."""
+    for module in modules.values():
+        module.train()
+    try:
+        yield
+    finally:
+        for module in modules.values():
+            module.eval()
 
 
 def step(
@@ -176,24 +196,26 @@ def train(
     support: np.random.Generator | None = None,
     augment: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
-    """Train `modules` (handed to `loss` by name) on `indices` with a fresh SGD; returns the mean loss a sample, a
-    scalar tensor.
+    """Train `modules` (handed to `loss` by name) on `indices` with a fresh optimiser; returns the mean loss a sample,
+    a scalar tensor.
 
-    `named` tensors and modules are handed to `loss` too and are not trained. With a stream `support`, each step also
+    `named` tensors and modules are handed to `loss` too and are not trained (dropout and batch normalisation are as in
+    evaluation). With a stream `support`, each step also
     gets an independent batch of the same size drawn from it, as `support_images` and `support_labels`. `augment`, if
     any, changes the images of each batch.
     """
     named = named or {}
     frozen = [module for module in named.values() if isinstance(module, nn.Module)]
-    optimiser = sgd(modules, settings)
+    optimiser = fresh_optimiser(modules, settings)
     total = torch.zeros((), device=indices.device)
     second = batches(pool, indices, settings, support, augment) if support else None
     for module in frozen:  # gradients flow through a frozen module, none is computed for its parameters
         module.requires_grad_(False)
-    for images, labels in batches(pool, indices, settings, stream, augment):
-        extra = dict(zip(("support_images", "support_labels"), next(second), strict=True)) if second else {}
-        value = step(loss, modules, optimiser, pool, settings, images=images, labels=labels, **named, **extra)
-        total += value * len(labels)
+    with forked(stream.spawn(1)[0]), learning(modules):  # a child stream for dropout: `stream` draws as without it
+        for images, labels in batches(pool, indices, settings, stream, augment):
+            extra = dict(zip(("support_images", "support_labels"), next(second), strict=True)) if second else {}
+            value = step(loss, modules, optimiser, pool, settings, images=images, labels=labels, **named, **extra)
+            total += value * len(labels)
     for module in frozen:
         module.requires_grad_(True)
     return total / (settings.epochs * len(indices))

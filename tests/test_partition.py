@@ -183,6 +183,23 @@ def test_largest_remainder_by_hand(total, sizes):
     assert tuple(partition.sizes_by_largest_remainder(total, (8, 1, 1))) == sizes
 
 
+@pytest.mark.parametrize(
+    ("total", "sizes"), [(2, (1, 0, 1)), (3, (2, 0, 1)), (4, (3, 0, 1)), (10, (8, 0, 2)), (7, (6, 0, 1))]
+)
+def test_a_part_of_0_stays_empty(total, sizes):
+    assert tuple(partition.sizes_by_largest_remainder(total, (8, 0, 2))) == sizes
+    parts = partition.local_split(np.arange(total) % 2, np.arange(total), stream(), (8, 0, 2))
+    assert tuple(map(len, parts)) == sizes
+
+
+@pytest.mark.parametrize(("count", "classes"), [(6, [3, 2, 1]), (1, [1, 0, 0]), (60, [30, 20, 10]), (99, [30, 20, 10])])
+def test_stratified(count, classes):
+    labels, indices = np.repeat([0, 1, 2], [60, 40, 20]), np.arange(0, 120, 2)
+    chosen = partition.stratified(labels, indices, count, stream())
+    assert np.bincount(labels[chosen], minlength=3).tolist() == classes
+    assert np.isin(chosen, indices).all() and (np.diff(chosen) > 0).all()
+
+
 @fast
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=6), st.integers(0, 2**32))
 def test_local_split(held, seed):

@@ -11,11 +11,11 @@ import pytest
 import torch
 from pixels import federation
 
-from fedlib import ALGORITHMS, Dataset, Federation, FedlibError, RunSpec, partition, runs, simulate
+from fedlib import ALGORITHMS, Dataset, Federation, FedlibError, RunSpec, partition, report, runs, simulate
 from fedlib.algorithms.base import Algorithm
 from fedlib.protocol import PARAMS, PROTOCOLS, Protocol, protocol
 from fedlib.randomness import generator
-from fedlib.simulation import Interrupted
+from fedlib.simulation import Interrupted, participants
 from fedlib.training import augmented
 
 DIGITS = RunSpec(dataset="digits")
@@ -81,7 +81,7 @@ def test_every_field_can_be_overridden_by_name() -> None:
     others = {
         "split": "official-4:1:1", "distinct": "false", "extra_slot": True, "floors": True, "normalise": "half",
         "augmentation": "released", "lr": "0.5", "momentum": 0.5, "weight_decay": 0.1, "clip_norm": 1, "average":
-        "selected", "inherit": "first_visit",
+        "selected", "inherit": "first_visit", "reserve": "true", "optimiser": "adam",
     }  # fmt: skip
     assert set(others) == {field.name for field in dataclasses.fields(Protocol)}
     plain = runs.resolve(DIGITS)
@@ -96,6 +96,21 @@ def test_every_field_can_be_overridden_by_name() -> None:
     assert released == replace(PROTOCOLS["FedSSA", "released"], inherit="none")
 
 
+def test_pfedhr_presets() -> None:
+    spec = replace(DIGITS, algorithm="FedMD", paper="pFedHR")
+    filled = runs.resolve(spec, "paper")
+    preset = filled.protocol
+    assert (preset.optimiser, preset.lr, preset.split, preset.normalise) == ("adam", 0.001, "local-8:0:2", "dataset")
+    assert (filled.spec.rounds, filled.spec.local_epochs, filled.spec.batch_size) == (100, 10, 10)
+    for scale in runs.SCALES:  # 4 of 12, whatever the scale
+        sized = runs.resolve(spec, scale).spec
+        assert participants(sized.num_clients, sized.participation) == 4 and sized.num_clients == 12
+    assert runs.resolve(replace(spec, num_clients=100, participation=0.1)).spec.num_clients == 100
+    released = runs.resolve(replace(spec, protocol="released"))
+    assert (released.protocol.weight_decay, released.protocol.average) == (1e-4, "selected")
+    assert participants(released.spec.num_clients, released.spec.participation) == 6
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
@@ -104,6 +119,8 @@ def test_every_field_can_be_overridden_by_name() -> None:
         ({"split": "8:1:1"}, "split = '8:1:1' is unknown"),
         ({"augmentation": "flip"}, "augmentation = 'flip' is unknown: .*known are none, released"),
         ({"normalise": "mean"}, "normalise = 'mean' is unknown"),
+        ({"optimiser": "adamw"}, "optimiser = 'adamw' is unknown: did you mean 'adam'"),
+        ({"optimiser": "adam", "momentum": 0.9}, "momentum = 0.9: must be 0 under Adam"),
         ({"distinct": "maybe"}, "distinct = 'maybe': must be true or false"),
     ],
 )
@@ -133,6 +150,56 @@ def test_official_split(how: str) -> None:
         counts = torch.bincount(labels[parts[0].train], minlength=10) / torch.bincount(labels[train])
         again = torch.bincount(labels[parts[0].test], minlength=10) / torch.bincount(labels[test])
         assert torch.allclose(counts, again, atol=0.05)  # the same shares
+
+
+@pytest.mark.parametrize("how", ["by-class", "iid"])
+def test_pfedhr_clients_train_on_four_fifths_and_a_tenth_is_public(how: str) -> None:
+    resolved = runs.resolve(replace(DIGITS, algorithm="FedMD", paper="pFedHR", partition=how))
+    built = runs.federation_of(resolved)
+    total = sum(len(torch.cat([c.train, c.test])) for c in built.clients)
+    assert len(built.public.indices) == 150 and total == 1797 - 150
+    for client in built.clients:
+        assert len(client.validation) == 0
+        assert abs(len(client.train) - 4 * len(client.test)) <= 4
+        if how == "by-class":  # tested on the classes it trains on, in the same mix
+            labels = resolved.data.labels
+            trained, tested = (torch.bincount(labels[part], minlength=10) for part in (client.train, client.test))
+            assert len(client.classes) == 2 and (trained - 4 * tested).abs().max() <= 4
+
+
+def test_pfedhr_keeps_the_public_part_from_the_clients_of_every_method() -> None:
+    """FedMD's own public images, FedMD's from another data set and FedGH, which has none: the same private images."""
+    spec = replace(DIGITS, paper="pFedHR")
+    public = runs.public_of(runs.resolve(replace(spec, algorithm="FedMD")))
+    federations = [
+        runs.federation_of(runs.resolve(replace(spec, algorithm=name, public_dataset=other)))
+        for name, other in (("FedMD", None), ("FedMD", "digits100"), ("FedGH", None))
+    ]
+    for one in federations:
+        held = torch.cat([torch.cat([c.train, c.test]) for c in one.clients])
+        assert torch.equal(held, torch.cat([torch.cat([c.train, c.test]) for c in federations[0].clients]))
+        assert not set(held.tolist()) & set(public.tolist())
+    fractions = [runs.resolve(replace(spec, algorithm="FedGH", public_fraction=part)) for part in (0.02, 0.1)]
+    assert fractions[0].key != fractions[1].key  # its clients hold more of the images
+
+
+def test_released_pfedhr_leaves_a_fifth_of_the_training_part_unused() -> None:
+    resolved = runs.resolve(replace(DIGITS, algorithm="FedMD", paper="pFedHR", protocol="released"))
+    built = runs.federation_of(resolved)
+    parts = [sum(len(getattr(c, part)) for c in built.clients) for part in ("train", "validation", "test")]
+    assert sum(parts) == resolved.data.num_train - 150  # the official test images stay unused
+    assert [part / sum(parts) for part in parts] == pytest.approx([0.64, 0.16, 0.2], abs=0.01)
+    assert int(torch.cat([c.test for c in built.clients]).max()) < resolved.data.num_train
+
+
+def test_without_validation_images_nothing_is_selected_by_them() -> None:
+    resolved = runs.resolve(replace(DIGITS, algorithm="Standalone", paper="pFedHR", num_clients=4))
+    outcome = simulate(runs.federation_of(resolved), resolved.algorithm, 1)
+    assert outcome.rounds["validation_accuracy"].isna().all() and outcome.rounds["accuracy"].notna().all()
+    with pytest.raises(
+        FedlibError, match=r"rule = 'validation': must be last, last10 or best: .* no validation images"
+    ):
+        report.selected_accuracy(outcome.rounds, "validation")
 
 
 def test_floors_leave_what_rounding_down_leaves() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -74,27 +75,58 @@ def test_only_methods_with_public_data_have_it_in_their_key() -> None:
              for f, d in ((0.1, None), (0.3, None), (0.1, "digits100"))]  # fmt: skip
     assert len({runs.resolve(spec).key for spec in plain}) == 1
     assert runs.federation_of(runs.resolve(plain[0])).public is None
-    spied = [replace(SPEC, public_fraction=f, public_dataset=d)
-             for f, d in ((0.1, None), (0.3, None), (0.1, "digits100"), (0.3, "digits100"))]  # fmt: skip
-    keys = [runs.resolve(spec).key for spec in spied]
-    assert len(set(keys)) == 3 and keys[2] == keys[3]  # a fraction means nothing beside another data set
+    changes: list[dict[str, Any]] = [
+        {}, {"public_fraction": 0.3}, {"public_dataset": "digits100"}, {"public_images": 50}, {"public_labels": False},
+        {"public_dataset": "digits100", "public_fraction": 0.3},
+    ]  # fmt: skip
+    spied = [replace(SPEC, **change) for change in changes]
+    assert len({runs.resolve(spec).key for spec in spied}) == 6
 
 
-def test_another_data_set_leaves_the_clients_theirs_and_is_adapted() -> None:
+def test_another_data_set_stands_in_for_the_public_part_and_is_adapted() -> None:
     resolved = runs.resolve(replace(SPEC, public_dataset="digits100"))
     federation = runs.federation_of(resolved)
-    assert federation.public.indices.tolist() == list(range(data.load("digits100").num_train))
-    assert sum(len(c.train) + len(c.validation) + len(c.test) for c in federation.clients) == 1797
+    other = data.load("digits100")
+    public = federation.public
+    assert len(public.indices) == 0.1 * other.num_train and int(public.indices.max()) < other.num_train
+    assert (torch.bincount(other.labels[public.indices]) == 2).all()  # the same part of each class
+    assert torch.equal(public.pool.images, other.images) and torch.equal(public.pool.labels, other.labels)
+    own = runs.federation_of(runs.resolve(SPEC))
+    assert all(torch.equal(a.train, b.train) for a, b in zip(federation.clients, own.clients, strict=True))
 
     grey, colour = toy("grey", 1), toy("colour", 3)
     clients = [np.arange(15)]
-    public = Federation(colour, clients, public=grey).public
+    public = Federation(colour, clients, public=np.arange(12), public_dataset=grey).public
     assert torch.equal(public.pool.images[:, 2], grey.images[:, 0])  # repeated
     batch = public.pool.batch(public.indices)
     expected = (grey.images[:12, 0].double() / 255 - colour.mean[1]) / colour.std[1]  # normalised as the clients' are
     assert torch.allclose(batch[:, 1].double(), expected, atol=1e-5)
-    averaged = Federation(grey, clients, public=colour).public.pool.images
+    averaged = Federation(grey, clients, public=np.arange(12), public_dataset=colour).public.pool.images
     assert torch.equal(averaged[:, 0], colour.images.double().mean(1).round().to(torch.uint8))
+
+
+def test_a_bound_takes_some_of_the_public_images_and_leaves_the_clients_theirs() -> None:
+    whole, bounded, beyond = (
+        runs.federation_of(runs.resolve(replace(SPEC, public_images=count))) for count in (None, 50, 10_000)
+    )
+    indices = bounded.public.indices
+    assert len(indices) == 50 and set(indices.tolist()) < set(whole.public.indices.tolist())
+    assert (torch.bincount(bounded.pool.labels[indices]) == 5).all()
+    assert torch.equal(beyond.public.indices, whole.public.indices)
+    assert all(torch.equal(a.train, b.train) for a, b in zip(bounded.clients, whole.clients, strict=True))
+    crossed = runs.public_of(runs.resolve(replace(SPEC, public_dataset="digits100", public_images=100)))
+    assert np.unique(data.load("digits100").labels[crossed]).tolist() == list(range(100))
+
+
+def test_unlabelled_public_images_have_no_labels() -> None:
+    resolved = runs.resolve(replace(SPEC, public_labels="false"))
+    built = runs.federation_of(resolved)
+    assert (built.public.pool.labels == -1).all() and (built.pool.labels >= 0).all()
+    assert torch.equal(built.public.pool.images, built.pool.images)
+    assert simulate(built, resolved.algorithm, 1).status == "finished"
+    for method in (LabelledSpy(), ALGORITHMS["FedKEMF"](label_weight=0.5)):
+        with pytest.raises(FedlibError, match="needs labelled public data, and these have no labels"):
+            simulate(built, method, 1)
 
 
 def test_errors_name_the_field() -> None:
@@ -105,6 +137,8 @@ def test_errors_name_the_field() -> None:
     for change, message in (
         ({"public_fraction": 0}, "public_fraction = 0.0: must be in"),
         ({"public_fraction": 1}, "public_fraction = 1.0: must be in"),
+        ({"public_images": 0}, "public_images = 0: must be at least 1"),
+        ({"public_labels": "some"}, "public_labels = 'some': must be true or false"),
         ({"public_dataset": "digit"}, "public_dataset = 'digit' is unknown: did you mean 'digits'"),
         ({"public_dataset": "digits"}, "public_dataset = 'digits': must be another data set"),
     ):

@@ -3,7 +3,7 @@ import pytest
 import tiny
 import torch
 
-from fedlib import training
+from fedlib import models, training
 
 DATA = tiny.dataset(num_classes=3, per_class=8)
 
@@ -38,6 +38,70 @@ def test_minibatch_sgd_by_hand(momentum, weight_decay, clip_norm):
             w = {name: w[name] - 0.1 * velocity[name] for name in w}
     tiny.assert_weights(model, w)
     assert mean.item() == pytest.approx(sum(losses) / 14, rel=1e-5)  # a mean over samples, not over batches
+
+
+@pytest.mark.parametrize(("weight_decay", "clip_norm"), [(0, 0), (0.1, 0), (0.1, 0.05)])
+def test_minibatch_adam_by_hand(weight_decay, clip_norm):
+    """m <- 0.9 m + 0.1 g, v <- 0.999 v + 0.001 g^2, w <- w - lr m' / (sqrt v' + 1e-8), m' and v' without their bias; g is
+    the (clipped) gradient + decay w. Two visits: the moments start from zero in each.
+    """
+    model, pool, indices = setup()
+    w = tiny.weights(model)
+    settings = training.Settings(2, 4, 0.05, 0.0, weight_decay, clip_norm, "adam")
+    for seed in (5, 6):
+        training.train(training.cross_entropy, {"model": model}, pool, indices, settings, np.random.default_rng(seed))
+        stream = np.random.default_rng(seed)
+        m, v = ({name: np.zeros_like(value) for name, value in w.items()} for _ in range(2))
+        orders = [stream.permutation(7) for _ in range(2)]
+        for step, batch in enumerate([part for order in orders for part in (order[:4], order[4:])], start=1):
+            g = tiny.gradient(w, *tiny.inputs(DATA, batch))
+            norm = np.sqrt(sum((value**2).sum() for value in g.values()))
+            for name in w:
+                slope = g[name] * (min(1, clip_norm / norm) if clip_norm else 1) + weight_decay * w[name]
+                m[name] = 0.9 * m[name] + 0.1 * slope
+                v[name] = 0.999 * v[name] + 0.001 * slope**2
+                root = np.sqrt(v[name] / (1 - 0.999**step))
+                w[name] = w[name] - 0.05 * m[name] / (1 - 0.9**step) / (root + 1e-8)
+    tiny.assert_weights(model, w)
+
+
+class Noisy(torch.nn.Module):
+    """A linear classifier of an image's four quarters with batch normalisation and dropout; notes what mode it is in."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.Sequential(
+            torch.nn.AvgPool2d(16), torch.nn.BatchNorm2d(1), torch.nn.Dropout(0.5), torch.nn.Flatten(),
+            torch.nn.Linear(4, 3),
+        )  # fmt: skip
+        self.modes = []
+
+    def forward(self, images):
+        self.modes.append(self.training)
+        return self.layers(images)
+
+
+def test_dropout_and_batch_norm_are_on_in_training_alone(monkeypatch):
+    monkeypatch.setitem(models.BUILDERS, "noisy", lambda num_classes, channels: Noisy())
+    federation = tiny.federation(DATA, [np.arange(24)])
+    settings, indices = training.Settings(2, 5, 0.1), torch.arange(20)
+    trained = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(len(trained))  # the masks come from the stream, not from the global generator
+        model, stream = federation.build("noisy"), np.random.default_rng(seed)
+        assert not model.training
+        training.train(training.cross_entropy, {"model": model}, federation.pool, indices, settings, stream)
+        assert model.modes == [True] * 8 and not model.training
+        assert model.layers[1].num_batches_tracked == 8
+        one, other = (training.outputs(model, federation.pool, indices) for _ in range(2))
+        assert torch.equal(one, other) and model.layers[1].num_batches_tracked == 8
+        plain = np.random.default_rng(seed)
+        for _ in range(2):
+            plain.permutation(20)
+        assert stream.bit_generator.state == plain.bit_generator.state  # and they leave the order of batches as it is
+        trained.append(model)
+    weights = [model.layers[4].weight for model in trained]
+    assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])
 
 
 def test_the_optimiser_is_fresh_each_time():

@@ -7,9 +7,17 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from ..errors import FedlibError, require
-from ..federation import Client, ClientInfo, Context, Federation, Message
+from ..federation import Client, ClientInfo, Context, Federation, Message, PublicData
 
 ServerState = dict[str, Any]  # plain tensors and numbers, so that it checkpoints
+
+
+def check_public_labels(name: str, public: PublicData, num_classes: int) -> None:
+    """Raise FedlibError unless the public images have labels that are classes of the clients'."""
+    if not public.labelled:
+        raise FedlibError(f"algorithm = {name!r}: needs labelled public data, and these have no labels")
+    largest = int(public.pool.labels[public.indices].max())
+    require(largest < num_classes, "public labels", largest, f"below {num_classes}, the number of the clients' classes")
 
 
 @dataclass(frozen=True)
@@ -51,11 +59,10 @@ class Algorithm:
         if self.public_data != "none" and federation.public is None:
             raise FedlibError(
                 f"algorithm = {self.name!r}: needs {self.public_data} public data, and this federation has none; "
-                "pass public= (indices that no client holds, or a data set)"
+                "pass public= (indices that no client holds, or into public_dataset)"
             )
         if self.public_data == "labelled" and federation.public is not None:
-            largest = int(federation.public.pool.labels[federation.public.indices].max())
-            require(largest < federation.num_classes, "public labels", largest, f"below {federation.num_classes}")
+            check_public_labels(self.name, federation.public, federation.num_classes)
         different = sorted(set(federation.architectures))
         if self.needs == "architecture" and len(different) > 1:
             raise FedlibError(

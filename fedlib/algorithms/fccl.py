@@ -9,8 +9,9 @@ indices of their images; up: logits on this round's public subset.
 The exchange is split over two rounds as in FedMD, so the mean holds each client's logits at the end of its last
 round, the own ones too; the authors' first code has that mixture (others' current logits, own previous ones), their
 second the plain mean. Standardising divides by sqrt(variance + 1e-5): a class whose logits do not vary over the batch
-gives zeros, not NaN as in the authors' code. Their Adam at 1e-3 is SGD at that rate for the collaborative step: sums
-over M's entries, not means, blow up the logits at 0.01 with 100 classes. The local step has the run's rate.
+gives zeros, not NaN as in the authors' code. Their Adam at 1e-3 is the run's optimiser at that rate for the
+collaborative step: sums over M's entries, not means, blow up the logits under SGD at 0.01 with 100 classes. The local
+step has the run's rate.
 """
 
 import copy

@@ -9,7 +9,7 @@ d * C + C floats. With both weights 0 it is LG-FedAvg.
 Known disagreements. FedSSA's text knows the proximal term but no replacement (`replace=False`), and not whether the
 contrastive loss was on. The term's norm is squared and summed here; the authors' code takes the mean over a tensor's
 entries (`reduction=mean`), d * C times weaker, under which 0.1 does next to nothing. Their header is ReLU and Linear,
-the optimiser Adam at 1e-4; here the last linear layer and the run's SGD. Their contrastive loss has temperature 100, a
+the optimiser Adam at 1e-4; here the last linear layer and the run's. Their contrastive loss has temperature 100, a
 scale of 100 / 0.07, raw features and SimCLR's augmentations; here the usual one, between images and mirror images.
 """
 

@@ -3,7 +3,7 @@
 
 Clients upload the mean representation of each seen class (local averaged representation, LAR); the server trains one
 global header on the pairs (LAR, class) by SGD, and the header replaces each client's. Extractors stay local. Down:
-the header; up: a LAR and its label a class.
+the header; up: a LAR and its label a class. The server's step is Eq. 5's SGD whatever optimiser the clients use.
 
 The released code computes these gradients but never applies them (its optimiser holds another network), so its
 header stays what it was initialised to (`server_update=frozen`); this file trains it, as the paper says. Released too:

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from .. import models, training
 from ..errors import choose, require
-from .base import Algorithm, Client, ClientInfo, Context, Federation, Message, ServerState
+from .base import Algorithm, Client, ClientInfo, Context, Federation, Message, ServerState, check_public_labels
 
 
 def mutual_loss(
@@ -88,8 +88,7 @@ class FedKEMF(Algorithm):
     def check(self, federation: Federation) -> None:
         super().check(federation)
         if self.label_weight and federation.public is not None:
-            largest = int(federation.public.pool.labels[federation.public.indices].max())
-            require(largest < federation.num_classes, "public labels", largest, f"below {federation.num_classes}")
+            check_public_labels(self.name, federation.public, federation.num_classes)
 
     def init_server(self, context: Context) -> ServerState:
         channels, stream = context.federation.channels, context.generator("server")  # not the clients' initial state,

@@ -10,7 +10,7 @@ consensus and the indices of its images; up: logits. The public labels serve the
 The exchange is split over two rounds: the consensus digested in round t is on the outputs of the end of round t - 1,
 the same numbers as exchanging at the start of round t as long as everyone takes part. Server and clients draw the
 subset from one shared stream. The text weights all clients alike; so do we. The authors' code uses Adam at 1e-3 and
-stops the start early on the test set; here it is the run's SGD, for a fixed number of epochs.
+stops the start early on the test set; here it is the run's optimiser, for a fixed number of epochs.
 """
 
 from collections.abc import Mapping

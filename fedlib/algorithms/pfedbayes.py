@@ -29,7 +29,7 @@ from torch.func import functional_call
 
 from ..errors import require
 from ..randomness import forked
-from ..training import sgd, step
+from ..training import fresh_optimiser, learning, step
 from .base import Client, Context, Message, ServerState
 from .fedavg import FedAvg
 
@@ -110,9 +110,10 @@ class PFedBayes(FedAvg):
         if "rho" in client.state:
             posterior.rho.load_state_dict(client.state["rho"])
         settings, weight = context.federation.settings, self.zeta / client.num_samples
-        of_posterior, of_local = sgd({"posterior": posterior}, settings), sgd({"local": local}, settings)
+        of_posterior = fresh_optimiser({"posterior": posterior}, settings)
+        of_local = fresh_optimiser({"local": local}, settings)
         total = torch.zeros((), device=context.device)
-        with forked(context.generator("method", client.id)):
+        with forked(context.generator("method", client.id)), learning({"posterior": posterior}):
             for images, labels in context.batches(client):
                 batch = {"images": images, "labels": labels, "local": local, "weight": weight, "noise": self.noise}
                 loss = step(posterior_loss, {"posterior": posterior}, of_posterior, client.pool, settings, **batch)

@@ -19,7 +19,8 @@ from dataclasses import dataclass, replace
 import torch
 
 from ..errors import require
-from ..training import proximal_cross_entropy, sgd, step
+from ..randomness import forked
+from ..training import fresh_optimiser, learning, proximal_cross_entropy, step
 from .base import Client, Context, Message, ServerState
 from .fedavg import FedAvg
 
@@ -55,15 +56,17 @@ class PFedMe(FedAvg):
         w = copy.deepcopy(theta).requires_grad_(False)
         settings = context.federation.settings
         settings = replace(settings, lr=self.inner_lr or settings.lr)
-        optimiser = sgd({"model": theta}, settings)
+        networks = {"model": theta}
+        optimiser = fresh_optimiser(networks, settings)
         total = torch.zeros((), device=context.device)
-        for images, labels in context.batches(client):
-            batch = {"images": images, "labels": labels, "reference": w, "weight": self.lam}
-            for _ in range(self.inner_steps):  # theta ~ argmin loss + lambda / 2 * ||theta - w||^2
-                loss = step(proximal_cross_entropy, {"model": theta}, optimiser, client.pool, settings, **batch)
-            for global_part, personal in zip(w.parameters(), theta.parameters(), strict=True):
-                global_part.lerp_(personal.detach(), self.eta * self.lam)  # w <- w - eta * lambda * (w - theta)
-            total += loss * len(labels)
+        with forked(context.generator("dropout", client.id)), learning(networks):
+            for images, labels in context.batches(client):
+                batch = {"images": images, "labels": labels, "reference": w, "weight": self.lam}
+                for _ in range(self.inner_steps):  # theta ~ argmin loss + lambda / 2 * ||theta - w||^2
+                    loss = step(proximal_cross_entropy, networks, optimiser, client.pool, settings, **batch)
+                for global_part, personal in zip(w.parameters(), theta.parameters(), strict=True):
+                    global_part.lerp_(personal.detach(), self.eta * self.lam)  # w <- w - eta * lambda * (w - theta)
+                total += loss * len(labels)
         for global_part, personal in zip(w.buffers(), theta.buffers(), strict=True):  # batch norm's, where there is one
             global_part.copy_(personal)
         context.losses[client.id] = total / (settings.epochs * client.num_samples)
