@@ -40,6 +40,28 @@ def describe(needed: int, todo: Sequence[runs.Resolved], jobs: int) -> str:
     )
 
 
+def _print_plan(todo: Sequence[runs.Resolved]) -> None:
+    rows = [
+        {
+            "method": run.spec.algorithm,
+            "dataset": run.spec.dataset,
+            "scenario": run.spec.scenario,
+            "protocol": run.spec.protocol,
+            "N": run.spec.num_clients,
+            "T": run.spec.rounds,
+            "E": run.spec.local_epochs,
+            "B": run.spec.batch_size,
+            "million images": run.samples / 1e6,
+        }
+        for run in todo
+    ]
+    if rows:
+        table = pd.DataFrame(rows)
+        keys = list(table.columns[:-1])
+        grouped = table.groupby(keys, sort=False)["million images"].agg(["size", "sum"])
+        print(grouped.set_axis(["runs", "million images"], axis=1).reset_index().round(3).to_string(index=False))
+
+
 def duration(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} seconds"
@@ -51,9 +73,10 @@ def reproduce(name: str, scale: str, *, jobs: int = 2, dry_run: bool = False, re
     chosen = exhibits.choose_exhibits(name)
     needed, todo = plan(chosen, scale, reuse_stale)
     print(describe(needed, todo, jobs))
+    if scale == "paper":
+        print("*chosen* where the texts leave it open: " + "; ".join(f"{k} = {v}" for k, v in exhibits.CHOSEN.items()))
     if dry_run:
-        for run in todo:
-            print(f"  would train {run.label}: {run.samples:,.0f} images")
+        _print_plan(todo)
         return True
     runs.sweep([run.spec for run in todo], scale, jobs=jobs, reuse_stale=reuse_stale)
     state = {item.name: _state(item, scale) for item in chosen}

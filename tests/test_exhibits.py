@@ -1,0 +1,160 @@
+"""The grids ask for what the papers say: read against the settings of each exhibit, as their texts give them."""
+
+import pytest
+
+from fedlib import exhibits, notebook, report, runs
+from fedlib.errors import FedlibError
+
+BOTH = {"cifar10", "cifar100"}
+THREE = {(10, 1.0), (50, 0.2), (100, 0.1)}
+HUNDRED = {(100, 0.1)}
+RATES = {(100, c) for c in (0.1, 0.3, 0.5, 0.7, 0.9, 1.0)}
+SHARED = {"Standalone", "FML", "FedKD", "LG-FedAvg", "FD", "FedProto"}
+# grid -> scenario, (N, C), data, methods, and the values of the swept quantity on CIFAR-10 and on CIFAR-100, from the texts:
+# FedSSA 6.1 to 6.3 and appendix F, FedGH 5.1 to 5.3, pFedES 6.1 to 6.3 and 10.
+PAPER = {
+    "fedssa/homogeneous": ("homogeneous", THREE, BOTH, SHARED | {"FedClassAvg", "FedSSA"}),
+    "fedssa/heterogeneous": (
+        "heterogeneous",
+        THREE,
+        BOTH,
+        SHARED | {"FedClassAvg", "FedSSA", "FedGH"},
+    ),  # FedGH is ours
+    "fedssa/representations": ("heterogeneous", {(10, 1.0)}, {"cifar10"}, {"FedProto", "FedSSA"}),
+    "fedssa/classes": ("heterogeneous", HUNDRED, BOTH, {"FedProto", "FedSSA"}),
+    "fedssa/dirichlet": ("heterogeneous", HUNDRED, BOTH, {"FedProto", "FedSSA"}),
+    "fedssa/participation": ("heterogeneous", RATES, BOTH, {"FedProto", "FedSSA"}),
+    "fedssa/table4": ("heterogeneous", THREE, BOTH, {"FedSSA"}),
+    "fedssa/table5": ("heterogeneous", THREE, BOTH, {"FedSSA"}),
+    "fedgh/homogeneous": ("homogeneous", THREE, BOTH, SHARED | {"FedAvg", "FedGH"}),
+    "fedgh/heterogeneous": ("heterogeneous", {(10, 1.0)}, BOTH, SHARED | {"FedGH"}),
+    "fedgh/classes": ("heterogeneous", {(10, 1.0)}, BOTH, {"LG-FedAvg", "FedProto", "FedGH"}),
+    "fedgh/participation": ("heterogeneous", RATES, BOTH, {"LG-FedAvg", "FedProto", "FedGH"}),
+    "fedgh/server_lr": ("heterogeneous", {(10, 1.0)}, BOTH, {"FedGH"}),
+    "pfedes/homogeneous": ("homogeneous", THREE, BOTH, SHARED | {"pFedES"}),
+    "pfedes/heterogeneous": ("heterogeneous", THREE, BOTH, SHARED | {"pFedES"}),
+    "pfedes/representations": ("heterogeneous", {(10, 1.0)}, {"cifar10"}, {"FedProto", "pFedES"}),
+    "pfedes/images": ("heterogeneous", HUNDRED, {"cifar10"}, {"pFedES"}),
+    "pfedes/classes": ("heterogeneous", HUNDRED, BOTH, {"FedProto", "pFedES"}),
+    "pfedes/participation": ("heterogeneous", RATES, BOTH, {"FedProto", "pFedES"}),
+    "pfedes/mu": ("heterogeneous", HUNDRED, BOTH, {"pFedES"}),
+    "pfedes/extractor_epochs": ("heterogeneous", HUNDRED, BOTH, {"pFedES"}),
+}
+SWEPT = {
+    "fedssa/classes": ((2, 4, 6, 8, 10), (10, 30, 50, 70, 90, 100)),
+    "fedgh/classes": ((2, 4, 6, 8, 10), (10, 30, 50, 70, 90, 100)),
+    "pfedes/classes": ((2, 4, 6, 8, 10), (10, 30, 50, 70, 90, 100)),
+    "fedssa/dirichlet": ((0.1, 0.2, 0.3, 0.4, 0.5),) * 2,
+    "fedgh/server_lr": ((0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0),) * 2,
+    "pfedes/mu": ((0.1, 0.2, 0.3, 0.4, 0.5),) * 2,
+    "pfedes/extractor_epochs": ((5, 10, 15, 20),) * 2,
+}
+
+
+@pytest.mark.parametrize("grid", PAPER)
+def test_paper_settings(grid):
+    scenario, settings, data, methods = PAPER[grid]
+    cells = exhibits.cells(grid, "paper")
+    specs = [cell.spec for cell in cells]
+    assert {spec.scenario for spec in specs} == {scenario}
+    assert {(spec.num_clients, spec.participation) for spec in specs} == settings
+    assert {spec.dataset for spec in specs} == data
+    assert {spec.algorithm for spec in specs} == methods
+    assert {spec.seed for spec in specs} == {0, 1, 2}
+    assert {(spec.rounds, spec.local_epochs, spec.batch_size) for spec in specs} == {(500, 10, 512)}  # *chosen*
+    assert {spec.protocol for spec in specs} == {"paper"}
+    assert {spec.partition for spec in specs} == {"dirichlet" if grid == "fedssa/dirichlet" else "by-class"}
+
+
+@pytest.mark.parametrize("grid", SWEPT)
+def test_swept_values(grid):
+    name = exhibits.GRIDS[grid].sweep.name
+    for dataset, values in zip(("cifar10", "cifar100"), SWEPT[grid], strict=True):
+        specs = [cell.spec for cell in exhibits.cells(grid, "paper", dataset)]
+        found = {spec.params[name] if name in spec.params else getattr(spec, name) for spec in specs}
+        assert found == set(values)
+
+
+def test_what_is_chosen_is_what_a_run_gets():
+    spec = exhibits.cells("fedssa/heterogeneous", "paper")[0].spec
+    for name in ("rounds", "local_epochs", "batch_size"):
+        assert exhibits.CHOSEN[name].split(",")[0] == str(getattr(spec, name))
+    assert exhibits.CHOSEN["stable_rounds"].startswith(f"{runs.algorithms.make('FedSSA', {}).stable_rounds},")
+
+
+def test_ablations_are_the_cases_of_the_paper():
+    table = {cell.method[:6]: cell.spec.params for cell in exhibits.cells("fedssa/table4", "smoke")}
+    assert table["case A"] == {"aggregation": "whole", "replace": "all", "mu0": 0.0}
+    assert table["case B"] == {"aggregation": "whole", "replace": "all"}
+    assert table["case C"] == {}
+    table = {cell.method[:6]: cell.spec.params for cell in exhibits.cells("fedssa/table5", "smoke")}
+    assert table["case A"] == {"replace": "all", "mu0": 0.0}
+    assert table["case B"] == {"mu0": 0.0}
+    assert table["case C"] == {}
+
+
+def test_runs_that_exhibits_share_train_once():
+    def keys(*grids):
+        return {runs.resolve(cell.spec, "smoke").key for cell in exhibits.cells(grids, "smoke")}
+
+    table = keys("fedssa/heterogeneous")
+    assert keys("fedssa/representations") < table
+    assert keys("fedgh/heterogeneous") < table
+    assert keys("pfedes/representations", "pfedes/images") < keys("pfedes/heterogeneous") | table
+    assert len(keys("fedssa/table4", "fedssa/table5") - table) == 4 * 6
+    specs = [cell.spec for cell in exhibits.cells(("pfedes/images", "pfedes/heterogeneous"), "smoke")]
+    (kept,) = {
+        spec.keep for spec in specs if (spec.algorithm, spec.num_clients, spec.dataset) == ("pFedES", 40, "digits")
+    }
+    assert kept == "server"
+
+
+def test_of_duplicates_the_one_that_keeps_most_is_trained(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
+    specs = [runs.RunSpec(algorithm="FedSSA", keep=keep) for keep in ("none", "clients", "server")]
+    assert [item.spec.keep for item in runs.missing(specs)] == ["clients"]
+
+
+def test_every_smoke_setting_says_what_it_stands_for():
+    for cell in exhibits.cells(tuple(exhibits.GRIDS), "smoke"):
+        assert cell.spec.num_clients == 10 or "(for N = " in cell.clients, cell
+
+
+def test_unknown_grid():
+    with pytest.raises(FedlibError, match=r"grid = 'fedssa/tabel4'.*fedssa/table4"):
+        exhibits.cells("fedssa/tabel4", "smoke")
+
+
+def test_results_of_record_are_matched_by_what_was_run():
+    grid = "fedssa/heterogeneous"
+    matched = notebook.recorded(grid)
+    assert {cell.method for cell in matched.cells} >= {"Standalone", "FedSSA"}
+    for cell, record in zip(matched.cells, matched.records, strict=True):
+        assert cell.spec.algorithm == record.row["algorithm"] and cell.spec.seed == record.row["seed"]
+    assert not {cell.method[:6] for cell in notebook.recorded("fedssa/table5").cells} & {"case B"}
+
+
+def test_papers_own_tables_have_our_labels():
+    for paper, item, grid in (
+        ("FedSSA", "Table 1", "fedssa/homogeneous"),
+        ("pFedES", "Table 3", "pfedes/heterogeneous"),
+    ):
+        labels = {(cell.dataset, cell.clients) for cell in exhibits.cells(grid, "paper")}
+        printed = report.printed(paper, item)
+        assert set(zip(printed["dataset"], printed["clients"], strict=True)) == labels
+        assert set(printed["method"]) <= set(exhibits.GRIDS[grid].methods)
+
+
+def test_plan_at_scale_paper_prints_what_is_chosen(tmp_path, monkeypatch, capsys):
+    from fedlib import reproduce
+
+    monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
+    monkeypatch.setattr(runs, "estimate", lambda todo, jobs: 7200.0 * len(todo))
+    monkeypatch.setattr(
+        reproduce, "plan", lambda chosen, scale, stale=False: (2, [runs.resolve(runs.RunSpec(), "smoke")])
+    )
+    assert reproduce.reproduce("fedssa/table2", "paper", dry_run=True)
+    shown = capsys.readouterr().out
+    assert "2 runs needed, 1 stored, 1 to train" in shown and "about 2.0 hours" in shown
+    assert "*chosen*" in shown and "rounds = 500" in shown
+    assert list(tmp_path.iterdir()) == []
