@@ -249,7 +249,7 @@ class Federation:
         return True
 
     def initial_header(self) -> nn.Linear:
-        """A copy of the initial header of the first architecture (CNN-1 in both scenarios)."""
+        """A copy of the initial header of the first architecture, that of client 0."""
         return self.build(self.architectures[0]).header  # type: ignore[return-value]
 
 

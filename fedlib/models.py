@@ -57,11 +57,91 @@ def proxy_extractor(channels: int, output: str = "relu") -> nn.Sequential:
     )
 
 
-Builder = Callable[[int, int], nn.Module]  # (number of classes, channels) -> network
-BUILDERS: dict[str, Builder] = {name: partial(cnn, name) for name in CNN_WIDTHS}
+def _convolution(
+    inputs: int, outputs: int, kernel: int, *, padding: str = "same", normalise: bool = False, pool: bool = False
+) -> list[nn.Module]:
+    """One of pFedHR's convolutional blocks: convolution, batch normalisation, ReLU, 2x2 max-pooling."""
+    block: list[nn.Module] = [nn.Conv2d(inputs, outputs, kernel, padding=padding)]
+    if normalise:
+        block.append(nn.BatchNorm2d(outputs))
+    return [*block, nn.ReLU(), nn.MaxPool2d(2)] if pool else [*block, nn.ReLU()]
 
-# Scenario -> the architectures of clients 0, 1, 2, ... in turn (FedSSA, section 6.2: client id modulo 5).
-SCENARIOS: dict[str, tuple[str, ...]] = {"homogeneous": ("CNN-1",), "heterogeneous": tuple(CNN_WIDTHS)}
+
+def _connected(inputs: int, outputs: int, dropout: float = 0.0) -> list[nn.Module]:
+    """One of pFedHR's fully connected blocks: linear, ReLU, dropout."""
+    block: list[nn.Module] = [nn.Linear(inputs, outputs), nn.ReLU()]
+    return [*block, nn.Dropout(dropout)] if dropout else block
+
+
+# pFedHR's name of an architecture -> d_m, the width of its representation (the last linear layer's input).
+M_WIDTHS = {"M1": 50, "M2": 50, "M3": 64, "M4": 256}
+
+
+def reassembled(architecture: str, num_classes: int, channels: int, features: int = 0) -> Model:
+    """M1..M4 of pFedHR's appendix 2.1, flat sequences that decompose into its layers; the last linear one is the
+    header.
+
+    The text gives kernels and the order of operations; widths and dropout rates are the released code's (M2's third
+    convolution and M4's four linear layers as it first defined them). As printed, M3 and M4 are impossible on 32x32:
+    unpadded, the maps have shrunk to 1x1 before M3's fourth and M4's sixth convolution. The repair changes no printed
+    operation: their convolutions keep the map's size (padding `same`). M3 then has 2048 and M4 4096 features after
+    its convolutions, as in the released code, which drops M3's first two poolings instead, and has 3x3 in all of M4.
+    features: width of a further Linear(d_m, features) + ReLU between extractor and header, which methods need that
+    share what depends on the header's input; 0 for none.
+    """
+    width = M_WIDTHS[architecture]
+    if architecture in ("M1", "M2"):
+        layers = [  # unpadded 5x5 convolutions: maps of 28, pooled 14, then 10, pooled 5
+            *_convolution(channels, 10, 5, padding="valid", pool=True),
+            *_convolution(10, 64, 5, padding="valid", pool=True),
+        ]
+        if architecture == "M2":
+            layers += _convolution(64, 128, 5, padding="valid")  # a map of 1
+        layers += [nn.Flatten(), *_connected(1600 if architecture == "M1" else 128, width, 0.5)]
+    elif architecture == "M3":
+        layers = [
+            *_convolution(channels, 6, 5, pool=True),  # maps of 32, pooled 16
+            *_convolution(6, 16, 5, pool=True),  # 8
+            *_convolution(16, 32, 5),
+            *_convolution(32, 64, 5, pool=True),  # 4
+            *_convolution(64, 128, 5),
+            nn.Flatten(),
+            *_connected(2048, 1024, 0.25), *_connected(1024, 128), *_connected(128, width),
+        ]  # fmt: skip
+    else:
+        layers = [
+            *_convolution(channels, 32, 5, normalise=True),
+            *_convolution(32, 64, 3, pool=True),  # 16
+            *_convolution(64, 128, 3, normalise=True),
+            *_convolution(128, 128, 5, pool=True), nn.Dropout2d(0.05),  # 8
+            *_convolution(128, 256, 3, normalise=True),
+            *_convolution(256, 256, 3, pool=True),  # 4
+            nn.Flatten(),
+            *_connected(4096, 1024, 0.1), *_connected(1024, 512), *_connected(512, width),
+        ]  # fmt: skip
+    if features:
+        layers += _connected(width, features)
+    return Model(nn.Sequential(*layers), nn.Linear(features or width, num_classes))
+
+
+Builder = Callable[[int, int], nn.Module]  # (number of classes, channels) -> network
+BUILDERS: dict[str, Builder] = {
+    **{name: partial(cnn, name) for name in CNN_WIDTHS},
+    **{name: partial(reassembled, name) for name in M_WIDTHS},
+    **{f"{name}-{FEATURES}": partial(reassembled, name, features=FEATURES) for name in M_WIDTHS},
+}
+BUILT_IN = frozenset(BUILDERS)
+
+# Scenario -> the architectures of clients 0, 1, 2, ... in turn. FedSSA, section 6.2: client id modulo 5. pFedHR,
+# section 4.2: each of its four on as many clients; section 4.3: its smallest or its largest on all.
+SCENARIOS: dict[str, tuple[str, ...]] = {
+    "homogeneous": ("CNN-1",),
+    "heterogeneous": tuple(CNN_WIDTHS),
+    "reassembly": tuple(M_WIDTHS),
+    f"reassembly-{FEATURES}": tuple(f"{name}-{FEATURES}" for name in M_WIDTHS),
+    "homogeneous-M1": ("M1",),
+    "homogeneous-M4": ("M4",),
+}
 
 
 def register(name: str, builder: Builder) -> None:
@@ -71,7 +151,7 @@ def register(name: str, builder: Builder) -> None:
 
 def registered() -> set[str]:
     """Names of the architectures registered in this process."""
-    return set(BUILDERS) - set(CNN_WIDTHS)
+    return set(BUILDERS) - BUILT_IN
 
 
 def build(architecture: str, num_classes: int, channels: int, stream: np.random.Generator) -> nn.Module:

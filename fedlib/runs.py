@@ -89,7 +89,11 @@ class RunSpec:
         default=None, metadata={"help": "digits and digits100 are embedded; cifar10, cifar100, mnist, svhn"}
     )
     scenario: str = field(
-        default="heterogeneous", metadata={"help": "homogeneous (all CNN-1) or heterogeneous (CNN-1..5 in turn)"}
+        default="heterogeneous",
+        metadata={
+            "help": "architectures: homogeneous (all CNN-1), heterogeneous (CNN-1..5 in turn), reassembly (M1..M4 in "
+            "turn), reassembly-500 (the same with 500 features each), homogeneous-M1, homogeneous-M4"
+        },
     )
     num_clients: int | None = field(default=None, metadata={"help": "N, clients in all", "kind": int})
     participation: float | None = field(

@@ -29,27 +29,71 @@ def test_sizes_in_mebibytes_are_the_tables_but_for_cnn4():
     assert abs(mebibytes[3] - 3.81) > 0.2  # what the tables print for CNN-4 fits no number of classes
 
 
-@pytest.mark.parametrize("name", models.CNN_WIDTHS)
+@pytest.mark.parametrize("name", sorted(models.BUILT_IN))
 def test_extractor_and_header_make_the_model(name):
     model = build(name)
     images = torch.randn(3, 3, 32, 32)
     representations = model.extractor(images)
-    assert representations.shape == (3, models.FEATURES) and (representations >= 0).all()
-    assert (model.header.in_features, model.header.out_features) == (500, 10)
+    width = models.M_WIDTHS.get(name, models.FEATURES)
+    assert representations.shape == (3, width) and (representations >= 0).all()
+    assert (model.header.in_features, model.header.out_features) == (width, 10)
     assert torch.equal(model.header(representations), model(images))
     assert models.num_floats(model.extractor) + models.num_floats(model.header) == models.num_floats(model)
 
 
-@pytest.mark.parametrize("name", models.CNN_WIDTHS)
+@pytest.mark.parametrize("name", sorted(models.BUILT_IN))
 def test_channels_last_computes_what_nchw_does(name):
     model = build(name)
     assert model.extractor[0].weight.is_contiguous(memory_format=torch.channels_last)
-    plain = models.BUILDERS[name](10, 3)
+    plain = models.BUILDERS[name](10, 3).eval()
     plain.load_state_dict(model.state_dict())
     images = torch.randn(8, 3, 32, 32)
     expected = plain(images)
     result = model(images.contiguous(memory_format=torch.channels_last))
     torch.testing.assert_close(result, expected, rtol=0, atol=1e-5)
+
+
+# Floats of M1..M4 with 3 channels and 10 classes, from the layers' sizes: convolutions k*k*in*out + out (and 2*out of
+# batch normalisation), linear layers in*out + out. M1's and M3's are the released code's.
+M_FLOATS = {
+    "M1": 760 + 16_064 + 80_050 + 510,
+    "M2": 760 + 16_064 + 204_928 + 6_450 + 510,
+    "M3": 456 + 2_416 + 12_832 + 51_264 + 204_928 + 2_098_176 + 131_200 + 8_256 + 650,
+    "M4": 2_496 + 18_496 + 74_112 + 409_728 + 295_680 + 590_080 + 4_195_328 + 524_800 + 131_328 + 2_570,
+}
+
+
+@pytest.mark.parametrize("name", M_FLOATS)
+def test_sizes_of_pfedhrs_models(name):
+    assert models.num_floats(build(name)) == M_FLOATS[name]
+    width = models.M_WIDTHS[name]
+    equal = build(f"{name}-500")
+    assert models.num_floats(equal) == M_FLOATS[name] - 10 * width - 10 + (width + 1) * 500 + 501 * 10
+    assert equal.header.in_features == models.FEATURES
+
+
+def kinds(name: str) -> str:
+    """The operations of appendix 2.1, one letter each: Convolution, Batch normalisation, Relu, Pooling, Dropout,
+    Linear.
+    """
+    letters = {"Conv2d": "C", "BatchNorm2d": "B", "ReLU": "R", "MaxPool2d": "P", "Flatten": "", "Linear": "L"}
+    model = build(name)
+    return "".join(letters.get(type(layer).__name__, "D") for layer in [*model.extractor, model.header])
+
+
+def test_operations_of_pfedhrs_models_are_the_appendixs():
+    assert kinds("M1") == "CRPCRPLRDL"
+    assert kinds("M2") == "CRPCRPCRLRDL"
+    assert kinds("M3") == "CRPCRPCRCRPCRLRDLRLRL"
+    assert kinds("M4") == "CBRCRPCBRCRPDCBRCRPLRDLRLRL"
+    assert kinds("M1-500") == "CRPCRPLRDLRL"
+    kernels = [layer.kernel_size[0] for layer in build("M4").extractor if isinstance(layer, torch.nn.Conv2d)]
+    assert kernels == [5, 3, 3, 5, 3, 3]
+
+
+@pytest.mark.parametrize("name", sorted(models.BUILT_IN))
+def test_mnist_has_one_channel(name):
+    assert build(name, channels=1)(torch.zeros(1, 1, 32, 32)).shape == (1, 10)
 
 
 def test_initial_states_are_pytorchs_defaults_of_the_stream_alone():
@@ -60,10 +104,6 @@ def test_initial_states_are_pytorchs_defaults_of_the_stream_alone():
         assert torch.equal(first, second) and not torch.equal(first, third)
     bound = 1 / np.sqrt(500)  # nn.Linear: uniform within 1 / sqrt(fan in)
     assert 0.95 * bound < one.header.weight.abs().max() <= bound
-
-
-def test_mnist_has_one_channel():
-    assert build("CNN-1", channels=1)(torch.zeros(1, 1, 32, 32)).shape == (1, 10)
 
 
 def test_unknown_architecture_names_the_nearest():

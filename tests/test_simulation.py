@@ -177,11 +177,11 @@ def test_what_belongs_to_the_key():
 @pytest.mark.parametrize("scenario", models.SCENARIOS)
 def test_partitions_and_scenarios_train(partition, scenario, small_digits):
     spec = RunSpec(
-        algorithm="FedSSA", partition=partition, scenario=scenario, num_clients=5, participation=0.4, rounds=1
+        algorithm="Standalone", partition=partition, scenario=scenario, num_clients=5, participation=0.4, rounds=1
     )
     record = run(spec, progress=False)
-    table = record.clients.query("round == -1")
-    assert table["architecture"].tolist() == (["CNN-1"] * 5 if scenario == "homogeneous" else list(models.CNN_WIDTHS))
+    table, turns = record.clients.query("round == -1"), models.SCENARIOS[scenario]
+    assert table["architecture"].tolist() == [turns[id % len(turns)] for id in range(5)]
     assert record.rounds["loss"].iloc[-1] > 0
 
 
