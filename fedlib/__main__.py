@@ -159,7 +159,7 @@ def _data(name: str | None) -> None:
                 if data.available(known)
                 else f"missing: python -m fedlib data {known}"
             )
-            print(f"  {known:<10} {where}")
+            print(f"  {known:<15} {where}")
         return
     dataset = data.load(name)
     print(

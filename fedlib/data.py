@@ -1,6 +1,7 @@
 """Data sets as uint8 tensors in memory: no loader, no per-sample Python, no download behind the user's back.
 
-`digits` and `digits100` are embedded (scikit-learn's 1 797 real digits); `cifar10`, `cifar100`, `mnist` and `svhn`
+`digits` and `digits100` are embedded (scikit-learn's 1 797 real digits), and so are `digits-inverted`, `digits-noisy`
+and `digits-rotated`, which stand for public data of another set; `cifar10`, `cifar100`, `mnist` and `svhn`
 are read by torchvision from `FEDLIB_DATA` (default `~/.cache/fedlib/data`) and downloaded on first use where there is
 a network.
 """
@@ -11,7 +12,7 @@ import os
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,8 @@ STATISTICS = {
     "mnist": ((0.1307,), (0.3081,)),
     "svhn": ((0.4377, 0.4438, 0.4728), (0.1980, 0.2010, 0.1970)),
 }
-EMBEDDED = ("digits", "digits100")  # stand-ins: never set beside a paper's number as if comparable
+# Stand-ins: never set beside a paper's number as if comparable.
+EMBEDDED = ("digits", "digits100", "digits-inverted", "digits-noisy", "digits-rotated")
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,6 +142,25 @@ def _digits() -> Dataset:
     return Dataset.from_arrays("digits", _as_images(train, 4, 4), train_labels, _as_images(test, 4, 4), test_labels, 10)
 
 
+def _changed_digits(name: str, change: Callable[[np.ndarray], np.ndarray]) -> Dataset:
+    """The digits in their order, each image changed: another domain with the same classes.
+
+    Image i shows what the digits' image i shows. The public part of a data set depends on labels and seed alone, so as
+    public data beside the digits these are changes of the very images that no client holds.
+    """
+    digits = _digits()
+    images = change(digits.images[:, 0].numpy())  # (n, 32, 32), grey
+    parts = np.split(np.repeat(images[:, None], 3, axis=1), [digits.num_train])
+    labels = np.split(digits.labels.numpy(), [digits.num_train])
+    return Dataset.from_arrays(name, parts[0], labels[0], parts[1], labels[1], 10)
+
+
+def _noisy(images: np.ndarray) -> np.ndarray:
+    """Gaussian noise with a quarter of the grey scale for standard deviation, the same at each load."""
+    noise = np.random.default_rng(0).normal(0, 64, images.shape)
+    return (images + noise).round().clip(0, 255).astype(np.uint8)
+
+
 def _digits100() -> Dataset:
     """Two digits side by side, class = 10 * left + right: 20 train and 5 test images a class, from their own parts."""
     train, test, train_labels, test_labels = _digits_split()
@@ -200,7 +221,13 @@ _READERS: dict[str, Callable[[str, bool], Dataset]] = {
     "svhn": _svhn,
 }
 _FOLDERS = {"cifar10": "cifar-10-batches-py", "cifar100": "cifar-100-python", "mnist": "MNIST", "svhn": "svhn"}
-_LOADERS: dict[str, Callable[[], Dataset]] = {"digits": _digits, "digits100": _digits100}
+_LOADERS: dict[str, Callable[[], Dataset]] = {
+    "digits": _digits,
+    "digits100": _digits100,
+    "digits-inverted": partial(_changed_digits, "digits-inverted", lambda images: 255 - images),
+    "digits-noisy": partial(_changed_digits, "digits-noisy", _noisy),
+    "digits-rotated": partial(_changed_digits, "digits-rotated", lambda images: np.rot90(images, axes=(1, 2)).copy()),
+}
 
 
 def names() -> list[str]:
@@ -224,7 +251,7 @@ def available(name: str) -> bool:
     return name in _LOADERS or any(path.is_file() for path in (root() / _FOLDERS[name]).rglob("*"))
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)  # public data crossed among three sets are read once, and stay within 600 MB
 def load(name: str) -> Dataset:
     """The data set called `name`, downloaded by torchvision if it is not there.
 

@@ -1,5 +1,6 @@
 import gzip
 import hashlib
+import itertools
 import pickle
 from urllib.error import URLError
 
@@ -8,7 +9,7 @@ import pytest
 import torch
 from scipy.io import savemat
 
-from fedlib import Dataset, FedlibError, data
+from fedlib import Dataset, FedlibError, RunSpec, data, runs
 
 REAL = ("cifar10", "cifar100", "mnist", "svhn")
 
@@ -159,6 +160,19 @@ def test_digits100_is_pairs_from_their_own_part():
     assert len(train & test) <= 2  # scikit-learn's digits hold a few equal images; nothing else is on both sides
 
 
+def test_changed_digits_are_the_digits_in_another_domain():
+    digits, (inverted, noisy, rotated) = data.load("digits"), map(data.load, data.EMBEDDED[2:])
+    for other in (inverted, noisy, rotated):
+        assert torch.equal(other.labels, digits.labels) and other.num_train == digits.num_train and other.embedded
+        assert (other.images == other.images[:, :1]).all() and other.images.shape == digits.images.shape
+    assert torch.equal(inverted.images, 255 - digits.images)
+    assert torch.equal(rotated.images, digits.images.rot90(dims=(2, 3)))
+    assert inverted.mean[0] == pytest.approx(1 - digits.mean[0], abs=1e-4)
+    noise = noisy.images.double() - digits.images.double()
+    grey = (digits.images > 100) & (digits.images < 155)  # where little is clipped
+    assert noise[grey].std() == pytest.approx(62, abs=4) and abs(noise[grey].mean()) < 2
+
+
 @pytest.mark.parametrize("name", data.EMBEDDED)
 def test_loading_again_gives_the_same_bits(name):
     first = data.load(name)
@@ -253,6 +267,28 @@ def test_reads_the_format(name, root, monkeypatch):
     assert loaded.num_train == {"cifar10": 4 + 5 + 6 + 7 + 8, "cifar100": 4, "mnist": 7, "svhn": 12}[name]
     assert (loaded.mean, loaded.std) == data.STATISTICS[name] and not loaded.embedded
     assert data.available(name)
+
+
+@pytest.mark.parametrize(("own", "public"), [*itertools.permutations(("mnist", "svhn", "cifar10"), 2)])
+def test_public_data_of_another_set_are_adapted(own, public, root, monkeypatch):
+    """Grey images for clients with grey ones, colour for colour; labels as they are; normalised as the clients'."""
+    files = {name: write_files(name, root, monkeypatch) for name in (own, public)}
+    spec = RunSpec(
+        "FedMD", dataset=own, public_dataset=public, public_fraction=0.5, paper="pFedHR", num_clients=2, partition="iid"
+    )
+    built = runs.federation_of(runs.resolve(spec))
+    loaded, shared = data.load(own), built.public
+    assert len(shared.indices) == round(data.load(public).num_train / 2)
+    assert torch.equal(shared.pool.labels, torch.as_tensor(files[public][1]).long())
+    batch = shared.pool.batch(shared.indices)
+    assert batch.shape[1:] == loaded.images.shape[1:] == (1 if own == "mnist" else 3, 32, 32)
+    pixels = data.load(public).images[shared.indices].double() / 255  # (n, channels, 32, 32)
+    if pixels.shape[1] != batch.shape[1]:
+        pixels = pixels.mean(1, keepdim=True).expand(batch.shape)  # one channel: its mean is itself
+    mean, std = (torch.tensor(values).view(-1, 1, 1) for values in data.STATISTICS[own])
+    assert torch.allclose(
+        batch.double(), (pixels - mean) / std, atol=0.6 / 255 / 0.19
+    )  # grey is rounded to a pixel value
 
 
 @pytest.mark.parametrize("name", REAL)

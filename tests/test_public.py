@@ -105,6 +105,17 @@ def test_another_data_set_stands_in_for_the_public_part_and_is_adapted() -> None
     assert torch.equal(averaged[:, 0], colour.images.double().mean(1).round().to(torch.uint8))
 
 
+@pytest.mark.parametrize("changed", ["digits-inverted", "digits-noisy", "digits-rotated"])
+def test_changed_digits_are_public_as_changes_of_images_that_no_client_holds(changed: str) -> None:
+    resolved = runs.resolve(replace(SPEC, public_dataset=changed))
+    federation = runs.federation_of(resolved)
+    indices = federation.public.indices  # of both sets: image i of one is image i of the other, changed
+    assert torch.equal(indices, runs.federation_of(runs.resolve(SPEC)).public.indices)
+    held = torch.cat([torch.cat([c.train, c.validation, c.test]) for c in federation.clients])
+    assert len(held) == len(resolved.data.labels) - len(indices) and not torch.isin(indices, held).any()
+    assert torch.equal(federation.public.pool.images, data.load(changed).images)
+
+
 def test_a_bound_takes_some_of_the_public_images_and_leaves_the_clients_theirs() -> None:
     whole, bounded, beyond = (
         runs.federation_of(runs.resolve(replace(SPEC, public_images=count))) for count in (None, 50, 10_000)
