@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from . import algorithms, costs, data, exhibits, models, plots, protocol, report, runs
+from . import algorithms, costs, data, exhibits, models, plots, protocol, report, runs, views
 from .errors import FedlibError, choose, coerce, require
 from .simulation import write_bytes
 
@@ -306,7 +306,7 @@ def notebook_digest(notebook: str) -> str:
 
 def drawing_digest() -> str:
     """SHA-256 of the source that turns records into exhibits."""
-    modules: list[types.ModuleType] = [exhibits, report, plots]
+    modules: list[types.ModuleType] = [exhibits, report, plots, views]
     sources = [runs.bare_source(Path(str(module.__file__))) for module in modules] + [runs.bare_source(Path(__file__))]
     return hashlib.sha256("".join(sources).encode()).hexdigest()[:16]
 

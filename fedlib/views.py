@@ -1,0 +1,136 @@
+"""What trained networks see, from the weights that a run kept: representations, their t-SNE maps, enhanced images.
+
+Only runs with `keep="clients"` have their clients' networks, and only those with `keep="server"` or `"clients"` the server's
+state: `exhibits.GRIDS` says which keep them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from . import federation, models, randomness, runs, training
+from .errors import FedlibError, require
+
+PERPLEXITY = 30.0  # of the t-SNE maps: the library's default; the papers state none (*chosen*)
+
+
+def kept(record: runs.Record, what: str) -> dict[str, Any]:
+    """The weights of a run, on the CPU: {"server": ...} and, where `what` is `clients`, {"clients": {id: snapshot}} too.
+
+    Raises FedlibError when the run did not keep them.
+    """
+    files = [record.path / f"final-{keep}.pt" for keep in runs.KEEP[runs.KEEP.index(what) :]]
+    found = next((file for file in files if file.exists()), None)
+    if found is None:
+        raise FedlibError(f"run {record.key}: it kept no weights of the {what}; run it again with keep={what!r}")
+    return torch.load(found, map_location="cpu", weights_only=True)
+
+
+def _rebuilt(record: runs.Record) -> federation.Federation:
+    return runs.federation_of(runs.resolve(replace(record.spec, device="cpu")))
+
+
+def representations(record: runs.Record, per_client: int = 60) -> tuple[pd.DataFrame, np.ndarray]:
+    """What each client's extractor makes of the client's own test images, at most `per_client` of them, drawn by the run's seed.
+
+    Returns a table with a row an image (client, architecture, label) and the representations, float32 (rows, width). Clients
+    that were never visited are absent. Needs a run with keep="clients".
+    """
+    require(per_client >= 1, "per_client", per_client, "at least 1")
+    snapshots, built = kept(record, "clients")["clients"], _rebuilt(record)
+    rows, values = [], []
+    with training.one_thread():
+        for id, snapshot in snapshots.items():
+            client = built.clients[id]
+            client.restore(snapshot)
+            drawn = randomness.generator(record.spec.seed, "sampling", client=id).permutation(len(client.test))
+            indices = client.test[torch.from_numpy(np.sort(drawn[:per_client]))]
+            client.model.eval()
+            values.append(training.outputs(client.model.extractor, client.pool, indices).numpy())
+            labels = client.pool.labels[indices].tolist()
+            rows += [{"client": id, "architecture": client.info.architecture, "label": label} for label in labels]
+    return pd.DataFrame(rows), np.concatenate(values)
+
+
+def tsne(features: np.ndarray, seed: int = 0, perplexity: float = PERPLEXITY) -> np.ndarray:
+    """A t-SNE map (van der Maaten and Hinton, 2008) of `features` (n, width): float32 (n, 2).
+
+    scikit-learn's: initialised by PCA (`seed` draws only PCA's random projections, so it hardly matters), learning rate `auto`,
+    1 000 iterations, one thread, so that a re-run is identical on one machine. The perplexity must be below n.
+    """
+    from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
+
+    require(0 < perplexity < len(features), "perplexity", perplexity, f"above 0 and below {len(features)}, the points")
+    map = TSNE(perplexity=perplexity, init="pca", random_state=seed, n_jobs=1)
+    with threadpool_limits(limits=1):  # n_jobs leaves the gradient's threads alone, and sums in another order differ
+        return map.fit_transform(features)
+
+
+def maps(
+    records: Mapping[str, runs.Record], per_client: int = 60, seed: int = 0, perplexity: float = PERPLEXITY
+) -> pd.DataFrame:
+    """The t-SNE map of each run (label -> record), made on its own: method, client, architecture, label, x, y."""
+    tables = []
+    for method, record in records.items():
+        table, features = representations(record, per_client)
+        x, y = tsne(features, seed, perplexity).T
+        tables.append(table.assign(x=x, y=y).assign(method=method))
+    joined = pd.concat(tables, ignore_index=True)
+    return joined[["method", "client", "architecture", "label", "x", "y"]]
+
+
+def neighbours(table: pd.DataFrame, features: np.ndarray, count: int = 5) -> dict[str, float]:
+    """What a map shows, as numbers of the full space: of each representation's `count` nearest others (Euclidean), per cent
+    that are the same client's; and of its nearest among the same client's, per cent that are of the same class.
+
+    table, features: as from `representations`; every client needs more than `count` rows.
+    """
+    from scipy.spatial.distance import cdist
+
+    clients, labels = table["client"].to_numpy(), table["label"].to_numpy()
+    fewest = int(table["client"].value_counts().min())
+    require(1 <= count < fewest, "count", count, f"between 1 and {fewest - 1}: a client has {fewest} images")
+    distances = cdist(features, features)
+    np.fill_diagonal(distances, np.inf)
+    nearest = np.argsort(distances, axis=1, kind="stable")[:, :count]
+    own = np.where(clients[:, None] == clients, distances, np.inf)
+    nearest_own = np.argsort(own, axis=1, kind="stable")[:, :count]
+    return {
+        "same client": 100 * float((clients[nearest] == clients[:, None]).mean()),
+        "same class, within the client": 100 * float((labels[nearest_own] == labels[:, None]).mean()),
+    }
+
+
+def enhanced(record: runs.Record, count: int = 5) -> dict[str, np.ndarray]:
+    """`count` images, each of another class, and what pFedES's final global extractor makes of them, for `plots.images`.
+
+    Returns {"original": ..., "enhanced": ...}, each (count, 32, 32, 3) in [0, 1]. Originals are the pixels as stored. Enhanced
+    images are the extractor's output for the normalised image; it has no scale of pixels, so each is rescaled on its own, from
+    its least to its largest value over all channels. Images are drawn by the run's seed from the whole data set; those of one
+    channel are shown grey. Needs a run of pFedES that kept the server's state.
+    """
+    require(record.spec.algorithm == "pFedES", "algorithm", record.spec.algorithm, "pFedES, which has the extractor")
+    state, resolved = kept(record, "server")["server"], runs.resolve(replace(record.spec, device="cpu"))
+    data, pool = resolved.data, runs.federation_of(resolved).pool
+    require(1 <= count <= data.num_classes, "count", count, f"between 1 and {data.num_classes}, the classes")
+    extractor = models.proxy_extractor(data.images.shape[1], resolved.hashed["params"]["output"])
+    extractor.load_state_dict(state)
+    stream = randomness.generator(record.spec.seed, "sampling", client=0)
+    shuffled = stream.permutation(len(data.labels))
+    _, first = np.unique(data.labels.numpy()[shuffled], return_index=True)  # one image a class
+    indices = torch.from_numpy(shuffled[np.sort(first)[:count]])
+    with training.one_thread():
+        outputs = training.outputs(extractor, pool, indices).numpy()
+    least, largest = (limit(axis=(1, 2, 3), keepdims=True) for limit in (outputs.min, outputs.max))
+    scaled = (outputs - least) / np.maximum(largest - least, 1e-12)
+    return {"original": _pictures(data.images[indices].numpy() / 255), "enhanced": _pictures(scaled)}
+
+
+def _pictures(images: np.ndarray) -> np.ndarray:
+    """(n, channels, height, width) as (n, height, width, 3)."""
+    return np.moveaxis(np.broadcast_to(images, (len(images), 3, *images.shape[2:])), 1, -1).astype(np.float32)

@@ -1,0 +1,84 @@
+"""What trained networks see: from kept weights, bounded, identical on a second call, with hand-worked numbers."""
+
+import dataclasses
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from fedlib import runs, training, views
+from fedlib.errors import FedlibError
+
+SPEC = runs.RunSpec(algorithm="pFedES", num_clients=5, rounds=1, batch_size=64, keep="clients")
+
+
+@pytest.fixture
+def record(small_digits):
+    return runs.run(SPEC, progress=False)
+
+
+def test_representations_are_of_the_kept_networks_and_of_the_clients_own_test_images(record):
+    table, features = views.representations(record, per_client=3)
+    built = runs.federation_of(runs.resolve(record.spec))
+    snapshots = torch.load(record.path / "final-clients.pt", weights_only=True)["clients"]
+    assert list(table) == ["client", "architecture", "label"]
+    assert features.shape == (len(table), 500)
+    assert (features >= 0).all() and features.any()  # they follow a ReLU
+    assert table.groupby("client").size().max() <= 3
+    assert table["architecture"].tolist() == [f"CNN-{client % 5 + 1}" for client in table["client"]]
+    for client in built.clients:
+        own = table["client"] == client.id
+        assert set(table.loc[own, "label"]) <= set(client.classes.tolist())
+        client.restore(snapshots[client.id])
+        every = training.outputs(client.model.extractor, client.pool, client.test).numpy()
+        assert all(np.isclose(every, row, atol=1e-5).all(1).any() for row in features[own])
+
+
+def test_maps_repeat_bit_by_bit_and_follow_the_perplexity(record):
+    first, second, other = (views.maps({"pFedES": record}, 3, perplexity=value) for value in (4, 4, 5))
+    assert first.equals(second) and not first.equals(other)
+    assert list(first) == ["method", "client", "architecture", "label", "x", "y"]
+    with pytest.raises(FedlibError, match=r"perplexity = 30.0: must be above 0 and below \d+, the points"):
+        views.maps({"pFedES": record}, 3)
+
+
+def test_neighbours_by_hand():
+    # Client 0 at 0, 1, 3 and client 1 at 4, 9, 10 on a line. The nearest of each: 1, 0, 4 (another client), 3 (another
+    # client), 10, 9. Within the client: 1, 0, 1 and 9, 10, 9.
+    features = np.array([[0.0], [1.0], [3.0], [4.0], [9.0], [10.0]])
+    table = pd.DataFrame({"client": [0, 0, 0, 1, 1, 1], "label": [5, 5, 6, 5, 7, 7]})
+    found = views.neighbours(table, features, count=1)
+    assert found == pytest.approx({"same client": 100 * 4 / 6, "same class, within the client": 100 * 4 / 6})
+    with pytest.raises(FedlibError, match=re.escape("count = 3: must be between 1 and 2: a client has 3 images")):
+        views.neighbours(table, features, count=3)
+
+
+def test_enhanced_images_are_the_extractors_output_each_rescaled_on_its_own(record):
+    pictures = views.enhanced(record, count=4)
+    assert {name: rows.shape for name, rows in pictures.items()} == dict.fromkeys(
+        ("original", "enhanced"), (4, 32, 32, 3)
+    )
+    state = views.kept(record, "server")["server"]
+    data = runs.resolve(record.spec).data
+    original = torch.from_numpy(pictures["original"]).permute(0, 3, 1, 2)
+    mean, std = (torch.tensor(values).view(1, 3, 1, 1) for values in (data.mean, data.std))
+    hidden = torch.conv2d((original - mean) / std, state["0.weight"], state["0.bias"], padding=1).relu()
+    output = torch.conv2d(hidden, state["2.weight"], state["2.bias"], padding=1).relu().permute(0, 2, 3, 1).numpy()
+    for made, expected in zip(pictures["enhanced"], output, strict=True):
+        assert (made.min(), made.max()) == (0, 1)
+        scaled = (expected - expected.min()) / (expected.max() - expected.min())
+        assert np.abs(made - scaled).max() < 1e-4
+    again = views.enhanced(record, count=4)
+    assert all((again[name] == rows).all() for name, rows in pictures.items())
+
+
+def test_a_run_without_the_weights_says_how_to_get_them(small_digits, record):
+    plain = runs.run(dataclasses.replace(SPEC, seed=1, keep="server"), progress=False)
+    assert views.enhanced(plain, 2)["enhanced"].shape[0] == 2
+    message = f"run {plain.key}: it kept no weights of the clients; run it again with keep='clients'"
+    with pytest.raises(FedlibError, match=re.escape(message)):
+        views.representations(plain)
+    with pytest.raises(FedlibError, match="algorithm = 'FedProto': must be pFedES"):
+        views.enhanced(runs.run(dataclasses.replace(SPEC, algorithm="FedProto"), progress=False))
