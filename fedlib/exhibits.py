@@ -73,17 +73,19 @@ def _methods(*names: str) -> dict[str, Fields]:
 class Sweep:
     """One quantity at several values: a field of RunSpec or a hyper-parameter of the method.
 
-    values: by data set for classes held (of 10 or of 100), else the same for all; smoke: the values that embedded data show.
+    values: by data set, by its number of classes (10 or 100), or under 0 the same for all; smoke: the values that embedded data
+    show.
     """
 
     name: str
     label: str
-    values: Mapping[int, Sequence[Any]]  # number of classes of the data set, or 0 for every data set
-    smoke: Mapping[int, Sequence[Any]]
+    values: Mapping[int | str, Sequence[Any]]
+    smoke: Mapping[int | str, Sequence[Any]]
 
     def at(self, scale: str, dataset: str) -> Sequence[Any]:
         values = self.smoke if scale == "smoke" else self.values
-        return values[0] if 0 in values else values[100 if dataset in ("cifar100", "digits100") else 10]
+        classes = 100 if dataset.endswith("100") else 10
+        return next(values[key] for key in (dataset, classes, 0) if key in values)
 
 
 CLASSES = Sweep(
@@ -99,14 +101,28 @@ SERVER_LR = Sweep(
 )
 MU = Sweep("mu", "weight mu of enhanced images", {0: (0.1, 0.2, 0.3, 0.4, 0.5)}, {0: (0.1, 0.3, 0.5)})
 EXTRACTOR_EPOCHS = Sweep("extractor_epochs", "extractor epochs E_fe", {0: (5, 10, 15, 20)}, {0: (1, 2, 4)})
+PUBLIC_DATASET = Sweep(
+    "public_dataset",
+    "public data",
+    {
+        "mnist": (None, "cifar10"),  # at scale demo, in SVHN's place
+        "svhn": (None, "mnist", "cifar10"),
+        "cifar10": (None, "mnist", "svhn"),
+    },
+    {0: (None, "digits-inverted", "digits-noisy", "digits-rotated")},
+)
+PUBLIC_FRACTION = Sweep("public_fraction", "share of public data", {0: (0.02, 0.05, 0.1)}, {0: (0.02, 0.05, 0.1)})
+CLUSTERS = Sweep("clusters", "clusters K", {0: (2, 3, 4, 5)}, {0: (2, 4)})  # *chosen*: the text gives no values
+STITCH_LAYERS = Sweep("stitch_layers", "layers of a stitch", {0: (1, 2, 3)}, {0: (1, 2, 3)})
+SERVER_EPOCHS = Sweep("server_epochs", "server epochs E_s", {0: (1, 3, 5, 10)}, {0: (1, 3)})  # *chosen*, likewise
 
 
 @dataclass(frozen=True)
 class Grid:
     """A comparison of `methods` (label -> fields of their specifications).
 
-    columns: which of SETTINGS, or none for HUNDRED; datasets: which of DATASETS; common: fields of every run; smoke and demo:
-    fields of every run at that scale.
+    columns: which of SETTINGS, or none for HUNDRED; settings: label -> fields, in place of them; datasets: which of DATASETS;
+    data: scale -> data sets, in place of them; common: fields of every run; smoke and demo: fields of every run at that scale.
     """
 
     methods: Mapping[str, Fields]
@@ -116,6 +132,8 @@ class Grid:
     common: Fields = field(default_factory=dict)
     smoke: Fields = field(default_factory=dict)
     demo: Fields = field(default_factory=dict)
+    settings: Mapping[str, Fields] = field(default_factory=dict)
+    data: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 # The methods of the papers' tables, in row order. FedGH stands beside FedSSA's Table 2 too.
@@ -124,6 +142,10 @@ FEDSSA_TABLE2 = ("Standalone", "FML", "FedKD", "LG-FedAvg", "FedClassAvg", "FD",
 FEDGH_TABLE1 = ("Standalone", "FedAvg", "FML", "FedKD", "LG-FedAvg", "FD", "FedProto", "FedGH")
 FEDGH_TABLE3 = ("Standalone", "FML", "FedKD", "LG-FedAvg", "FD", "FedProto", "FedGH")
 PFEDES_TABLES = ("Standalone", "FML", "FedKD", "LG-FedAvg", "FD", "FedProto", "pFedES")
+
+PFEDHR_LABELLED = ("FedMD", "FedGH", "pFedHR")
+PFEDHR_UNLABELLED = ("FedKEMF", "FCCL", "pFedHR")
+PFEDHR_TABLE4 = ("FedAvg", "FedProx", "Per-FedAvg", "pFedMe", "pFedBayes", "pFedHR")
 
 _SHORT = {"rounds": 2}  # at scale smoke: sweeps and homogeneous models (CNN-1 is the largest)
 _ALIKE: Any = {"common": {"scenario": "homogeneous"}, "smoke": _SHORT}
@@ -170,6 +192,85 @@ GRIDS: dict[str, Grid] = {
     "pfedes/participation": Grid(_methods("FedProto", "pFedES"), sweep=PARTICIPATION, **_HUNDRED),
     "pfedes/mu": Grid(_methods("pFedES"), sweep=MU, **_HUNDRED),
     "pfedes/extractor_epochs": Grid(_methods("pFedES"), sweep=EXTRACTOR_EPOCHS, **_HUNDRED),
+}
+
+# pFedHR's own world: N = 12, B = 4 active, M1..M4, Adam, a tenth of the training images public. E is the text's; T and the batch
+# size are *chosen* (the released script's). Scale demo is reduced: 500 public images, one epoch at the clients and at the server.
+_DISTRIBUTIONS: dict[str, Fields] = {"IID": {"partition": "iid"}, "Non-IID": {"partition": "by-class"}}
+_LABELS = {"labelled": {"public_labels": True}, "unlabelled": {"public_labels": False}}
+_HR_PAPER: Fields = {
+    **{"paper": "pFedHR", "scenario": "reassembly", "num_clients": 12, "participation": 1 / 3},
+    **{"rounds": 100, "local_epochs": 10, "batch_size": 10},
+}
+_HR_SMOKE: Fields = {"rounds": 2, "local_epochs": 1, "batch_size": 32}
+_HR_DEMO: Fields = {"rounds": 10, "local_epochs": 1, "batch_size": 64, "public_images": 500}
+_HR_ALL = {"smoke": ("digits",), "demo": ("mnist", "cifar10"), "paper": ("mnist", "svhn", "cifar10")}
+_HR_SVHN = {"smoke": ("digits",), "demo": ("mnist",), "paper": ("svhn",)}  # at scale demo MNIST stands in
+_HR_CIFAR = {"smoke": ("digits",), "demo": ("cifar10",), "paper": ("cifar10",)}
+
+
+def _reassembly(
+    names: Sequence[str], labels: str, data: Mapping[str, Sequence[str]], many: bool = False, **more: Any
+) -> Grid:
+    """A grid of section 4.2 or 4.4: `names` with labelled or unlabelled public data, IID and Non-IID; `many`: N = 100, B = 10."""
+    clients = {"num_clients": 100, "participation": 0.1} if many else {}
+    methods: dict[str, Fields] = _methods(*names)
+    methods["pFedHR"] = {"algorithm": "pFedHR", "params": {"merge_same": True} if many else {}}
+    if "FedGH" in methods:  # needs features of one width
+        methods["FedGH"] = {"algorithm": "FedGH", "scenario": "reassembly-500"}
+    return Grid(
+        methods,
+        common={**_HR_PAPER, **clients, **_LABELS[labels]},
+        smoke={**_HR_SMOKE, **({"num_clients": 24, "participation": 0.25} if many else {})},
+        demo=_HR_DEMO,
+        settings={f"{labels}, {name}": fields for name, fields in _DISTRIBUTIONS.items()},
+        data=data,
+        **more,
+    )
+
+
+def _pfedhr(sweep: Sweep, labels: Sequence[str] = ("labelled", "unlabelled")) -> Grid:
+    """A sweep of sections 4.4 to 4.6: pFedHR on SVHN, N = 12."""
+    return Grid(
+        {f"pFedHR, {name}": {"algorithm": "pFedHR", **_LABELS[name]} for name in labels},
+        common=_HR_PAPER,
+        smoke=_HR_SMOKE,
+        demo=_HR_DEMO,
+        settings=_DISTRIBUTIONS,
+        data=_HR_SVHN,
+        sweep=sweep,
+    )
+
+
+GRIDS |= {
+    "pfedhr/labelled": _reassembly(PFEDHR_LABELLED, "labelled", _HR_ALL),
+    "pfedhr/unlabelled": _reassembly(PFEDHR_UNLABELLED, "unlabelled", _HR_ALL),
+    "pfedhr/many-labelled": _reassembly(PFEDHR_LABELLED, "labelled", _HR_SVHN, many=True),
+    "pfedhr/many-unlabelled": _reassembly(PFEDHR_UNLABELLED, "unlabelled", _HR_SVHN, many=True),
+    "pfedhr/homogeneous": Grid(
+        _methods(*PFEDHR_TABLE4),
+        common=_HR_PAPER,
+        smoke=_HR_SMOKE,
+        demo=_HR_DEMO,
+        settings={
+            f"{model}, {name}": {"scenario": f"homogeneous-{model}", **fields}
+            for model in ("M1", "M4")
+            for name, fields in _DISTRIBUTIONS.items()
+        },
+        data=_HR_ALL,
+    ),
+    "pfedhr/public-labelled": _reassembly(PFEDHR_LABELLED, "labelled", _HR_SVHN, sweep=PUBLIC_DATASET),
+    "pfedhr/public-unlabelled": _reassembly(PFEDHR_UNLABELLED, "unlabelled", _HR_SVHN, sweep=PUBLIC_DATASET),
+    "pfedhr/many-public-labelled": _reassembly(PFEDHR_LABELLED, "labelled", _HR_SVHN, many=True, sweep=PUBLIC_DATASET),
+    "pfedhr/many-public-unlabelled": _reassembly(
+        PFEDHR_UNLABELLED, "unlabelled", _HR_SVHN, many=True, sweep=PUBLIC_DATASET
+    ),
+    "pfedhr/cifar-public-labelled": _reassembly(PFEDHR_LABELLED, "labelled", _HR_CIFAR, sweep=PUBLIC_DATASET),
+    "pfedhr/cifar-public-unlabelled": _reassembly(PFEDHR_UNLABELLED, "unlabelled", _HR_CIFAR, sweep=PUBLIC_DATASET),
+    "pfedhr/public_fraction": _pfedhr(PUBLIC_FRACTION),
+    "pfedhr/clusters": _pfedhr(CLUSTERS),
+    "pfedhr/stitch_layers": _pfedhr(STITCH_LAYERS, ("labelled",)),
+    "pfedhr/server_epochs": _pfedhr(SERVER_EPOCHS, ("labelled",)),
 }
 
 
@@ -222,18 +323,19 @@ def _exhibits() -> dict[str, Exhibit]:
         ("pfedes", "fig8", "classes a client holds", "", "pfedes/classes"),
         ("pfedes", "fig9", "participation", "", "pfedes/participation"),
         ("pfedes", "fig10", "sensitivity to mu and E_fe", "", "pfedes/mu", "pfedes/extractor_epochs"),
-        ("pfedhr", "table2", "accuracy, heterogeneous models", ""),
-        ("pfedhr", "table3", "many clients", ""),
-        ("pfedhr", "table4", "homogeneous models", ""),
-        ("pfedhr", "fig1", "public data of other sets", ""),
-        ("pfedhr", "fig3", "public data of other sets, by data set", ""),
-        ("pfedhr", "fig4", "share of public data", ""),
-        ("pfedhr", "fig5", "number of stitching layers", ""),
-        ("pfedhr", "fig6", "number of clusters", ""),
-        ("pfedhr", "fig7", "reassembled candidates", ""),
-        ("pfedhr", "appendix-fig1", "convergence", ""),
-        ("pfedhr", "appendix-fig2", "convergence", ""),
-        ("pfedhr", "appendix-fig3", "convergence", ""),
+        ("pfedhr", "table2", "accuracy, heterogeneous models", "", "pfedhr/labelled", "pfedhr/unlabelled"),
+        ("pfedhr", "table3", "many clients", "", "pfedhr/many-labelled", "pfedhr/many-unlabelled"),
+        ("pfedhr", "table4", "homogeneous models", "", "pfedhr/homogeneous"),
+        ("pfedhr", "fig1", "public data of other sets", "", "pfedhr/public-labelled", "pfedhr/public-unlabelled"),
+        ("pfedhr", "fig3", "share of public data", "", "pfedhr/public_fraction"),
+        ("pfedhr", "fig4", "number of clusters", "", "pfedhr/clusters"),
+        ("pfedhr", "fig5", "layers of a stitch", "", "pfedhr/stitch_layers"),
+        ("pfedhr", "fig6", "epochs of fine-tuning at the server", "", "pfedhr/server_epochs"),
+        ("pfedhr", "fig7", "reassembled candidates", "", "pfedhr/labelled"),
+        ("pfedhr", "appendix-fig1", "public data of other sets, many clients", "",
+         "pfedhr/many-public-labelled", "pfedhr/many-public-unlabelled"),
+        ("pfedhr", "appendix-fig2", "public data of other sets, labelled, CIFAR-10", "", "pfedhr/cifar-public-labelled"),
+        ("pfedhr", "appendix-fig3", "public data of other sets, unlabelled, CIFAR-10", "", "pfedhr/cifar-public-unlabelled"),
     ]  # fmt: skip
     made = [Exhibit(paper, item, title, notebook, tuple(grids)) for paper, item, title, notebook, *grids in rows]
     return {exhibit.name: exhibit for exhibit in made}
@@ -299,7 +401,8 @@ def cells(
     for name in [grids] if isinstance(grids, str) else grids:
         choose("grid", name, GRIDS)
         grid = GRIDS[name]
-        for data in [dataset] if dataset else [DATASETS[scale][place] for place in grid.datasets]:
+        every = grid.data[scale] if grid.data else [DATASETS[scale][place] for place in grid.datasets]
+        for data in [dataset] if dataset else every:
             for method, fields in grid.methods.items():
                 for clients, target, setting, value in _settings(grid, scale, data):
                     for seed in seeds or SEEDS[scale]:
@@ -313,6 +416,8 @@ def _settings(grid: Grid, scale: str, dataset: str) -> list[tuple[str, float, Fi
     targets = TARGETS.get(dataset, (0.5, 0.5, 0.5))
     columns = [(*list(SETTINGS[scale].items())[place], targets[place]) for place in grid.columns]
     columns = columns or [(*HUNDRED[scale], targets[2])]
+    if grid.settings:
+        columns = [(clients, dict(fields), targets[0]) for clients, fields in grid.settings.items()]
     if grid.sweep is None:
         return [(clients, target, fields, None) for clients, fields, target in columns]
     if grid.sweep is PARTICIPATION:
