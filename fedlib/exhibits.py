@@ -159,6 +159,8 @@ def _ssa(**params: Any) -> Fields:
 GRIDS: dict[str, Grid] = {
     "fedssa/homogeneous": Grid(_methods(*FEDSSA_TABLE1), **_ALIKE),
     "fedssa/heterogeneous": Grid(_methods(*FEDSSA_TABLE2)),
+    # Results of record: Table 2's methods and those of the other two papers. No exhibit trains it.
+    "fedssa/record": Grid(_methods(*FEDSSA_TABLE2, "pFedES")),
     "fedssa/representations": Grid(_methods("FedProto", "FedSSA"), columns=(0,), datasets=(0,)),
     "fedssa/classes": Grid(_methods("FedProto", "FedSSA"), sweep=CLASSES, **_HUNDRED),
     "fedssa/dirichlet": Grid(

@@ -114,6 +114,9 @@ def _seeds(value: Any) -> tuple[int, ...]:
     return tuple(coerce("seeds", seed, int) for seed in value)
 
 
+LABELS = ("method", "dataset", "clients", "setting")  # of a run in a table
+
+
 @dataclass(frozen=True)
 class Runs:
     """The finished runs of a grid: cells and their records, side by side."""
@@ -128,7 +131,8 @@ class Runs:
             | ({} if c.value is None else {"value": c.value})
             for c in self.cells
         ]
-        return report.summarise(zip(labels, self.records, strict=True), rule)
+        table = report.summarise(zip(labels, self.records, strict=True), rule)
+        return table if len(table) else pd.DataFrame(columns=[*LABELS, *report.SUMMARY])
 
     def of(self, *methods: str) -> "Runs":
         """The runs of some methods only."""

@@ -23,14 +23,22 @@ _COLOURS = {
     "pFedBayes": "#fbafe4", "FML": "#ece133", "FedKD": "#ca9161", "LG-FedAvg": "#56b4e9", "FedClassAvg": "#fbafe4",
     "FD": "#de8f05", "FedProto": "#029e73", "FedMD": "#de8f05", "FCCL": "#fbafe4", "FedKEMF": "#ece133",
     "FedGH": "#cc78bc", "FedSSA": "#0173b2", "pFedES": "#d55e00", "pFedHR": "#000000",
+    "case A": "#56b4e9", "case B": "#de8f05", "case C": "#0173b2",  # of FedSSA's ablations; C is FedSSA itself
 }  # fmt: skip
-_MARKERS = dict(zip(_COLOURS, "oPX<>dvphD*s^8HdsPo", strict=True)) | {
+_MARKERS = dict(zip(_COLOURS, "oPX<>dvphD*s^8HdsPo<vs", strict=True)) | {
     "FedSSA": "s",
     "FedProto": "^",
     "Standalone": "o",
     "FedGH": "D",
 }
-_DASHES: dict[str, Any] = {"Standalone": "--", "FedProto": "-.", "LG-FedAvg": ":", "FedGH": (0, (5, 1, 1, 1, 1, 1))}
+_DASHES: dict[str, Any] = {
+    "Standalone": "--",
+    "FedProto": "-.",
+    "LG-FedAvg": ":",
+    "FedGH": (0, (5, 1, 1, 1, 1, 1)),
+    "case A": ":",
+    "case B": "--",
+}
 STYLE: Any = {
     "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "legend.fontsize": 7, "xtick.labelsize": 7, "ytick.labelsize": 7,
     "axes.spines.top": False, "axes.spines.right": False, "figure.dpi": 150, "savefig.dpi": 150, "axes.grid": True,
@@ -39,7 +47,20 @@ STYLE: Any = {
 
 
 def colour(method: str) -> str:
-    return _COLOURS.get(method, "#333333")
+    return _COLOURS.get(_name(method), "#333333")
+
+
+def _marker(method: str) -> str:
+    return _MARKERS.get(_name(method), "o")
+
+
+def _dash(method: str) -> Any:
+    return _DASHES.get(_name(method), "-")
+
+
+def _name(method: str) -> str:
+    """`case B: by class` is drawn as `case B`."""
+    return method.split(":")[0]
 
 
 class Picture(Figure):
@@ -152,7 +173,7 @@ def intervals(table: pd.DataFrame, methods: Sequence[str], unit: str = "mean tes
                     row["ours"],
                     place,
                     xerr=half,
-                    fmt=_MARKERS.get(method, "o"),
+                    fmt=_marker(method),
                     color=colour(method),
                     markersize=4,
                     capsize=2,
@@ -215,8 +236,8 @@ def curves(table: pd.DataFrame, methods: Mapping[str, Sequence[str]], smooth: in
             by_seed = by_seed.rolling(smooth, min_periods=1).mean()
             mean, half = np.array([interval(values) for values in by_seed.to_numpy()]).T
             (line,) = axes.plot(
-                by_seed.index + 1, mean, color=colour(method), linestyle=_DASHES.get(method, "-"), label=method,
-                marker=_MARKERS.get(method, "o"), markersize=3, markevery=max(1, len(mean) // 8),
+                by_seed.index + 1, mean, color=colour(method), linestyle=_dash(method), label=method,
+                marker=_marker(method), markersize=3, markevery=max(1, len(mean) // 8),
             )  # fmt: skip
             axes.fill_between(
                 by_seed.index + 1, mean - half, mean + half, color=colour(method), alpha=0.15, linewidth=0
@@ -265,10 +286,13 @@ def trade_off(table: pd.DataFrame) -> Picture:
 
 
 @_styled
-def sweeps(table: pd.DataFrame, methods: Sequence[str], label: str, log: bool = False) -> Picture:
+def sweeps(
+    table: pd.DataFrame, methods: Sequence[str], label: str, log: bool = False, selected: bool = False
+) -> Picture:
     """Mean test accuracy against one swept quantity, a panel a data set; bars are 95 % intervals over seeds.
 
-    table: method, dataset, value, ours, ci95 (`report.summarise`; per cent); label: of the swept quantity; log: its axis.
+    table: method, dataset, value, ours, ci95 (`report.summarise`; per cent); label: of the swept quantity; log: its axis;
+    selected: also draw the means over the selected clients, thin and hollow.
     """
     datasets = list(dict.fromkeys(table["dataset"]))
     figure, panels = _grid(len(datasets), len(datasets), 2.6, 2.0)
@@ -277,19 +301,24 @@ def sweeps(table: pd.DataFrame, methods: Sequence[str], label: str, log: bool = 
             rows = table[(table["dataset"] == dataset) & (table["method"] == method)].sort_values("value")
             axes.errorbar(
                 rows["value"].astype(float), rows["ours"], yerr=rows["ci95"].fillna(0), color=colour(method), capsize=2,
-                linestyle=_DASHES.get(method, "-"), marker=_MARKERS.get(method, "o"), markersize=4, label=method,
+                linestyle=_dash(method), marker=_marker(method), markersize=4, label=method,
             )  # fmt: skip
+            if selected:
+                axes.plot(
+                    rows["value"].astype(float), rows["selected"], color=colour(method), linewidth=0.7, markersize=5,
+                    linestyle=_dash(method), marker=_marker(method), fillstyle="none",
+                )  # fmt: skip
         values = sorted(table.loc[table["dataset"] == dataset, "value"].astype(float).unique())
         axes.set_xscale("log" if log else "linear")
         axes.set_xticks(values, [f"{value:g}" for value in values])
         axes.minorticks_off()
         axes.set(title=dataset, xlabel=label, ylabel="mean test accuracy (%)" if axes is panels[0] else "")
     handles = [
-        Line2D(
-            [], [], color=colour(m), linestyle=_DASHES.get(m, "-"), marker=_MARKERS.get(m, "o"), markersize=4, label=m
-        )
-        for m in methods
+        Line2D([], [], color=colour(m), linestyle=_dash(m), marker=_marker(m), markersize=4, label=m) for m in methods
     ]
+    if selected:
+        hollow: Any = {"marker": "o", "fillstyle": "none", "linewidth": 0.7, "markersize": 5}
+        handles.append(Line2D([], [], color="grey", label="thin and hollow: mean over the selected clients", **hollow))
     _legend_below(figure, handles)
     return figure
 

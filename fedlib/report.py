@@ -74,6 +74,9 @@ def interval(values: Sequence[float] | np.ndarray) -> tuple[float, float]:
     return float(sample.mean()), float(t.ppf(0.975, len(sample) - 1) * sample.std(ddof=1) / np.sqrt(len(sample)))
 
 
+SUMMARY = ("ours", "ci95", "n", "diverged", "selected")  # columns that `summarise` adds to a group's labels
+
+
 def summarise(
     runs: Iterable[tuple[Mapping[str, Any], RunTables]], rule: str = "last", column: str = "accuracy"
 ) -> pd.DataFrame:
@@ -132,6 +135,55 @@ def _verdict(row: Mapping[Any, Any]) -> str:
     if abs(row["difference"]) <= row["ci95"]:
         return "the interval holds the paper's"
     return "above the paper's" if row["difference"] > 0 else "below the paper's"
+
+
+def standing(table: pd.DataFrame, method: str) -> list[str]:
+    """What `table` says of `method` against the others, a sentence a setting: its rank by our means, its lead over the best
+    other one, the lead that the paper prints over the best of the same ones, and whether the direction is the same.
+
+    table: `beside_paper`'s rows. `holds` needs intervals that do not touch; an empty table gives one sentence that says so.
+    """
+    sentences = []
+    for setting, group in table.dropna(subset=["ours"]).groupby("setting", sort=False):
+        rows = group.to_dict("records")
+        others = [row for row in rows if row["method"] != method]
+        if len(others) in (0, len(rows)):
+            continue
+        (mine,) = (row for row in rows if row["method"] == method)
+        best = max(others, key=lambda row: row["ours"])
+        lead, rank = mine["ours"] - best["ours"], 1 + sum(row["ours"] > mine["ours"] for row in others)
+        seeds = f"n = {min(mine['n'], best['n'])}"
+        ours = (
+            f"{method} {mine['ours']:.2f}, rank {rank} of {len(rows)}, {lead:+.2f} against {best['method']} ({seeds})"
+        )
+        rivals = [row for row in others if not np.isnan(row["paper"])]
+        if np.isnan(mine["paper"]) or not rivals:
+            sentences.append(f"{setting}: {ours}; the paper prints nothing to compare with.")
+            continue
+        rival = max(rivals, key=lambda row: row["paper"])
+        printed = mine["paper"] - rival["paper"]
+        clear = abs(lead) > mine["ci95"] + best["ci95"]  # false while an interval is NaN, of one seed
+        verdict = ("holds" if clear else "holds in direction") if lead * printed > 0 else "does not hold"
+        sentences.append(f"{setting}: {ours}; in the paper {printed:+.2f} against {rival['method']}: {verdict}.")
+    return sentences or [NO_RECORD]
+
+
+NO_RECORD = "No result of record compares these methods yet: not testable here."
+
+
+def with_selected(table: pd.DataFrame, methods: Sequence[str], column: str = "setting") -> pd.DataFrame:
+    """Methods down, settings across: the mean over the selected clients (per cent) and its difference from the mean over all.
+
+    table: `summarise`'s rows.
+    """
+    pairs = zip(table["selected"], table["selected"] - table["ours"], strict=True)
+    text = table.assign(text=[f"{mean:.2f} ({more:+.2f})" for mean, more in pairs])
+    shown = text.pivot_table(index="method", columns=column, values="text", aggfunc="first", sort=False)
+    return (
+        shown.reindex(index=[name for name in methods if name in shown.index])
+        .fillna("not yet")
+        .rename_axis(columns=None)
+    )
 
 
 _MARKS = (" *", " °")

@@ -174,7 +174,7 @@ def write_readme() -> None:
 
 def readme() -> str:
     """README.md with its generated tables brought up to date: the results of record and the index of exhibits."""
-    record = notebook.recorded("fedssa/heterogeneous").summary("last")
+    record = notebook.recorded("fedssa/record").summary("last")
     printed = report.printed("FedSSA", "Table 2").set_index(["method", "dataset", "clients"])["value"]
     table = report.wide(record, list(dict.fromkeys(record["method"]))).table
     for (dataset, clients, setting), _ in record.groupby(["dataset", "clients", "setting"], sort=False):

@@ -20,6 +20,12 @@ PAPER = {
         BOTH,
         SHARED | {"FedClassAvg", "FedSSA", "FedGH"},
     ),  # FedGH is ours
+    "fedssa/record": (
+        "heterogeneous",
+        THREE,
+        BOTH,
+        SHARED | {"FedClassAvg", "FedSSA", "FedGH", "pFedES"},
+    ),  # all methods of the three papers
     "fedssa/representations": ("heterogeneous", {(10, 1.0)}, {"cifar10"}, {"FedProto", "FedSSA"}),
     "fedssa/classes": ("heterogeneous", HUNDRED, BOTH, {"FedProto", "FedSSA"}),
     "fedssa/dirichlet": ("heterogeneous", HUNDRED, BOTH, {"FedProto", "FedSSA"}),

@@ -1,0 +1,64 @@
+"""Tables and sentences made from tidy rows: ranks, leads, verdicts, the selected clients beside all."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedlib import notebook, plots, report
+
+ROWS = pd.DataFrame(
+    [  # method, setting, ours, ci95, n, selected, paper
+        ("A", "one", 70.0, 1.0, 3, 71.5, 90.0),
+        ("B", "one", 75.0, 1.0, 3, 75.0, 95.0),
+        ("C", "one", 72.0, 1.0, 3, 71.0, np.nan),
+        ("A", "two", 60.0, np.nan, 1, 60.0, 90.0),
+        ("B", "two", 61.0, np.nan, 1, 60.5, 95.0),
+        ("A", "three", 61.0, 1.0, 3, 61.0, 90.0),
+        ("B", "three", 60.0, 1.0, 3, 60.0, 95.0),
+    ],
+    columns=["method", "setting", "ours", "ci95", "n", "selected", "paper"],
+)
+
+
+def test_standing_says_rank_lead_and_verdict():
+    one, two, three = report.standing(ROWS, "B")
+    assert one == "one: B 75.00, rank 1 of 3, +3.00 against C (n = 3); in the paper +5.00 against A: holds."
+    assert two.endswith("+1.00 against A (n = 1); in the paper +5.00 against A: holds in direction.")
+    assert three.endswith("rank 2 of 2, -1.00 against A (n = 3); in the paper +5.00 against A: does not hold.")
+
+
+def test_standing_needs_intervals_apart_to_hold():
+    near = ROWS[ROWS["setting"] == "one"].assign(ci95=1.5)
+    assert report.standing(near, "B")[0].endswith("holds in direction.")  # 3 points apart, 1.5 + 1.5: they touch
+
+
+def test_standing_without_the_papers_number_or_without_records():
+    (sentence,) = report.standing(ROWS[ROWS["setting"] == "one"], "C")
+    assert sentence.endswith("-3.00 against B (n = 3); the paper prints nothing to compare with.")
+    empty = notebook.Runs([], []).summary("last")
+    printed = report.printed("FedSSA", "Table 1")
+    beside = report.beside_paper(empty, printed, ["method", "dataset", "clients"])
+    assert {"ours", "paper", "difference", "verdict"} <= set(beside.columns)
+    assert report.standing(beside, "FedSSA") == [report.NO_RECORD]
+
+
+def test_selected_beside_all():
+    table = report.with_selected(ROWS, ["B", "A", "C", "D"])
+    assert list(table.index) == ["B", "A", "C"] and list(table.columns) == ["one", "two", "three"]
+    assert table.loc["A", "one"] == "71.50 (+1.50)" and table.loc["B", "two"] == "60.50 (-0.50)"
+    assert table.loc["C", "two"] == "not yet"
+
+
+@pytest.mark.parametrize("selected", [False, True])
+def test_sweeps_draw_the_selected_when_asked(selected):
+    table = ROWS.assign(dataset=ROWS["setting"], value=0.1)
+    figure = plots.sweeps(table, ["A", "B"], "C", selected=selected)
+    hollow = [line for axes in figure.axes for line in axes.lines if line.get_fillstyle() == "none"]
+    assert len(hollow) == (6 if selected else 0)
+    if selected:
+        assert sorted(float(line.get_ydata()[0]) for line in hollow)[-1] == 75.0
+
+
+def test_a_case_keeps_its_look_whatever_its_full_name():
+    assert plots.colour("case C: FedSSA") == plots.colour("FedSSA")
+    assert len({plots.colour(f"case {letter}: x") for letter in "ABC"}) == 3
