@@ -419,7 +419,9 @@ def _settings(grid: Grid, scale: str, dataset: str) -> list[tuple[str, float, Fi
     columns = [(*list(SETTINGS[scale].items())[place], targets[place]) for place in grid.columns]
     columns = columns or [(*HUNDRED[scale], targets[2])]
     if grid.settings:
-        columns = [(clients, dict(fields), targets[0]) for clients, fields in grid.settings.items()]
+        stand_in = scale == "smoke" and "num_clients" in grid.smoke
+        suffix = f", N = {grid.smoke['num_clients']} (for N = {grid.common['num_clients']})" if stand_in else ""
+        columns = [(clients + suffix, dict(fields), targets[0]) for clients, fields in grid.settings.items()]
     if grid.sweep is None:
         return [(clients, target, fields, None) for clients, fields, target in columns]
     if grid.sweep is PARTICIPATION:
