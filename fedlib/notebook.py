@@ -212,6 +212,15 @@ def recorded(grid: str, scale: str = "demo") -> Runs:
     return Runs([cell for cell, _ in found], [record for _, record in found])
 
 
+def coverage(grid: str, scale: str = "demo") -> str:
+    """How much of a grid the results of record hold, in a sentence."""
+    found, every = recorded(grid, scale).cells, exhibits.cells(grid, scale)
+    if not found:
+        return f"{grid}: no results of record yet (0 of {len(every)} runs at scale {scale})."
+    settings = list(dict.fromkeys(cell.setting for cell in found))
+    return f"{grid}: {len(found)} of {len(every)} runs at scale {scale} are on record ({'; '.join(settings)})."
+
+
 def _same(cell: exhibits.Cell, record: report.Recorded) -> bool:
     """Whether a result of record is a run of `cell`: fields compared by value, the data's fingerprint left aside."""
     spec, row = cell.spec, record.row

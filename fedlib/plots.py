@@ -297,22 +297,8 @@ def sweeps(
     datasets = list(dict.fromkeys(table["dataset"]))
     figure, panels = _grid(len(datasets), len(datasets), 2.6, 2.0)
     for axes, dataset in zip(panels, datasets, strict=True):
-        for method in methods:
-            rows = table[(table["dataset"] == dataset) & (table["method"] == method)].sort_values("value")
-            axes.errorbar(
-                rows["value"].astype(float), rows["ours"], yerr=rows["ci95"].fillna(0), color=colour(method), capsize=2,
-                linestyle=_dash(method), marker=_marker(method), markersize=4, label=method,
-            )  # fmt: skip
-            if selected:
-                axes.plot(
-                    rows["value"].astype(float), rows["selected"], color=colour(method), linewidth=0.7, markersize=5,
-                    linestyle=_dash(method), marker=_marker(method), fillstyle="none",
-                )  # fmt: skip
-        values = sorted(table.loc[table["dataset"] == dataset, "value"].astype(float).unique())
-        axes.set_xscale("log" if log else "linear")
-        axes.set_xticks(values, [f"{value:g}" for value in values])
-        axes.minorticks_off()
-        axes.set(title=dataset, xlabel=label, ylabel="mean test accuracy (%)" if axes is panels[0] else "")
+        _sweep(axes, table[table["dataset"] == dataset], methods, label, log, selected)
+        axes.set(title=dataset, ylabel="mean test accuracy (%)" if axes is panels[0] else "")
     handles = [
         Line2D([], [], color=colour(m), linestyle=_dash(m), marker=_marker(m), markersize=4, label=m) for m in methods
     ]
@@ -321,6 +307,44 @@ def sweeps(
         handles.append(Line2D([], [], color="grey", label="thin and hollow: mean over the selected clients", **hollow))
     _legend_below(figure, handles)
     return figure
+
+
+@_styled
+def sensitivity(tables: Mapping[str, pd.DataFrame], method: str) -> Picture:
+    """One method against several swept quantities: a row a data set, a column a quantity; bars are 95 % intervals over seeds.
+
+    tables: label of the quantity -> method, dataset, value, ours, ci95 (`report.summarise`; per cent).
+    """
+    datasets = list(dict.fromkeys(dataset for table in tables.values() for dataset in table["dataset"]))
+    figure, panels = _grid(len(datasets) * len(tables), len(tables), 2.3, 1.7)
+    for place, (dataset, label) in enumerate((dataset, label) for dataset in datasets for label in tables):
+        axes, table, first = panels[place], tables[label], place % len(tables) == 0
+        _sweep(axes, table[table["dataset"] == dataset], [method], label)
+        axes.set(title=dataset, ylabel="mean test accuracy (%)" if first else "")
+        if not first:
+            axes.sharey(panels[place - 1])
+    return figure
+
+
+def _sweep(
+    axes: Axes, table: pd.DataFrame, methods: Sequence[str], label: str, log: bool = False, selected: bool = False
+) -> None:
+    for method in methods:
+        rows = table[table["method"] == method].sort_values("value")
+        axes.errorbar(
+            rows["value"].astype(float), rows["ours"], yerr=rows["ci95"].fillna(0), color=colour(method), capsize=2,
+            linestyle=_dash(method), marker=_marker(method), markersize=4, label=method,
+        )  # fmt: skip
+        if selected:
+            axes.plot(
+                rows["value"].astype(float), rows["selected"], color=colour(method), linewidth=0.7, markersize=5,
+                linestyle=_dash(method), marker=_marker(method), fillstyle="none",
+            )  # fmt: skip
+    values = sorted(table["value"].astype(float).unique())
+    axes.set_xscale("log" if log else "linear")
+    axes.set_xticks(values, [f"{value:g}" for value in values])
+    axes.minorticks_off()
+    axes.set_xlabel(label)
 
 
 @_styled

@@ -62,3 +62,19 @@ def test_sweeps_draw_the_selected_when_asked(selected):
 def test_a_case_keeps_its_look_whatever_its_full_name():
     assert plots.colour("case C: FedSSA") == plots.colour("FedSSA")
     assert len({plots.colour(f"case {letter}: x") for letter in "ABC"}) == 3
+
+
+def test_coverage_says_what_is_on_record(monkeypatch):
+    assert "cifar10, N = 10, C = 100 %" in notebook.coverage("fedssa/heterogeneous")
+    monkeypatch.setattr(report, "recorded", lambda folder: [])
+    assert notebook.coverage("pfedes/mu") == "pfedes/mu: no results of record yet (0 of 30 runs at scale demo)."
+
+
+def test_sensitivity_draws_a_row_a_data_set_and_a_column_a_quantity():
+    rows = [("pFedES", data, value, 50.0, np.nan) for data in ("cifar10", "cifar100") for value in (0.1, 0.3)]
+    table = pd.DataFrame(rows, columns=["method", "dataset", "value", "ours", "ci95"])
+    figure = plots.sensitivity({"mu": table, "E_fe": table.assign(value=5)}, "pFedES")
+    assert [(axes.get_title(), axes.get_xlabel()) for axes in figure.axes] == [
+        ("cifar10", "mu"), ("cifar10", "E_fe"), ("cifar100", "mu"), ("cifar100", "E_fe"),
+    ]  # fmt: skip
+    assert figure.axes[0].lines[0].get_xdata().tolist() == [0.1, 0.3]
