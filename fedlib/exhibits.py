@@ -308,7 +308,7 @@ def _exhibits() -> dict[str, Exhibit]:
         ("fedssa", "fig10", "accuracy over rounds", "fedssa/3_heterogeneous.ipynb", "fedssa/heterogeneous"),
         ("fedssa", "fig11", "with and without stabilisation, over rounds", "", "fedssa/table5"),
         ("fedgh", "table1", "accuracy, homogeneous models", "", "fedgh/homogeneous"),
-        ("fedgh", "table2", "the five CNNs and their sizes", ""),
+        ("fedgh", "table2", "the five CNNs and their sizes", "fedgh/1_method.ipynb"),
         ("fedgh", "table3", "accuracy and communication, heterogeneous models", "", "fedgh/heterogeneous"),
         ("fedgh", "fig2", "accuracy over rounds", "", "fedgh/homogeneous"),
         ("fedgh", "fig3", "classes a client holds", "", "fedgh/classes"),

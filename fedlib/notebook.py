@@ -140,9 +140,11 @@ class Runs:
         return Runs([cell for cell, _ in kept], [record for _, record in kept])
 
     def rounds(self) -> pd.DataFrame:
-        """setting, method, seed and the records' rounds from 0."""
+        """setting, method, seed, value (of the swept quantity, if any) and the records' rounds from 0."""
         tables = [
-            record.rounds.query("round >= 0").assign(setting=cell.setting, method=cell.method, seed=cell.spec.seed)
+            record.rounds.query("round >= 0").assign(
+                setting=cell.setting, method=cell.method, seed=cell.spec.seed, value=cell.value
+            )
             for cell, record in zip(self.cells, self.records, strict=True)
         ]
         return pd.concat(tables, ignore_index=True)
@@ -162,6 +164,33 @@ class Runs:
             ranked = rows[rows["method"] != method].sort_values("ours", ascending=False)["method"]
             chosen[str(setting)] = [*ranked.head(others), method]
         return chosen
+
+    def targets(self) -> pd.DataFrame:
+        """Communication as FedGH's Table 3 counts it, means over seeds: dataset, setting, method, n, target (per cent), per_round_kb
+        (a client and round, the last one's), reached (seeds whose mean over all clients got there), rounds, total_kb and
+        real_total_kb until then. The last three are NaN unless every seed got there. KB is 1024 bytes.
+        """
+        rows = []
+        for cell, record in zip(self.cells, self.records, strict=True):
+            until, last = costs.to_target(record.rounds, cell.target), record.rounds.iloc[-1]
+            labels = {
+                "dataset": cell.dataset,
+                "setting": cell.setting,
+                "method": cell.method,
+                "target": 100 * cell.target,
+            }
+            found = until or dict.fromkeys(("rounds", "words", "published_words"), float("nan"))
+            kilobytes = {"per_round_kb": costs.kilobytes(last["published_words"] / last["selected"])} | {
+                f"{kind}total_kb": costs.kilobytes(found[f"{name}words"])
+                for kind, name in (("", "published_"), ("real_", ""))
+            }
+            rows.append(labels | {"reached": until is not None, "rounds": found["rounds"]} | kilobytes)
+        keys = ["dataset", "setting", "method", "target"]
+        groups = pd.DataFrame(rows).groupby(keys, sort=False)
+        means = groups[["per_round_kb", "rounds", "total_kb", "real_total_kb"]].mean()
+        counts = groups["reached"].agg(n="size", reached="sum")
+        means.loc[counts["reached"] < counts["n"], ["rounds", "total_kb", "real_total_kb"]] = float("nan")
+        return counts.join(means).reset_index()
 
     def costs(self, rule: str) -> pd.DataFrame:
         """Words and FLOPs until the target accuracy (or in all rounds where it is not reached), means over seeds."""

@@ -254,6 +254,36 @@ def curves(table: pd.DataFrame, methods: Mapping[str, Sequence[str]], smooth: in
 
 
 @_styled
+def curves_by_value(table: pd.DataFrame, label: str) -> Picture:
+    """Mean test accuracy over the rounds, a line a value of a swept quantity, dark to light, a panel a setting; means over seeds.
+
+    table: setting, value, seed, round (from 0), accuracy (a fraction); label: of the swept quantity.
+    """
+    settings, values = list(dict.fromkeys(table["setting"])), sorted(table["value"].unique())
+    figure, panels = _grid(len(settings), min(3, len(settings)), 2.3, 1.9)
+    shades = mpl.colormaps["viridis"](np.linspace(0, 0.9, len(values)))
+    looks: list[Any] = list(zip(values, shades, "os^Dv*P", ("-", "--", "-.", ":", "-", "--", "-."), strict=False))
+    for axes, setting in zip(panels, settings, strict=True):
+        for value, shade, marker, dash in looks:
+            rows = table[(table["setting"] == setting) & (table["value"] == value)]
+            mean = 100 * rows.groupby("round")["accuracy"].mean()
+            every = max(1, len(mean) // 8)
+            axes.plot(mean.index + 1, mean, color=shade, linestyle=dash, marker=marker, markersize=3, markevery=every)
+        axes.set(
+            title=_title(setting),
+            xlabel="communication round",
+            ylabel="mean test accuracy (%)" if axes is panels[0] else "",
+        )
+        axes.locator_params(axis="x", integer=True)
+    handles = [
+        Line2D([], [], color=shade, linestyle=dash, marker=marker, markersize=3, label=f"{label} = {value:g}")
+        for value, shade, marker, dash in looks
+    ]
+    _legend_below(figure, handles, columns=4)
+    return figure
+
+
+@_styled
 def trade_off(table: pd.DataFrame) -> Picture:
     """Accuracy against communication, the marker's area the computation: bottom right and small is best; a panel a data set.
 

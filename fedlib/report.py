@@ -282,6 +282,62 @@ def rounds_to_target(rounds: pd.DataFrame, target: float) -> int | None:
     return None if reached.empty else int(reached["round"].iloc[0]) + 1
 
 
+def communication(words: pd.DataFrame, clients: int = 10, paper: str = "FedGH", item: str = "Table 3") -> pd.DataFrame:
+    """A paper's communication columns recomputed, a row a printed number that is not 0.
+
+    words: `costs.table`, words a client and round. `published` counts as the paper does, `real` every word that travels; totals
+    are the paper's own number of rounds x `clients` a round x words. KB is 1024 bytes, MB 1024 KB.
+    """
+    table = reported(paper, item)
+    rounds = table[table["metric"] == "rounds to target"].set_index(["dataset", "method"])["value"]
+    rows = []
+    for row in table[table["metric"].str.startswith("communication") & (table["value"] > 0)].to_dict("records"):
+        per_round = row["metric"].endswith("round")
+        visits = 1 if per_round else rounds[row["dataset"], row["method"]] * clients
+        share = visits * 4 / (2**20 if row["unit"] == "MB" else 2**10)
+        ours, real = (words.loc[row["method"], f"{row['dataset']}_{counted}"] for counted in ("published", "real"))
+        rows.append(
+            {"dataset": row["dataset"], "method": row["method"], "quantity": "CO/c/r" if per_round else "CO"}
+            | {"unit": row["unit"], "paper": row["value"], "published": ours * share, "real": real * share}
+            | {"verdict": "to the last digit" if f"{ours * share:.2f}" == f"{row['value']:.2f}" else "differs"}
+            | {"published words": int(ours), "real words": int(real)}
+        )
+    return pd.DataFrame(rows)
+
+
+def with_costs(ranked: Ranked, costs: pd.DataFrame) -> Ranked:
+    """`wide`'s table with three columns after each setting's accuracy: KB a client and round, rounds and KB to the target.
+
+    costs: `notebook.Runs.targets`'s rows. A dash: the target was not reached.
+    """
+    columns: dict[str, list[str]] = {}
+    for setting in ranked.table.columns:
+        rows = costs[costs["setting"] == setting].set_index("method")
+        columns[setting] = list(ranked.table[setting])
+        target = f"rounds ({rows['target'].iloc[0]:g} %)"
+        shown = {"KB/c/r": ("per_round_kb", ".2f"), target: ("rounds", ".3g"), "total KB": ("total_kb", ".2f")}
+        for label, (name, style) in shown.items():
+            values = rows[name].reindex(ranked.table.index)
+            columns[f"{setting.split(',')[0]}: {label}"] = [
+                "–" if np.isnan(value) else f"{value:{style}}" for value in values
+            ]
+    return Ranked(pd.DataFrame(columns, index=ranked.table.index))
+
+
+def beside_costs(costs: pd.DataFrame, paper: str = "FedGH", item: str = "Table 3") -> pd.DataFrame:
+    """`notebook.Runs.targets`'s rows with the paper's numbers beside them, in KB of 1024 bytes; NaN: a dash, or not reached."""
+    names = {"per round": "per_round_kb", "rounds to target": "rounds", "communication to target": "total_kb"}
+    table = costs.copy()
+    for metric, name in names.items():
+        printed = reported(paper, item)
+        printed = printed[printed["metric"].str.endswith(metric)]
+        values = printed["value"] * printed["unit"].map({"MB": 1024.0}).fillna(1.0)
+        values.index = pd.MultiIndex.from_frame(printed[["dataset", "method"]])
+        keys = pd.MultiIndex.from_frame(table[["dataset", "method"]])
+        table.insert(list(table.columns).index(name), f"paper_{name}", values.reindex(keys).to_numpy())
+    return table
+
+
 def model_sizes(sizes: Mapping[str, int], paper: str = "FedSSA", item: str = "Table 3") -> pd.DataFrame:
     """Our float32 sizes in MiB beside the papers' model-size rows; sizes: architecture -> number of floats."""
     printed = reported(paper, item).query("metric == 'model size'").set_index("method")["value"]
