@@ -437,7 +437,14 @@ def _settings(grid: Grid, scale: str, dataset: str) -> list[tuple[str, float, Fi
 def _filled(grid: Grid, scale: str, dataset: str, fields: Fields, setting: Fields) -> dict[str, Any]:
     """The fields of one specification; what is no field of RunSpec is a hyper-parameter."""
     own = {"smoke": grid.smoke, "demo": grid.demo}.get(scale, {})
-    every = {"paper": "FedSSA"} | SCALES[scale] | dict(setting) | dict(grid.common) | dict(own) | dict(fields)
+    every = (
+        {"paper": "FedSSA", "scenario": "heterogeneous"}
+        | SCALES[scale]
+        | dict(setting)
+        | dict(grid.common)
+        | dict(own)
+        | dict(fields)
+    )
     known = {item.name for item in dataclasses.fields(RunSpec)}
     params = dict(fields.get("params", {})) | {name: value for name, value in every.items() if name not in known}
     return {name: value for name, value in every.items() if name in known} | {"dataset": dataset, "params": params}

@@ -214,7 +214,7 @@ def _cost(cell: exhibits.Cell, record: runs.Record | report.Recorded, rule: str)
     assert cell.spec.local_epochs
     plain = [
         costs.training_flops(name, dataset.num_classes, dataset.images.shape[1])
-        for name in models.SCENARIOS[cell.spec.scenario]
+        for name in models.SCENARIOS[str(cell.spec.scenario)]
     ]
     # The method's share beyond plain training is measured on CNN-3, where it is within 1 % of the mean of the five.
     per_image = sum(plain) / len(plain) * costs.relative_to_standalone(method, "CNN-3", cell.spec.local_epochs)
@@ -275,7 +275,7 @@ def _same(cell: exhibits.Cell, record: report.Recorded) -> bool:
 
 def _meaning(spec: runs.RunSpec) -> tuple[algorithms.Algorithm, protocol.Protocol]:
     """The method and the protocol that a specification names, every field filled."""
-    whose = (str(spec.paper), spec.protocol, spec.scenario)
+    whose = (str(spec.paper), spec.protocol, str(spec.scenario))
     preset = protocol.protocol(*whose, spec.overrides)
     preset = preset if spec.lr is None else replace(preset, lr=spec.lr)
     return algorithms.make(spec.algorithm, protocol.params(*whose, spec.algorithm) | spec.params), preset

@@ -125,6 +125,9 @@ SIZES: dict[tuple[str, str, str], dict[str, int]] = {
     ("pFedHR", "released", "any"): {"rounds": 100, "batch_size": 10},
 }
 
+# The scenario of a paper whose clients do not have CNN-1..5.
+SCENARIOS = {"pFedHR": "reassembly"}
+
 # N and C of a paper whose experiments have one main setting, at every scale, by (paper, variant).
 SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
     ("pFedHR", "paper"): {"num_clients": 12, "participation": 1 / 3},  # section 4.2: 4 of 12

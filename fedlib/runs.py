@@ -88,11 +88,13 @@ class RunSpec:
     dataset: str | None = field(
         default=None, metadata={"help": "digits and digits100 are embedded; cifar10, cifar100, mnist, svhn"}
     )
-    scenario: str = field(
-        default="heterogeneous",
+    scenario: str | None = field(
+        default=None,
         metadata={
             "help": "architectures: homogeneous (all CNN-1), heterogeneous (CNN-1..5 in turn), reassembly (M1..M4 in "
-            "turn), reassembly-500 (the same with 500 features each), homogeneous-M1, homogeneous-M4"
+            "turn), reassembly-500 (the same with 500 features each), homogeneous-M1, homogeneous-M4; default "
+            "heterogeneous, or reassembly under pFedHR's protocol",
+            "kind": str,
         },
     )
     num_clients: int | None = field(default=None, metadata={"help": "N, clients in all", "kind": int})
@@ -156,6 +158,11 @@ class Resolved:
         return f"{self.spec.algorithm}-{self.spec.dataset}-{digest}"
 
     @property
+    def architectures(self) -> tuple[str, ...]:
+        """Those of clients 0, 1, 2, ... in turn."""
+        return models.SCENARIOS[str(self.spec.scenario)]
+
+    @property
     def label(self) -> str:
         """A short name for progress bars."""
         return f"{self.spec.algorithm} {self.spec.dataset} N={self.spec.num_clients} seed={self.spec.seed}"
@@ -191,10 +198,12 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
     choose("scale", scale, SCALES)
     values = {item.name: getattr(spec, item.name) for item in dataclasses.fields(spec)}
     choose("algorithm", values["algorithm"], algorithms.ALGORITHMS)
-    choose("scenario", values["scenario"], models.SCENARIOS)
     if values["paper"] is None:
         own = (values["algorithm"], values["protocol"]) in protocol.PROTOCOLS
         values["paper"] = values["algorithm"] if own else "FedSSA"
+    if values["scenario"] is None:
+        values["scenario"] = protocol.SCENARIOS.get(values["paper"], "heterogeneous")
+    choose("scenario", values["scenario"], models.SCENARIOS)
     whose = (values["paper"], values["protocol"], values["scenario"])
     sizes = SCALES[scale] | protocol.sizes(*whose, scale)
     values = {name: sizes.get(name) if value is None else value for name, value in values.items()}
@@ -337,7 +346,7 @@ def federation_of(resolved: Resolved) -> federation.Federation:
     return federation.Federation(
         resolved.data,
         partition_of(resolved),
-        models.SCENARIOS[spec.scenario],
+        resolved.architectures,
         protocol=resolved.protocol,
         local_epochs=spec.local_epochs,
         batch_size=spec.batch_size,
@@ -725,7 +734,7 @@ def seconds_a_sample(resolved: Sequence[Resolved], steps: int = 3) -> dict[tuple
     measured: dict[tuple[str, int, str], float] = {}
     for item in resolved:
         assert item.spec.batch_size
-        for architecture in models.SCENARIOS[item.spec.scenario]:
+        for architecture in item.architectures:
             key = (architecture, item.spec.batch_size, item.protocol.optimiser)
             if key not in measured:
                 measured[key] = _time_training(item.data, *key, steps)
@@ -756,9 +765,8 @@ def estimate(resolved: Sequence[Resolved], jobs: int) -> float:
     speed = seconds_a_sample(resolved)
     total = 0.0
     for item in resolved:
-        architectures = models.SCENARIOS[item.spec.scenario]
         assert item.spec.batch_size
-        keys = [(name, item.spec.batch_size, item.protocol.optimiser) for name in architectures]
+        keys = [(name, item.spec.batch_size, item.protocol.optimiser) for name in item.architectures]
         total += item.samples * float(np.mean([speed[key] for key in keys]))
     return total / min(jobs, max(1, len(resolved)))
 

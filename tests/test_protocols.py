@@ -102,6 +102,9 @@ def test_pfedhr_presets() -> None:
     preset = filled.protocol
     assert (preset.optimiser, preset.lr, preset.split, preset.normalise) == ("adam", 0.001, "local-8:0:2", "dataset")
     assert (filled.spec.rounds, filled.spec.local_epochs, filled.spec.batch_size) == (100, 10, 10)
+    assert (filled.spec.scenario, filled.architectures) == ("reassembly", ("M1", "M2", "M3", "M4"))
+    assert runs.resolve(DIGITS).spec.scenario == "heterogeneous"
+    assert runs.resolve(replace(spec, scenario="heterogeneous")).spec.scenario == "heterogeneous"
     for scale in runs.SCALES:  # 4 of 12, whatever the scale
         sized = runs.resolve(spec, scale).spec
         assert participants(sized.num_clients, sized.participation) == 4 and sized.num_clients == 12

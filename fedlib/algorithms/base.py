@@ -67,14 +67,14 @@ class Algorithm:
         if self.needs == "architecture" and len(different) > 1:
             raise FedlibError(
                 f"algorithm = {self.name!r}: averages whole models, so every client needs the same architecture; "
-                f"got {', '.join(different)} (use scenario homogeneous)"
+                f"got {', '.join(different)} (use scenario homogeneous, homogeneous-M1 or homogeneous-M4)"
             )
         if self.needs == "features":
             widths = {name: federation.build(name).header.in_features for name in different}  # type: ignore[union-attr]
             if len(set(widths.values())) > 1:
                 raise FedlibError(
                     f"algorithm = {self.name!r}: what it shares depends on the header's input width, which must be "
-                    f"equal for all clients; got {widths}"
+                    f"equal for all clients; got {widths} (use scenario heterogeneous or reassembly-500)"
                 )
 
     def describe(self) -> str:
