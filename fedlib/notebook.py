@@ -132,7 +132,7 @@ class Runs:
             for c in self.cells
         ]
         table = report.summarise(zip(labels, self.records, strict=True), rule)
-        return table if len(table) else pd.DataFrame(columns=[*LABELS, *report.SUMMARY])
+        return table if len(table) else pd.DataFrame(columns=[*LABELS, "value", *report.SUMMARY])
 
     def of(self, *methods: str) -> "Runs":
         """The runs of some methods only."""

@@ -162,7 +162,7 @@ def intervals(table: pd.DataFrame, methods: Sequence[str], unit: str = "mean tes
     table: method, setting, ours, ci95, and perhaps paper (`report.summarise`, `report.beside_paper`).
     """
     settings = list(dict.fromkeys(table["setting"]))
-    figure, panels = _grid(len(settings), min(3, len(settings)), 2.4, 0.6 + 0.17 * len(methods))
+    figure, panels = _grid(len(settings), min(3, len(settings)), 2.6, 0.6 + 0.17 * len(methods))
     for axes, setting in zip(panels, settings, strict=True):
         rows = table[table["setting"] == setting].set_index("method")
         for place, method in enumerate(methods):

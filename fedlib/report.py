@@ -137,11 +137,12 @@ def _verdict(row: Mapping[Any, Any]) -> str:
     return "above the paper's" if row["difference"] > 0 else "below the paper's"
 
 
-def standing(table: pd.DataFrame, method: str) -> list[str]:
+def standing(table: pd.DataFrame, method: str, claimed: bool = False) -> list[str]:
     """What `table` says of `method` against the others, a sentence a setting: its rank by our means, its lead over the best
     other one, the lead that the paper prints over the best of the same ones, and whether the direction is the same.
 
-    table: `beside_paper`'s rows. `holds` needs intervals that do not touch; an empty table gives one sentence that says so.
+    table: `beside_paper`'s rows; claimed: the paper claims a lead where it prints no number. `holds` needs
+    intervals that do not touch; an empty table gives one sentence that says so.
     """
     sentences = []
     for setting, group in table.dropna(subset=["ours"]).groupby("setting", sort=False):
@@ -152,19 +153,21 @@ def standing(table: pd.DataFrame, method: str) -> list[str]:
         (mine,) = (row for row in rows if row["method"] == method)
         best = max(others, key=lambda row: row["ours"])
         lead, rank = mine["ours"] - best["ours"], 1 + sum(row["ours"] > mine["ours"] for row in others)
-        seeds = f"n = {min(mine['n'], best['n'])}"
-        ours = (
-            f"{method} {mine['ours']:.2f}, rank {rank} of {len(rows)}, {lead:+.2f} against {best['method']} ({seeds})"
-        )
+        ours = f"{method} {mine['ours']:.2f}, rank {rank} of {len(rows)}, {lead:+.2f} against {best['method']}"
+        ours = f"{setting}: {ours} (n = {min(mine['n'], best['n'])})"
         rivals = [row for row in others if not np.isnan(row["paper"])]
-        if np.isnan(mine["paper"]) or not rivals:
-            sentences.append(f"{setting}: {ours}; the paper prints nothing to compare with.")
+        if not np.isnan(mine["paper"]) and rivals:
+            rival = max(rivals, key=lambda row: row["paper"])
+            printed = mine["paper"] - rival["paper"]
+            said = f"in the paper {printed:+.2f} against {rival['method']}"
+        elif claimed:
+            printed, said = 1.0, "the paper claims a lead"
+        else:
+            sentences.append(f"{ours}; the paper prints nothing to compare with.")
             continue
-        rival = max(rivals, key=lambda row: row["paper"])
-        printed = mine["paper"] - rival["paper"]
         clear = abs(lead) > mine["ci95"] + best["ci95"]  # false while an interval is NaN, of one seed
         verdict = ("holds" if clear else "holds in direction") if lead * printed > 0 else "does not hold"
-        sentences.append(f"{setting}: {ours}; in the paper {printed:+.2f} against {rival['method']}: {verdict}.")
+        sentences.append(f"{ours}; {said}: {verdict}.")
     return sentences or [NO_RECORD]
 
 
@@ -176,7 +179,7 @@ def with_selected(table: pd.DataFrame, methods: Sequence[str], column: str = "se
 
     table: `summarise`'s rows.
     """
-    pairs = zip(table["selected"], table["selected"] - table["ours"], strict=True)
+    pairs = zip(table["selected"], (table["selected"] - table["ours"]).round(2) + 0.0, strict=True)  # no -0.00
     text = table.assign(text=[f"{mean:.2f} ({more:+.2f})" for mean, more in pairs])
     shown = text.pivot_table(index="method", columns=column, values="text", aggfunc="first", sort=False)
     return (
@@ -229,8 +232,10 @@ def wide(table: pd.DataFrame, methods: Sequence[str], column: str = "setting") -
     """
     marks: dict[Any, str] = {}
     for _, group in table.dropna(subset=["ours"]).groupby(column, sort=False):
-        ranked = group["ours"].sort_values(ascending=False).index
-        marks |= dict(zip(ranked, _MARKS, strict=False))
+        places = (
+            group["ours"].astype(float).round(2).rank(method="min", ascending=False)
+        )  # equal as printed: equal marks
+        marks |= {index: _MARKS[int(place) - 1] for index, place in places.items() if place <= len(_MARKS)}
     text = {
         (row["method"], row[column]): cell(row["ours"], row["ci95"], row["n"], row["diverged"]) + marks.get(index, "")
         for index, row in table.iterrows()

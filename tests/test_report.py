@@ -35,6 +35,8 @@ def test_standing_needs_intervals_apart_to_hold():
 def test_standing_without_the_papers_number_or_without_records():
     (sentence,) = report.standing(ROWS[ROWS["setting"] == "one"], "C")
     assert sentence.endswith("-3.00 against B (n = 3); the paper prints nothing to compare with.")
+    (sentence,) = report.standing(ROWS[ROWS["setting"] == "one"], "C", claimed=True)
+    assert sentence.endswith("(n = 3); the paper claims a lead: does not hold.")
     empty = notebook.Runs([], []).summary("last")
     printed = report.printed("FedSSA", "Table 1")
     beside = report.beside_paper(empty, printed, ["method", "dataset", "clients"])
@@ -78,3 +80,9 @@ def test_sensitivity_draws_a_row_a_data_set_and_a_column_a_quantity():
         ("cifar10", "mu"), ("cifar10", "E_fe"), ("cifar100", "mu"), ("cifar100", "E_fe"),
     ]  # fmt: skip
     assert figure.axes[0].lines[0].get_xdata().tolist() == [0.1, 0.3]
+
+
+def test_equal_means_share_their_mark():
+    table = pd.DataFrame({"method": list("ABCD"), "setting": "one", "ours": [60.0, 70.0, 60.001, 50.0]})
+    ranked = report.wide(table.assign(ci95=np.nan, n=1, diverged=0), list("ABCD")).table["one"]
+    assert list(ranked) == ["60.00 (n = 1) °", "70.00 (n = 1) *", "60.00 (n = 1) °", "50.00 (n = 1)"]
