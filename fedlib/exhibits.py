@@ -122,7 +122,8 @@ class Grid:
     """A comparison of `methods` (label -> fields of their specifications).
 
     columns: which of SETTINGS, or none for HUNDRED; settings: label -> fields, in place of them; datasets: which of DATASETS;
-    data: scale -> data sets, in place of them; common: fields of every run; smoke and demo: fields of every run at that scale.
+    data: scale -> data sets, in place of them; common: fields of every run; smoke and demo: fields of every run at that scale;
+    smoke_methods: of single methods at scale smoke.
     """
 
     methods: Mapping[str, Fields]
@@ -134,6 +135,7 @@ class Grid:
     demo: Fields = field(default_factory=dict)
     settings: Mapping[str, Fields] = field(default_factory=dict)
     data: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    smoke_methods: Mapping[str, Fields] = field(default_factory=dict)
 
 
 # The methods of the papers' tables, in row order. FedGH stands beside FedSSA's Table 2 too.
@@ -155,6 +157,55 @@ _HUNDRED: Any = {"columns": (), "smoke": _SHORT}
 def _ssa(**params: Any) -> Fields:
     return {"algorithm": "FedSSA", "params": params}
 
+
+# The audit changes one thing at a time, starting from the released code. Names of its references:
+AS_RELEASED, THE_TEXT = "as released", "the paper's text"
+
+
+def _released(method: str, algorithm: str = "", **changed: Any) -> Fields:
+    return {"algorithm": algorithm or method, "paper": method, "protocol": "released", **changed}
+
+
+def _text(method: str, **params: Any) -> Fields:
+    return {"algorithm": method, "paper": method, "protocol": "paper", "params": params}
+
+
+def _training(method: str) -> dict[str, Fields]:
+    """What the texts do not say of data and optimiser, taken back one by one."""
+    plain = {"momentum": 0.0, "weight_decay": 0.0, "clip_norm": 0.0, "lr": 0.01}
+    return {
+        "8:1:1 of each client": _released(method, overrides={"split": "local-8:1:1"}),
+        "no augmentation": _released(method, overrides={"augmentation": "none"}),
+        "plain SGD at 0.01": _released(method, overrides=plain),
+    }
+
+
+AUDIT_FEDSSA: dict[str, Fields] = {
+    AS_RELEASED: _released("FedSSA"),
+    "no inherited first visits": _released("FedSSA", overrides={"inherit": "none"}),
+    "mean over the selected owners": _released("FedSSA", params={"aggregate_over": "selected"}),
+    "T_stable = 20": _released("FedSSA", params={"stable_rounds": 20}),
+    **_training("FedSSA"),
+    "Standalone": _released("FedSSA", "Standalone", overrides={"inherit": "none"}),
+    "Standalone, inherited first visits": _released("FedSSA", "Standalone"),
+    THE_TEXT: _text("FedSSA"),
+}
+AUDIT_FEDGH: dict[str, Fields] = {
+    AS_RELEASED: _released("FedGH"),
+    "the header is trained": _released("FedGH", params={"server_update": "per_lar"}),
+    "no inheritance in round 0": _released("FedGH", overrides={"inherit": "none"}),
+    **_training("FedGH"),
+    THE_TEXT: _text("FedGH"),
+    "the text, but header frozen": _text("FedGH", server_update="frozen"),
+}
+AUDIT_INSTEAD = {"the text, but header frozen": THE_TEXT}  # case -> its reference, where that is not the released code
+AUDIT_PFEDES: dict[str, Fields] = {
+    AS_RELEASED: _released("pFedES"),
+    "mu = 0.1": _released("pFedES", params={"mu": 0.1}),
+    "E_fe = 5": _released("pFedES", params={"extractor_epochs": 5}),
+    **_training("pFedES"),
+    THE_TEXT: _text("pFedES", mu=0.1, extractor_epochs=5),
+}
 
 GRIDS: dict[str, Grid] = {
     "fedssa/homogeneous": Grid(_methods(*FEDSSA_TABLE1), **_ALIKE),
@@ -194,6 +245,16 @@ GRIDS: dict[str, Grid] = {
     "pfedes/participation": Grid(_methods("FedProto", "pFedES"), sweep=PARTICIPATION, **_HUNDRED),
     "pfedes/mu": Grid(_methods("pFedES"), sweep=MU, **_HUNDRED),
     "pfedes/extractor_epochs": Grid(_methods("pFedES"), sweep=EXTRACTOR_EPOCHS, **_HUNDRED),
+    "audit/fedssa": Grid(AUDIT_FEDSSA, **_HUNDRED, demo={"rounds": 60}),
+    "audit/fedgh": Grid(AUDIT_FEDGH, datasets=(0,), **_HUNDRED),
+    # Twenty epochs of the extractor, as shipped, are for scale smoke too many: 2 stand for 20, and 1 for 5.
+    "audit/pfedes": Grid(
+        AUDIT_PFEDES,
+        columns=(),
+        datasets=(0,),
+        smoke={**_SHORT, "extractor_epochs": 2},
+        smoke_methods={"E_fe = 5": {"extractor_epochs": 1}, THE_TEXT: {"extractor_epochs": 1}},
+    ),
 }
 
 # pFedHR's own world: N = 12, B = 4 active, M1..M4, Adam, a tenth of the training images public. E is the text's; T and the batch
@@ -345,7 +406,12 @@ def _exhibits() -> dict[str, Exhibit]:
 
 EXHIBITS = _exhibits()
 # Exhibits of our own: what the released code does against what the text says.
-AUDIT: dict[str, Exhibit] = {}
+_AUDIT = [
+    Exhibit("audit", "fedssa", "FedSSA, one difference at a time", "audit/1_paper_or_code.ipynb", ("audit/fedssa",)),
+    Exhibit("audit", "fedgh", "FedGH, one difference at a time", "audit/1_paper_or_code.ipynb", ("audit/fedgh",)),
+    Exhibit("audit", "pfedes", "pFedES, one difference at a time", "audit/1_paper_or_code.ipynb", ("audit/pfedes",)),
+]
+AUDIT = {exhibit.name: exhibit for exhibit in _AUDIT}
 
 
 def every() -> dict[str, Exhibit]:
@@ -405,7 +471,8 @@ def cells(
         grid = GRIDS[name]
         every = grid.data[scale] if grid.data else [DATASETS[scale][place] for place in grid.datasets]
         for data in [dataset] if dataset else every:
-            for method, fields in grid.methods.items():
+            for method, own in grid.methods.items():
+                fields = {**own, **(grid.smoke_methods.get(method, {}) if scale == "smoke" else {})}
                 for clients, target, setting, value in _settings(grid, scale, data):
                     for seed in seeds or SEEDS[scale]:
                         spec = RunSpec(seed=seed, **_filled(grid, scale, data, fields, setting) | changes)

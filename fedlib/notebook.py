@@ -192,6 +192,12 @@ class Runs:
         means.loc[counts["reached"] < counts["n"], ["rounds", "total_kb", "real_total_kb"]] = float("nan")
         return counts.join(means).reset_index()
 
+    def effects(self, reference: str, rule: str, instead: Mapping[str, str] = {}) -> pd.DataFrame:
+        """What each method changes against the method `reference`, see `report.effects`."""
+        pairs = zip(self.cells, self.records, strict=True)
+        runs_ = ((cell.method, cell.dataset, cell.spec.seed, record) for cell, record in pairs)
+        return report.effects(runs_, reference, rule, instead)
+
     def costs(self, rule: str) -> pd.DataFrame:
         """Words and FLOPs until the target accuracy (or in all rounds where it is not reached), means over seeds."""
         rows = [_cost(cell, record, rule) for cell, record in zip(self.cells, self.records, strict=True)]

@@ -381,27 +381,34 @@ def _sweep(
 def effects(table: pd.DataFrame, label: str = "difference in mean test accuracy (points)") -> Picture:
     """What one difference at a time does: a dot a case with its 95 % interval, a panel a data set; 0 is the reference.
 
-    table: case, dataset, difference, ci95 (points; NaN: one seed), in the order shown.
+    table: case, dataset, difference, ci95 (points; NaN: one seed), in the order shown; perhaps selected_difference and
+    selected_ci95, the same of the selected clients, drawn hollow below.
     """
     datasets = list(dict.fromkeys(table["dataset"]))
     cases = list(dict.fromkeys(table["case"]))
-    figure, panels = _grid(len(datasets), len(datasets), 2.9, 0.7 + 0.22 * len(cases))
+    width = 3.6 if len(datasets) == 1 else 2.6
+    figure, panels = _grid(len(datasets), len(datasets), width, 0.6 + 0.24 * len(cases))
+    blue, red = colour("FedSSA"), colour("pFedES")
+    kinds: list[tuple[str, float, Any, str]] = [("", 0.0, {"marker": "o", "color": blue}, "")]
+    if "selected_difference" in table:
+        hollow = {"marker": "s", "color": red, "markerfacecolor": "white"}
+        kinds = [("", -0.14, kinds[0][2], "over all clients"), ("selected_", 0.14, hollow, "over the selected clients")]
     for axes, dataset in zip(panels, datasets, strict=True):
-        for row in table[table["dataset"] == dataset].itertuples():
-            half = 0 if np.isnan(row.ci95) else row.ci95
-            axes.errorbar(
-                row.difference,
-                cases.index(row.case),
-                xerr=half,
-                fmt="o",
-                color=colour("FedSSA"),
-                markersize=4,
-                capsize=2,
-            )
+        for row in table[table["dataset"] == dataset].to_dict("records"):
+            for prefix, shift, style, _ in kinds:
+                half = row[f"{prefix}ci95"]
+                xerr = 0 if np.isnan(half) else half
+                place = cases.index(row["case"]) + shift
+                axes.errorbar(
+                    row[f"{prefix}difference"], place, xerr=xerr, linestyle="", markersize=4, capsize=2, **style
+                )
         axes.axvline(0, color="black", linewidth=0.8)
-        axes.set(yticks=range(len(cases)), title=dataset, ylim=(len(cases) - 0.5, -0.5))
+        axes.set(yticks=range(len(cases)), title=dataset, ylim=(len(cases) - 0.5, -0.5), xlabel=label)
         axes.set_yticklabels(cases if axes is panels[0] else [])
-    figure.supxlabel(label, fontsize=8)
+    if len(kinds) > 1:
+        _legend_below(
+            figure, [Line2D([], [], linestyle="", markersize=4, label=name, **style) for _, _, style, name in kinds]
+        )
     return figure
 
 

@@ -105,6 +105,64 @@ def summarise(
     return pd.DataFrame(rows)
 
 
+def effects(
+    runs: Iterable[tuple[str, str, int, RunTables]], reference: str, rule: str = "last", instead: Mapping[str, str] = {}
+) -> pd.DataFrame:
+    """What each case changes against the case `reference`: differences case - reference, paired by seed, in points.
+
+    runs: (case, dataset, seed, record); instead: case -> another reference for it. One row a dataset and case: `against`;
+    `ours`, the mean over all clients in per cent; `difference` and `ci95` over the `n` seeds that both have (NaN: one seed, or
+    a run diverged); the same of the clients that the round selected, as `selected`, `selected_difference`, `selected_ci95`.
+    Cases without such a seed are left out.
+    """
+    found: dict[tuple[str, str], dict[int, RunTables]] = {}
+    for case, dataset, seed, record in runs:
+        found.setdefault((dataset, case), {})[seed] = record
+    rows = []
+    for (dataset, case), records in found.items():
+        against = instead.get(case, reference)
+        others = found.get((dataset, against), {})
+        seeds = [seed for seed in records if seed in others]
+        if case == against or not seeds:
+            continue
+        row: dict[str, Any] = {"case": case, "against": against, "dataset": dataset, "n": len(seeds)}
+        diverged = any(run.status == "diverged" for seed in seeds for run in (records[seed], others[seed]))
+        for name, prefix, column in (("ours", "", "accuracy"), ("selected", "selected_", "accuracy_selected")):
+            own, other = (
+                np.array([100 * selected_accuracy(some[seed].rounds, rule, column) for seed in seeds])
+                for some in (records, others)
+            )
+            mean, half = (np.nan, np.nan) if diverged else interval(own - other)
+            row |= {name: float(own.mean()), f"{prefix}difference": mean, f"{prefix}ci95": half}
+        rows.append(row)
+    return pd.DataFrame(rows, columns=EFFECTS)
+
+
+EFFECTS = [
+    "case", "against", "dataset", "n",
+    "ours", "difference", "ci95", "selected", "selected_difference", "selected_ci95",
+]  # fmt: skip
+
+
+def effect_sentences(table: pd.DataFrame) -> list[str]:
+    """Each row of `effects` in words: the size, both means, the number of seeds, and whether the interval excludes 0."""
+    said = []
+    for row in table.to_dict("records"):
+        if np.isnan(row["difference"]):
+            said.append(f"{row['dataset']}: {row['case']}: a run diverged.")
+            continue
+        if row["n"] == 1:
+            sure = "one seed, so no interval"
+        else:
+            excludes = abs(row["difference"]) > row["ci95"]
+            sure = f"± {row['ci95']:.2f} over {row['n']} seeds, which {'excludes' if excludes else 'holds'} 0"
+        said.append(
+            f"{row['dataset']}: {row['case']}: {row['difference']:+.2f} points against {row['against']} ({sure}); "
+            f"over the selected clients {row['selected_difference']:+.2f}."
+        )
+    return said
+
+
 def cell(mean: float, half: float, n: int, diverged: int = 0) -> str:
     """`96.5 ± 0.3`; a dash with its reason where a run diverged; one seed says so."""
     if diverged:

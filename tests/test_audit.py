@@ -1,0 +1,124 @@
+"""The audit: one difference at a time from the released code, paired by seed."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedlib import exhibits, notebook, plots, report, runs
+from fedlib.protocol import protocol
+
+
+def record(accuracy, selected, status="finished"):
+    rounds = pd.DataFrame({"round": [-1, 0], "accuracy": [0.1, accuracy], "accuracy_selected": [np.nan, selected]})
+    return SimpleNamespace(key="", status=status, rounds=rounds)
+
+
+def test_effects_are_paired_by_seed():
+    runs_ = [
+        ("reference", "data", 0, record(0.50, 0.40)),
+        ("reference", "data", 1, record(0.60, 0.50)),
+        ("case", "data", 0, record(0.53, 0.40)),
+        ("case", "data", 1, record(0.61, 0.54)),
+        ("case", "data", 2, record(0.99, 0.99)),  # no partner
+        ("other", "data", 1, record(0.56, 0.54)),
+        ("case", "alone", 0, record(0.5, 0.5)),  # no reference there
+    ]
+    case, other = report.effects(runs_, "reference", instead={"other": "case"}).to_dict("records")
+    assert (case["n"], case["against"]) == (2, "reference")
+    assert (case["ours"], case["selected"]) == pytest.approx((57, 47))
+    # Differences of 3 and 1 points: mean 2, standard error 1, t(0.975, 1 degree of freedom) = 12.706.
+    assert (case["difference"], case["ci95"]) == pytest.approx((2, 12.7062), abs=1e-3)
+    assert (case["selected_difference"], case["selected_ci95"]) == pytest.approx((2, 2 * 12.7062), abs=1e-3)
+    assert (other["difference"], other["against"], other["n"]) == (pytest.approx(-5), "case", 1)
+    assert np.isnan(other["ci95"])
+    first, second = report.effect_sentences(pd.DataFrame([case, other]))
+    assert (
+        first
+        == "data: case: +2.00 points against reference (± 12.71 over 2 seeds, which holds 0); over the selected clients +2.00."
+    )
+    assert "-5.00 points against case (one seed, so no interval)" in second
+
+
+def test_a_diverged_run_has_no_effect():
+    runs_ = [("reference", "data", 0, record(0.5, 0.5)), ("case", "data", 0, record(0.6, 0.6, "diverged"))]
+    table = report.effects(runs_, "reference")
+    assert np.isnan(table["difference"].item())
+    assert report.effect_sentences(table) == ["data: case: a run diverged."]
+    assert report.effects([], "reference").empty
+
+
+@pytest.mark.parametrize(("grid", "paper"), [("fedssa", "FedSSA"), ("fedgh", "FedGH"), ("pfedes", "pFedES")])
+def test_each_case_differs_from_the_reference_in_what_its_name_says(grid, paper):
+    specs = {
+        cell.method: runs.resolve(cell.spec, "smoke") for cell in exhibits.cells(f"audit/{grid}", "smoke", "digits")
+    }
+    reference = specs[exhibits.AS_RELEASED]
+    assert reference.protocol == protocol(paper, "released")
+
+    def changed(case):
+        own, base = specs[case].hashed, specs[exhibits.AUDIT_INSTEAD.get(case, exhibits.AS_RELEASED)].hashed
+        fields = {name for name in own["protocol"] if own["protocol"][name] != base["protocol"][name]}
+        return fields | {name for name in own["params"] if own["params"][name] != base["params"].get(name)}
+
+    assert changed("8:1:1 of each client") == {"split"}
+    assert changed("no augmentation") == {"augmentation"}
+    assert changed("plain SGD at 0.01") - {"lr"} == {"momentum", "weight_decay", "clip_norm"}
+    named = {
+        "no inherited first visits": {"inherit"},
+        "mean over the selected owners": {"aggregate_over"},
+        "T_stable = 20": {"stable_rounds"},
+        "the header is trained": {"server_update"},
+        "no inheritance in round 0": {"inherit"},
+        "the text, but header frozen": {"server_update"},
+        "mu = 0.1": {"mu"},
+        "E_fe = 5": {"extractor_epochs"},
+    }
+    for case in set(named) & set(specs):
+        assert changed(case) == named[case], case
+    assert specs[exhibits.THE_TEXT].protocol == protocol(paper, "paper")
+
+
+def test_what_pfedes_ships_and_what_its_sweep_finds_best():
+    for scale, shipped, best in (("demo", 20, 5), ("paper", 20, 5), ("smoke", 2, 1)):
+        cells = exhibits.cells("audit/pfedes", scale, "digits", (0,))
+        params = {cell.method: runs.resolve(cell.spec, scale).spec.params for cell in cells}
+        assert (params[exhibits.AS_RELEASED]["mu"], params["mu = 0.1"]["mu"]) == (0.5, 0.1)
+        assert params[exhibits.AS_RELEASED]["extractor_epochs"] == shipped
+        assert params["E_fe = 5"]["extractor_epochs"] == params[exhibits.THE_TEXT]["extractor_epochs"] == best
+
+
+def test_demo_is_what_the_results_of_record_ran():
+    specs = {cell.method: cell.spec for cell in exhibits.cells("audit/fedssa", "demo", "cifar100", (0,))}
+    spec = specs[exhibits.AS_RELEASED]
+    assert (spec.num_clients, spec.participation, spec.rounds, spec.local_epochs, spec.batch_size) == (
+        100,
+        0.1,
+        60,
+        5,
+        64,
+    )
+    same = {
+        "dataset": "cifar100",
+        "num_clients": 100,
+        "participation": 0.1,
+        "rounds": 60,
+        "local_epochs": 5,
+        "batch_size": 64,
+    }
+    own = runs.RunSpec("Standalone", paper="FedSSA", protocol="released", overrides={"inherit": "none"}, **same)
+    meaning = notebook._meaning
+    assert meaning(specs["Standalone"]) == meaning(own)
+    assert meaning(specs["no inherited first visits"]) != meaning(specs[exhibits.AS_RELEASED])
+    assert {cell.spec.dataset for cell in exhibits.cells("audit/fedssa", "demo")} == {"cifar10", "cifar100"}
+    assert {cell.spec.rounds for cell in exhibits.cells("audit/fedgh", "demo")} == {30}
+
+
+def test_effects_are_drawn_for_both_means():
+    row = {"case": "a case", "against": "b", "dataset": "data", "n": 2, "ours": 50.0, "selected": 50.0}
+    row |= {"difference": 1.0, "ci95": 0.5, "selected_difference": -1.0, "selected_ci95": np.nan}
+    figure = plots.effects(pd.DataFrame([row]))
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["over all clients", "over the selected clients"]
+    assert len(plots.effects(pd.DataFrame([row]).drop(columns="selected_difference")).legends) == 0
