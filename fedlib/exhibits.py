@@ -362,7 +362,7 @@ def _exhibits() -> dict[str, Exhibit]:
         ("fedssa", "fig3", "decay of mu", "fedssa/1_method.ipynb"),
         ("fedssa", "fig4", "accuracy of individual clients", "fedssa/3_heterogeneous.ipynb", "fedssa/heterogeneous"),
         ("fedssa", "fig5", "accuracy, communication and computation", "fedssa/3_heterogeneous.ipynb", "fedssa/heterogeneous"),
-        ("fedssa", "fig6", "t-SNE of representations", "", "fedssa/representations"),
+        ("fedssa", "fig6", "t-SNE of representations", "fedssa/4_representations.ipynb", "fedssa/representations"),
         ("fedssa", "fig7", "classes a client holds", "fedssa/5_robustness.ipynb", "fedssa/classes"),
         ("fedssa", "fig8", "Dirichlet partitions", "fedssa/5_robustness.ipynb", "fedssa/dirichlet"),
         ("fedssa", "fig9", "participation", "fedssa/5_robustness.ipynb", "fedssa/participation"),

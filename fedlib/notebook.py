@@ -247,6 +247,21 @@ def recorded(grid: str, scale: str = "demo") -> Runs:
     return Runs([cell for cell, _ in found], [record for _, record in found])
 
 
+def recorded_maps(grid: str, scale: str = "demo") -> pd.DataFrame:
+    """The t-SNE maps of a grid's results of record (results/maps.csv), of each method's first seed: method and `views.mapped`'s
+    columns. Without rows where no such run kept its clients.
+    """
+    file, found = NOTEBOOKS.parent / "results" / "maps.csv", recorded(grid, scale)
+    pairs = sorted(zip(found.cells, found.records, strict=True), key=lambda pair: pair[0].spec.seed)
+    columns = ["client", "architecture", "label", "x", "y", *views.SHARES]
+    table = pd.read_csv(file) if file.exists() else pd.DataFrame(columns=["key", *columns])
+    chosen = {cell.method: table[table["key"] == record.key] for cell, record in reversed(pairs)}
+    parts = [rows.assign(method=method) for method, rows in chosen.items() if len(rows)]
+    joined = pd.concat(parts, ignore_index=True) if parts else table.assign(method=[])
+    order = [method for method in exhibits.GRIDS[grid].methods if method in set(joined["method"])]
+    return joined.sort_values("method", key=lambda names: names.map(order.index), kind="stable")[["method", *columns]]
+
+
 def coverage(grid: str, scale: str = "demo") -> str:
     """How much of a grid the results of record hold, in a sentence."""
     found, every = recorded(grid, scale).cells, exhibits.cells(grid, scale)

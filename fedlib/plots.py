@@ -309,8 +309,8 @@ def trade_off(table: pd.DataFrame) -> Picture:
         axes.set(title=dataset, xlabel="mean test accuracy (%)", ylabel="words transmitted")
     methods = list(dict.fromkeys(table["method"]))
     handles = [Line2D([], [], color=colour(m), marker="o", linestyle="", label=m) for m in methods]
-    handles += [Line2D([], [], color="grey", marker=shapes[s], linestyle="", label=s) for s in settings]
-    handles += [Line2D([], [], color="grey", marker="o", fillstyle="none", linestyle="", label="target not reached")]
+    handles += [Line2D([], [], color="black", marker=shapes[s], linestyle="", label=s) for s in settings]
+    handles += [Line2D([], [], color="black", marker="o", fillstyle="none", linestyle="", label="target not reached")]
     _legend_below(figure, handles, columns=4)
     return figure
 
@@ -435,7 +435,7 @@ def representations(table: pd.DataFrame, classes: Sequence[str] = ()) -> Picture
         for place, label in enumerate(labels)
     ]  # fmt: skip
     handles += [
-        Line2D([], [], color="grey", marker=shape, linestyle="", markersize=4, label=name)
+        Line2D([], [], color="black", marker=shape, linestyle="", markersize=4, label=name)
         for name, shape in shapes.items()
     ]
     _legend_below(figure, handles, columns=8)

@@ -84,9 +84,12 @@ def maps(
     return joined[["method", "client", "architecture", "label", "x", "y"]]
 
 
-def neighbours(table: pd.DataFrame, features: np.ndarray, count: int = 5) -> dict[str, float]:
-    """What a map shows, as numbers of the full space: of each representation's `count` nearest others (Euclidean), per cent
-    that are the same client's; and of its nearest among the same client's, per cent that are of the same class.
+SHARES = ("same client", "same class, within the client")
+
+
+def nearest(table: pd.DataFrame, features: np.ndarray, count: int = 5) -> pd.DataFrame:
+    """What a map shows, as numbers of the full space (SHARES), a row an image: of its representation's `count` nearest others
+    (Euclidean), per cent that are the same client's; and of its nearest among the same client's, per cent of the same class.
 
     table, features: as from `representations`; every client needs more than `count` rows.
     """
@@ -100,10 +103,24 @@ def neighbours(table: pd.DataFrame, features: np.ndarray, count: int = 5) -> dic
     nearest = np.argsort(distances, axis=1, kind="stable")[:, :count]
     own = np.where(clients[:, None] == clients, distances, np.inf)
     nearest_own = np.argsort(own, axis=1, kind="stable")[:, :count]
-    return {
-        "same client": 100 * float((clients[nearest] == clients[:, None]).mean()),
-        "same class, within the client": 100 * float((labels[nearest_own] == labels[:, None]).mean()),
-    }
+    same_client = (clients[nearest] == clients[:, None]).mean(axis=1)
+    same_class = (labels[nearest_own] == labels[:, None]).mean(axis=1)
+    return pd.DataFrame(dict(zip(SHARES, (100 * same_client, 100 * same_class), strict=True)))
+
+
+def neighbours(table: pd.DataFrame, features: np.ndarray, count: int = 5) -> dict[str, float]:
+    """The means of `nearest`'s shares over all images."""
+    shares = nearest(table, features, count).mean()
+    return {name: float(shares[name]) for name in SHARES}
+
+
+def mapped(
+    record: runs.Record, per_client: int = 60, seed: int = 0, perplexity: float = PERPLEXITY, count: int = 5
+) -> pd.DataFrame:
+    """A run's t-SNE map with the shares of nearest others, a row an image: client, architecture, label, x, y, SHARES."""
+    table, features = representations(record, per_client)
+    x, y = tsne(features, seed, perplexity).T
+    return pd.concat([table.assign(x=x, y=y), nearest(table, features, count)], axis=1)
 
 
 def enhanced(record: runs.Record, count: int = 5) -> dict[str, np.ndarray]:

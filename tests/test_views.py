@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import torch
 
-from fedlib import runs, training, views
+from fedlib import exhibits, notebook, report, runs, training, views
 from fedlib.errors import FedlibError
 
 SPEC = runs.RunSpec(algorithm="pFedES", num_clients=5, rounds=1, batch_size=64, keep="clients")
@@ -82,3 +82,37 @@ def test_a_run_without_the_weights_says_how_to_get_them(small_digits, record):
         views.representations(plain)
     with pytest.raises(FedlibError, match="algorithm = 'FedProto': must be pFedES"):
         views.enhanced(runs.run(dataclasses.replace(SPEC, algorithm="FedProto"), progress=False))
+
+
+def test_a_mapped_run_has_the_map_and_the_shares(record):
+    table = views.mapped(record, per_client=8, perplexity=4, count=1)
+    assert list(table) == ["client", "architecture", "label", "x", "y", *views.SHARES]
+    assert table[["x", "y"]].equals(views.maps({"any": record}, 8, perplexity=4)[["x", "y"]])
+    assert table[list(views.SHARES)].mean().to_dict() == pytest.approx(
+        views.neighbours(*views.representations(record, 8), count=1)
+    )
+
+
+def test_maps_of_record_are_of_the_first_seed_in_the_grids_order(tmp_path, monkeypatch):
+    columns = ["key", "client", "architecture", "label", "x", "y", *views.SHARES]
+    monkeypatch.setattr(notebook, "NOTEBOOKS", tmp_path / "notebooks")
+    cells = exhibits.cells("fedssa/representations", "demo", seeds=(1, 0))  # FedProto 1, 0, then FedSSA 1, 0
+    keys = ["FedProto-1", "FedProto-0", "FedSSA-1", "FedSSA-0"]
+    found = notebook.Runs(cells, [report.Recorded(key, "finished", {}, *[pd.DataFrame()] * 2) for key in keys])
+    monkeypatch.setattr(notebook, "recorded", lambda grid, scale: found)
+    none = notebook.recorded_maps("fedssa/representations")
+    assert none.empty and list(none) == ["method", *columns[1:]]
+    (tmp_path / "results").mkdir()
+    rows = [(key, 0, "CNN-1", 3, place, 0.0, 100.0, 100.0) for place, key in enumerate(reversed(keys))]
+    pd.DataFrame(rows, columns=columns).to_csv(tmp_path / "results" / "maps.csv", index=False)
+    table = notebook.recorded_maps("fedssa/representations")
+    assert table[["method", "x"]].to_numpy().tolist() == [["FedProto", 2], ["FedSSA", 0]]
+
+
+def test_export_writes_the_maps_of_runs_that_kept_their_clients(record, monkeypatch):
+    monkeypatch.setattr(runs.data, "EMBEDDED", {})  # as if the digits were real data
+    monkeypatch.setattr(runs.data, "registered", set)
+    monkeypatch.setattr(views, "mapped", lambda record: pd.DataFrame({"client": [1, 0], "x": [0.126, 2.0]}))
+    runs.export()
+    table = pd.read_csv(runs.home() / "results" / "maps.csv")
+    assert table.to_dict("list") == {"key": [record.key] * 2, "client": [0, 1], "x": [2.0, 0.13]}
