@@ -285,8 +285,10 @@ def _same(cell: exhibits.Cell, record: report.Recorded) -> bool:
         held = spec.classes_per_client or (10 if str(spec.dataset).endswith("100") else 2)  # as `runs.resolve` fills it
         if held != row["classes_per_client"]:
             return False
-    if (spec.public_dataset or "") != ("" if pd.isna(row["public_dataset"]) else row["public_dataset"]):
-        return False
+    for name in ("public_dataset", "public_fraction", "public_images", "public_labels"):
+        default = getattr(runs.RunSpec(), name)  # what an empty cell means
+        if getattr(spec, name) != (default if pd.isna(row.get(name)) else row[name]):
+            return False
     stored = runs.RunSpec(
         algorithm=row["algorithm"], scenario=row["scenario"], paper=row["paper"], protocol=row["protocol"], lr=row["lr"],
         params=json.loads(row["params"]), overrides=json.loads(row["overrides"]),

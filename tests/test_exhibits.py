@@ -1,5 +1,10 @@
 """The grids ask for what the papers say: read against the settings of each exhibit, as their texts give them."""
 
+import io
+import json
+from dataclasses import replace
+
+import pandas as pd
 import pytest
 
 from fedlib import exhibits, notebook, report, runs
@@ -139,6 +144,21 @@ def test_results_of_record_are_matched_by_what_was_run():
     for cell, record in zip(matched.cells, matched.records, strict=True):
         assert cell.spec.algorithm == record.row["algorithm"] and cell.spec.seed == record.row["seed"]
     assert not {cell.method[:6] for cell in notebook.recorded("fedssa/table5").cells} & {"case B"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"public_labels": False}, {"public_images": 200}, {"public_fraction": 0.02}, {"public_dataset": "digits-noisy"}],
+)
+def test_results_of_record_of_other_public_data_are_not_taken_for_a_cell(change):
+    cell = next(cell for cell in exhibits.cells("pfedhr/labelled", "smoke") if cell.method == "FedMD")
+    other = replace(cell, spec=replace(cell.spec, **change))
+    for own, stored in ((cell, cell), (other, other), (cell, other), (other, cell)):
+        spec = vars(runs.resolve(stored.spec).spec)
+        row = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in spec.items()}
+        read = pd.read_csv(io.StringIO(pd.DataFrame([row]).to_csv(index=False))).to_dict("records")[0]
+        record = report.Recorded("key", "finished", read, pd.DataFrame(), pd.DataFrame())
+        assert notebook._same(own, record) == (own is stored)
 
 
 def test_papers_own_tables_have_our_labels():
