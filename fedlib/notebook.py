@@ -241,9 +241,14 @@ def trained(cells: Sequence[exhibits.Cell], jobs: int = 2) -> Runs:
 
 
 def recorded(grid: str, scale: str = "demo") -> Runs:
-    """The results of record (results/*.csv) that are runs of `grid` at `scale`; what has not been run yet is absent."""
+    """The results of record (results/*.csv) that are runs of `grid` at `scale`; what has not been run yet is absent.
+
+    A run that is there twice, under the keys of two versions, counts once: the one that kept most, or the last by key.
+    """
     available = report.recorded(NOTEBOOKS.parent / "results")
-    found = [(cell, record) for cell in exhibits.cells(grid, scale) for record in available if _same(cell, record)]
+    available.sort(key=lambda record: (runs.KEEP.index(record.row["keep"]), record.key))
+    matched = [(cell, [one for one in available if _same(cell, one)]) for cell in exhibits.cells(grid, scale)]
+    found = [(cell, records[-1]) for cell, records in matched if records]
     return Runs([cell for cell, _ in found], [record for _, record in found])
 
 

@@ -1,5 +1,7 @@
 """Tables and sentences made from tidy rows: ranks, leads, verdicts, the selected clients beside all."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -86,3 +88,15 @@ def test_equal_means_share_their_mark():
     table = pd.DataFrame({"method": list("ABCD"), "setting": "one", "ours": [60.0, 70.0, 60.001, 50.0]})
     ranked = report.wide(table.assign(ci95=np.nan, n=1, diverged=0), list("ABCD")).table["one"]
     assert list(ranked) == ["60.00 (n = 1) °", "70.00 (n = 1) *", "60.00 (n = 1) °", "50.00 (n = 1)"]
+
+
+def test_a_run_that_is_recorded_twice_counts_once(monkeypatch):
+    once = notebook.recorded("fedssa/heterogeneous")
+    available = report.recorded(notebook.NOTEBOOKS.parent / "results")
+    newer = [
+        replace(record, key=f"{record.key}-again", row=dict(record.row) | {"keep": "clients"}) for record in available
+    ]
+    monkeypatch.setattr(report, "recorded", lambda folder: [*newer, *available])
+    twice = notebook.recorded("fedssa/heterogeneous")
+    assert twice.cells == once.cells
+    assert all(record.key.endswith("-again") for record in twice.records)
