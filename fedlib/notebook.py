@@ -158,9 +158,13 @@ class Runs:
         return pd.concat(tables, ignore_index=True)
 
     def top(self, summary: pd.DataFrame, method: str = "FedSSA", others: int = 2) -> dict[str, list[str]]:
-        """setting -> the `others` methods of highest mean and `method`, as the papers choose the baselines that they draw."""
+        """setting -> the `others` methods of highest mean and `method`, as the papers choose the baselines that they draw; settings
+        without `method` are left out.
+        """
         chosen = {}
         for setting, rows in summary.groupby("setting", sort=False):
+            if method not in set(rows["method"]):
+                continue
             ranked = rows[rows["method"] != method].sort_values("ours", ascending=False)["method"]
             chosen[str(setting)] = [*ranked.head(others), method]
         return chosen
@@ -202,7 +206,8 @@ class Runs:
         """Words and FLOPs until the target accuracy (or in all rounds where it is not reached), means over seeds."""
         rows = [_cost(cell, record, rule) for cell, record in zip(self.cells, self.records, strict=True)]
         keys = ["dataset", "clients", "method"]
-        means = pd.DataFrame(rows).groupby(keys, sort=False, as_index=False)
+        columns = [*keys, "accuracy", "words", "flops", "reached"]
+        means = pd.DataFrame(rows, columns=columns).groupby(keys, sort=False, as_index=False)
         return means.agg(
             accuracy=("accuracy", "mean"), words=("words", "mean"), flops=("flops", "mean"), reached=("reached", "all")
         )
@@ -361,6 +366,13 @@ def save_record(
         caption = "Results of record on real data, scale demo, protocol paper; mean test accuracy in per cent over all clients."
         write_bytes(folder / f"{exhibit.item}-of-record.tex", ranked.latex(caption).encode())
     return figure
+
+
+def committed(name: str, scale: str = "demo") -> pd.DataFrame | None:
+    """The committed table of a picture of results of record (`save_record`), or None where there is none yet."""
+    exhibit = exhibits.every()[name]
+    file = NOTEBOOKS.parent / "figures" / scale / exhibit.paper / f"{exhibit.item}-of-record.csv"
+    return pd.read_csv(file) if file.exists() else None
 
 
 def run_digests(records: Sequence[Any]) -> dict[str, str]:

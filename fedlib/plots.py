@@ -311,7 +311,7 @@ def trade_off(table: pd.DataFrame) -> Picture:
     handles = [Line2D([], [], color=colour(m), marker="o", linestyle="", label=m) for m in methods]
     handles += [Line2D([], [], color="black", marker=shapes[s], linestyle="", label=s) for s in settings]
     handles += [Line2D([], [], color="black", marker="o", fillstyle="none", linestyle="", label="target not reached")]
-    _legend_below(figure, handles, columns=4)
+    _legend_below(figure, handles, columns=2 * len(datasets))
     return figure
 
 

@@ -401,6 +401,23 @@ def beside_costs(costs: pd.DataFrame, paper: str = "FedGH", item: str = "Table 3
     return table
 
 
+def cost_ratios(costs: pd.DataFrame, over: str, under: str) -> pd.DataFrame:
+    """What method `over` spent until the target accuracy by what `under` did, a row a setting: dataset, clients, words, flops, note.
+
+    costs: `notebook.Runs.costs`'s rows. The ratios are NaN where one of the two never reached the target or has not been run.
+    """
+    rows = []
+    for (dataset, clients), group in costs.groupby(["dataset", "clients"], sort=False):
+        both = {row["method"]: row for row in group.to_dict("records")}
+        absent = [name for name in (over, under) if name not in both]
+        short = [name for name in (over, under) if name in both and not both[name]["reached"]]
+        reasons = {"not run": absent, "target not reached": short}
+        note = "; ".join(f"{reason}: {', '.join(names)}" for reason, names in reasons.items() if names)
+        ratios = {name: float("nan") if note else both[over][name] / both[under][name] for name in ("words", "flops")}
+        rows.append({"dataset": dataset, "clients": clients} | ratios | {"note": note})
+    return pd.DataFrame(rows, columns=["dataset", "clients", "words", "flops", "note"])
+
+
 def model_sizes(sizes: Mapping[str, int], paper: str = "FedSSA", item: str = "Table 3") -> pd.DataFrame:
     """Our float32 sizes in MiB beside the papers' model-size rows; sizes: architecture -> number of floats."""
     printed = reported(paper, item).query("metric == 'model size'").set_index("method")["value"]

@@ -17,6 +17,10 @@ from .errors import FedlibError, require
 
 PERPLEXITY = 30.0  # of the t-SNE maps: the library's default; the papers state none (*chosen*)
 
+CLASS_NAMES = {  # in the order of the labels
+    "cifar10": ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
+}
+
 
 def kept(record: runs.Record, what: str) -> dict[str, Any]:
     """The weights of a run, on the CPU: {"server": ...} and, where `what` is `clients`, {"clients": {id: snapshot}} too.
@@ -151,3 +155,23 @@ def enhanced(record: runs.Record, count: int = 5) -> dict[str, np.ndarray]:
 def _pictures(images: np.ndarray) -> np.ndarray:
     """(n, channels, height, width) as (n, height, width, 3)."""
     return np.moveaxis(np.broadcast_to(images, (len(images), 3, *images.shape[2:])), 1, -1).astype(np.float32)
+
+
+def pixels(pictures: Mapping[str, np.ndarray]) -> pd.DataFrame:
+    """Rows of pictures (`plots.images`) as a table of bytes, to be kept: row, picture, y, x, red, green, blue (0..255)."""
+    tables = []
+    for row, rows in pictures.items():
+        count, height, width, _ = rows.shape
+        index = pd.MultiIndex.from_product([[row], range(count), range(height), range(width)])
+        colours = np.rint(255 * rows.reshape(-1, 3)).astype(np.uint8)
+        tables.append(pd.DataFrame(colours, index=index, columns=["red", "green", "blue"]))
+    return pd.concat(tables).rename_axis(["row", "picture", "y", "x"]).reset_index()
+
+
+def pictures(table: pd.DataFrame) -> dict[str, np.ndarray]:
+    """What `pixels` kept, as `plots.images` draws it."""
+    made = {}
+    for row, rows in table.groupby("row", sort=False):
+        shape = rows[["picture", "y", "x"]].max() + 1
+        made[str(row)] = rows[["red", "green", "blue"]].to_numpy().reshape(*shape, 3) / 255
+    return made

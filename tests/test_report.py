@@ -100,3 +100,24 @@ def test_a_run_that_is_recorded_twice_counts_once(monkeypatch):
     twice = notebook.recorded("fedssa/heterogeneous")
     assert twice.cells == once.cells
     assert all(record.key.endswith("-again") for record in twice.records)
+
+
+def test_cost_ratios_by_hand():
+    rows = [
+        ("cifar10", "N = 10", "FedProto", True, 300.0, 10.0),
+        ("cifar10", "N = 10", "pFedES", True, 100.0, 40.0),
+        ("cifar10", "N = 50", "FedProto", False, 300.0, 10.0),
+        ("cifar10", "N = 50", "pFedES", True, 100.0, 40.0),
+        ("cifar10", "N = 100", "FedProto", True, 300.0, 10.0),
+    ]
+    table = pd.DataFrame(rows, columns=["dataset", "clients", "method", "reached", "words", "flops"])
+    first, second, third = report.cost_ratios(table, "FedProto", "pFedES").to_dict("records")
+    assert (first["words"], first["flops"], first["note"]) == (3.0, 0.25, "")
+    assert np.isnan(second["words"]) and second["note"] == "target not reached: FedProto"
+    assert np.isnan(third["flops"]) and third["note"] == "not run: pFedES"
+    assert report.cost_ratios(notebook.Runs([], []).costs("last"), "FedProto", "pFedES").empty
+
+
+def test_top_leaves_out_settings_without_the_method():
+    found = notebook.Runs([], []).top(ROWS, "C", others=1)
+    assert found == {"one": ["B", "C"]}

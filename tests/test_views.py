@@ -74,6 +74,14 @@ def test_enhanced_images_are_the_extractors_output_each_rescaled_on_its_own(reco
     assert all((again[name] == rows).all() for name, rows in pictures.items())
 
 
+def test_pixels_keep_pictures_to_a_byte():
+    drawn = np.random.default_rng(0).random((2, 3, 4, 3))
+    kept = views.pictures(views.pixels({"original": drawn, "enhanced": 1 - drawn}))
+    assert list(kept) == ["original", "enhanced"]
+    assert np.abs(kept["original"] - drawn).max() <= 0.5 / 255 + 1e-9
+    assert np.abs(kept["enhanced"] - (1 - drawn)).max() <= 0.5 / 255 + 1e-9
+
+
 def test_a_run_without_the_weights_says_how_to_get_them(small_digits, record):
     plain = runs.run(dataclasses.replace(SPEC, seed=1, keep="server"), progress=False)
     assert views.enhanced(plain, 2)["enhanced"].shape[0] == 2
