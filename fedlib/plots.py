@@ -458,3 +458,38 @@ def images(rows: Mapping[str, np.ndarray]) -> Picture:
             if number == 0:
                 axes.set_ylabel(label)
     return figure
+
+
+# Good to bad to unknown, told apart in grey by lightness and hatching.
+_TALLY = {
+    "agrees": ("#0173b2", ""), "holds": ("#0173b2", ""), "holds in direction": ("#7fb9dc", ""),
+    "off in the last digit": ("#7fb9dc", ""), "disagrees": ("#d55e00", "xx"), "does not hold": ("#d55e00", "xx"),
+    "stand-in": ("#e3d9a8", ".."), "not testable here": ("#bbbbbb", "//"), "no table to check": ("#bbbbbb", "//"),
+    "not run yet": ("#eeeeee", ""),
+}  # fmt: skip
+
+
+@_styled
+def tallies(tables: Mapping[str, pd.DataFrame]) -> Picture:
+    """Stacked counts, a panel a table under each other: rows (papers) down, a colour a column (verdicts), numbers inside."""
+    rows = max(len(table) for table in tables.values())
+    figure, panels = _grid(len(tables), 1, 3.6, 0.75 + 0.22 * rows)
+    for axes, (title, table) in zip(panels, tables.items(), strict=True):
+        shown = [column for column in _TALLY if column in table and table[column].sum()]
+        left = np.zeros(len(table))
+        for column in shown:
+            counts, (face, hatch) = table[column].to_numpy(), _TALLY[column]
+            style: Any = {"color": face, "hatch": hatch, "edgecolor": "white", "linewidth": 0.5}
+            bars = axes.barh(table.index, counts, left=left, label=column, **style)
+            boxed = {"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.85}
+            labels = [f"{count}" if count else "" for count in counts]
+            for text in axes.bar_label(bars, labels, label_type="center", fontsize=6.5):
+                text.set_bbox(boxed if text.get_text() else None)
+            left = left + counts
+        axes.invert_yaxis()
+        axes.grid(axis="y", visible=False)
+        last = axes is panels[-1]
+        axes.set(title=title, xlabel="claims" if last else "")
+        below = (0.45, -0.38 if last else -0.18)
+        axes.legend(loc="upper center", bbox_to_anchor=below, ncols=3, frameon=False, fontsize=6.5)
+    return figure
