@@ -272,6 +272,17 @@ def recorded_maps(grid: str, scale: str = "demo") -> pd.DataFrame:
     return joined.sort_values("method", key=lambda names: names.map(order.index), kind="stable")[["method", *columns]]
 
 
+def recorded_images(grid: str, scale: str = "demo") -> pd.DataFrame:
+    """The enhanced images of a grid's results of record (results/images.csv), of the first seed: `views.pixels`'s columns. Without
+    rows where no such run kept its extractor.
+    """
+    file, found = NOTEBOOKS.parent / "results" / "images.csv", recorded(grid, scale)
+    table = pd.read_csv(file) if file.exists() else pd.DataFrame(columns=["key", "row", "picture", "pixels"])
+    pairs = sorted(zip(found.cells, found.records, strict=True), key=lambda pair: pair[0].spec.seed)
+    keys = [record.key for _, record in pairs if record.key in set(table["key"])]
+    return table[table["key"].isin(keys[:1])].drop(columns="key")
+
+
 def coverage(grid: str, scale: str = "demo") -> str:
     """How much of a grid the results of record hold, in a sentence."""
     found, every = recorded(grid, scale).cells, exhibits.cells(grid, scale)
@@ -366,13 +377,6 @@ def save_record(
         caption = "Results of record on real data, scale demo, protocol paper; mean test accuracy in per cent over all clients."
         write_bytes(folder / f"{exhibit.item}-of-record.tex", ranked.latex(caption).encode())
     return figure
-
-
-def committed(name: str, scale: str = "demo") -> pd.DataFrame | None:
-    """The committed table of a picture of results of record (`save_record`), or None where there is none yet."""
-    exhibit = exhibits.every()[name]
-    file = NOTEBOOKS.parent / "figures" / scale / exhibit.paper / f"{exhibit.item}-of-record.csv"
-    return pd.read_csv(file) if file.exists() else None
 
 
 def run_digests(records: Sequence[Any]) -> dict[str, str]:

@@ -4,6 +4,7 @@ Only runs with `keep="clients"` have their clients' networks, and only those wit
 state: `exhibits.GRIDS` says which keep them.
 """
 
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -73,19 +74,6 @@ def tsne(features: np.ndarray, seed: int = 0, perplexity: float = PERPLEXITY) ->
     map = TSNE(perplexity=perplexity, init="pca", random_state=seed, n_jobs=1)
     with threadpool_limits(limits=1):  # n_jobs leaves the gradient's threads alone, and sums in another order differ
         return map.fit_transform(features)
-
-
-def maps(
-    records: Mapping[str, runs.Record], per_client: int = 60, seed: int = 0, perplexity: float = PERPLEXITY
-) -> pd.DataFrame:
-    """The t-SNE map of each run (label -> record), made on its own: method, client, architecture, label, x, y."""
-    tables = []
-    for method, record in records.items():
-        table, features = representations(record, per_client)
-        x, y = tsne(features, seed, perplexity).T
-        tables.append(table.assign(x=x, y=y).assign(method=method))
-    joined = pd.concat(tables, ignore_index=True)
-    return joined[["method", "client", "architecture", "label", "x", "y"]]
 
 
 SHARES = ("same client", "same class, within the client")
@@ -158,20 +146,25 @@ def _pictures(images: np.ndarray) -> np.ndarray:
 
 
 def pixels(pictures: Mapping[str, np.ndarray]) -> pd.DataFrame:
-    """Rows of pictures (`plots.images`) as a table of bytes, to be kept: row, picture, y, x, red, green, blue (0..255)."""
-    tables = []
-    for row, rows in pictures.items():
-        count, height, width, _ = rows.shape
-        index = pd.MultiIndex.from_product([[row], range(count), range(height), range(width)])
-        colours = np.rint(255 * rows.reshape(-1, 3)).astype(np.uint8)
-        tables.append(pd.DataFrame(colours, index=index, columns=["red", "green", "blue"]))
-    return pd.concat(tables).rename_axis(["row", "picture", "y", "x"]).reset_index()
+    """Rows of 32 x 32 pictures (`plots.images`) as a small table, to be kept: row, picture, pixels (red, green and blue bytes by
+    row and column, in base64).
+    """
+    return pd.DataFrame(
+        [
+            {
+                "row": row,
+                "picture": number,
+                "pixels": b64encode(np.rint(255 * picture).astype(np.uint8).tobytes()).decode(),
+            }
+            for row, drawn in pictures.items()
+            for number, picture in enumerate(drawn)
+        ]
+    )
 
 
 def pictures(table: pd.DataFrame) -> dict[str, np.ndarray]:
-    """What `pixels` kept, as `plots.images` draws it."""
-    made = {}
-    for row, rows in table.groupby("row", sort=False):
-        shape = rows[["picture", "y", "x"]].max() + 1
-        made[str(row)] = rows[["red", "green", "blue"]].to_numpy().reshape(*shape, 3) / 255
-    return made
+    """What `pixels` kept, for `plots.images`: row -> (n, 32, 32, 3) in [0, 1]."""
+    drawn: dict[str, list[np.ndarray]] = {}
+    for row, text in zip(table["row"], table["pixels"], strict=True):
+        drawn.setdefault(row, []).append(np.frombuffer(b64decode(text), np.uint8).reshape(32, 32, 3))
+    return {row: np.stack(bytes) / 255 for row, bytes in drawn.items()}

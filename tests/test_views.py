@@ -37,11 +37,13 @@ def test_representations_are_of_the_kept_networks_and_of_the_clients_own_test_im
 
 
 def test_maps_repeat_bit_by_bit_and_follow_the_perplexity(record):
-    first, second, other = (views.maps({"pFedES": record}, 3, perplexity=value) for value in (4, 4, 5))
+    first, second, other = (views.mapped(record, 4, perplexity=value, count=1) for value in (4, 4, 5))
     assert first.equals(second) and not first.equals(other)
-    assert list(first) == ["method", "client", "architecture", "label", "x", "y"]
+    assert list(first) == ["client", "architecture", "label", "x", "y", *views.SHARES]
+    table, features = views.representations(record, 4)
+    assert first[list(views.SHARES)].mean().to_dict() == pytest.approx(views.neighbours(table, features, count=1))
     with pytest.raises(FedlibError, match=r"perplexity = 30.0: must be above 0 and below \d+, the points"):
-        views.maps({"pFedES": record}, 3)
+        views.mapped(record, 3)
 
 
 def test_neighbours_by_hand():
@@ -75,7 +77,7 @@ def test_enhanced_images_are_the_extractors_output_each_rescaled_on_its_own(reco
 
 
 def test_pixels_keep_pictures_to_a_byte():
-    drawn = np.random.default_rng(0).random((2, 3, 4, 3))
+    drawn = np.random.default_rng(0).random((2, 32, 32, 3))
     kept = views.pictures(views.pixels({"original": drawn, "enhanced": 1 - drawn}))
     assert list(kept) == ["original", "enhanced"]
     assert np.abs(kept["original"] - drawn).max() <= 0.5 / 255 + 1e-9
@@ -90,15 +92,6 @@ def test_a_run_without_the_weights_says_how_to_get_them(small_digits, record):
         views.representations(plain)
     with pytest.raises(FedlibError, match="algorithm = 'FedProto': must be pFedES"):
         views.enhanced(runs.run(dataclasses.replace(SPEC, algorithm="FedProto"), progress=False))
-
-
-def test_a_mapped_run_has_the_map_and_the_shares(record):
-    table = views.mapped(record, per_client=8, perplexity=4, count=1)
-    assert list(table) == ["client", "architecture", "label", "x", "y", *views.SHARES]
-    assert table[["x", "y"]].equals(views.maps({"any": record}, 8, perplexity=4)[["x", "y"]])
-    assert table[list(views.SHARES)].mean().to_dict() == pytest.approx(
-        views.neighbours(*views.representations(record, 8), count=1)
-    )
 
 
 def test_maps_of_record_are_of_the_first_seed_in_the_grids_order(tmp_path, monkeypatch):
@@ -117,10 +110,30 @@ def test_maps_of_record_are_of_the_first_seed_in_the_grids_order(tmp_path, monke
     assert table[["method", "x"]].to_numpy().tolist() == [["FedProto", 2], ["FedSSA", 0]]
 
 
-def test_export_writes_the_maps_of_runs_that_kept_their_clients(record, monkeypatch):
+def test_export_writes_the_maps_and_images_of_runs_that_kept_what_they_need(small_digits, monkeypatch):
+    clients = runs.run(SPEC, progress=False)
+    server = runs.run(dataclasses.replace(SPEC, keep="server", seed=1), progress=False)
     monkeypatch.setattr(runs.data, "EMBEDDED", {})  # as if the digits were real data
     monkeypatch.setattr(runs.data, "registered", set)
     monkeypatch.setattr(views, "mapped", lambda record: pd.DataFrame({"client": [1, 0], "x": [0.126, 2.0]}))
     runs.export()
-    table = pd.read_csv(runs.home() / "results" / "maps.csv")
-    assert table.to_dict("list") == {"key": [record.key] * 2, "client": [0, 1], "x": [2.0, 0.13]}
+    maps, images = (pd.read_csv(runs.home() / "results" / f"{name}.csv") for name in ("maps", "images"))
+    assert maps.to_dict("list") == {"key": [clients.key] * 2, "client": [0, 1], "x": [2.0, 0.13]}
+    assert images["key"].tolist() == [server.key] * 10
+    kept, made = views.pictures(images), views.enhanced(server)
+    assert list(kept) == list(made)
+    assert all(np.abs(kept[row] - made[row]).max() <= 0.5 / 255 + 1e-6 for row in made)
+
+
+def test_images_of_record_are_of_the_first_seed(tmp_path, monkeypatch):
+    monkeypatch.setattr(notebook, "NOTEBOOKS", tmp_path / "notebooks")
+    cells = exhibits.cells("pfedes/images", "demo", seeds=(1, 0, 2))
+    found = notebook.Runs(
+        cells, [report.Recorded(f"run-{cell.spec.seed}", "finished", {}, *[pd.DataFrame()] * 2) for cell in cells]
+    )
+    monkeypatch.setattr(notebook, "recorded", lambda grid, scale: found)
+    assert notebook.recorded_images("pfedes/images").empty
+    (tmp_path / "results").mkdir()
+    rows = [("run-2", "original", 0, "c"), ("run-1", "original", 0, "b")]  # seed 0 kept nothing
+    pd.DataFrame(rows, columns=["key", "row", "picture", "pixels"]).to_csv(tmp_path / "results/images.csv", index=False)
+    assert notebook.recorded_images("pfedes/images")["pixels"].tolist() == ["b"]
