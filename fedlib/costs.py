@@ -96,7 +96,8 @@ def table(public_samples: int = 5000) -> pd.DataFrame:
         for dataset, num_classes, seen in (("cifar10", 10, 2), ("cifar100", 100, 10)):
             algorithm = kind()
             architecture = "CNN-1" if algorithm.needs == "architecture" else "CNN-5"
-            federation = _federation(architecture, num_classes, 3, seen, 2 * seen, 64, 1, public_samples)
+            public = public_samples if hasattr(algorithm, "public_samples") else 64  # pFedHR sends none of them
+            federation = _federation(architecture, num_classes, 3, seen, 2 * seen, 64, 1, public)
             down, up, _ = _steady_round(algorithm, federation)
             messages = [message for message in (down, up) if message is not None]
             row[f"{dataset}_published"] = sum(message.words(published_for=name) for message in messages)
@@ -157,7 +158,7 @@ def _steady_round(
         if uploads:
             with counters["all uploads"]:
                 algorithm.aggregate(server, uploads, context)
-        context.round, context.losses, context.metrics, context.streams = 1, {}, {}, {}
+        context.start(1)
         client = federation.clients[0]
         with counters["local"]:
             down = algorithm.download(server, client.info, context)
@@ -212,7 +213,8 @@ def flops(
     """What a steady-state round of `algorithm` computes, measured once on a few real rounds of one and of two batches,
     epochs and public batches; a client's first visit (FedMD's transfer learning) is not in it.
 
-    An upload grows with the seen classes where the server trains on them (FedGH).
+    An upload grows with the seen classes where the server trains on them (FedGH). pFedHR's candidates depend on the
+    weights, so its parts are an example, not a rule: `tests/benchmarks/bench_reassembly.py` measures its server.
     """
 
     def measured(batches: int, epochs: int, public_batches: int) -> dict[str, int]:

@@ -264,7 +264,13 @@ class Context:
     round: int = 0
     losses: dict[int, Tensor] = field(default_factory=dict)  # mean training loss of this round's clients
     metrics: dict[str, float] = field(default_factory=dict)  # diagnostics of this round, recorded in rounds.csv
+    details: dict[str, Any] = field(default_factory=dict)  # larger ones, recorded in details.jsonl
     streams: dict[int, np.random.Generator] = field(default_factory=dict)  # this round's augmentation, by client
+
+    def start(self, round: int) -> None:
+        """Forget the last round and begin `round`."""
+        self.round = round
+        self.losses, self.metrics, self.details, self.streams = {}, {}, {}, {}
 
     @property
     def device(self) -> torch.device:
@@ -331,3 +337,9 @@ class Context:
     def record(self, **metrics: float) -> None:
         """Keep diagnostics of this round (the current mu, for instance) for `rounds.csv`."""
         self.metrics.update(metrics)
+
+    def note(self, **details: Any) -> None:
+        """Keep what is no single number (structures, matrices) of this round for `details.jsonl`: lists, numbers and
+        text.
+        """
+        self.details.update(details)

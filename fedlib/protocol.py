@@ -134,14 +134,16 @@ SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
     ("pFedHR", "released"): {"num_clients": 12, "participation": 0.5},
 }
 
-# Hyper-parameters that a protocol gives to its own method where `params` is silent, by (paper, variant, scenario).
-# Baselines have no released script and keep their defaults. stable_rounds and extractor_epochs are *chosen*, as E is.
+# Hyper-parameters that a protocol gives to its own method where `params` is silent, by (paper, variant, scenario or
+# any). Baselines have no released script and keep their defaults. stable_rounds and extractor_epochs are *chosen*, as
+# E is.
 PARAMS: dict[tuple[str, str, str], dict[str, Any]] = {
     ("FedSSA", "released", "heterogeneous"): {"aggregate_over": "all", "stable_rounds": 2},
     ("FedSSA", "released", "homogeneous"): {"aggregate_over": "all", "stable_rounds": 45},
     ("FedGH", "released", "heterogeneous"): {"server_update": "frozen", "first_header": "own", "lars": "augmented"},
     ("FedGH", "released", "homogeneous"): {"server_update": "frozen", "first_header": "own", "lars": "augmented"},
     ("pFedES", "released", "heterogeneous"): {"extractor_epochs": 20},  # E + 10 there
+    ("pFedHR", "released", "any"): {"clusters": 2, "weight": 0.1, "kd": "raw", "client_reset": True, "crop": 0.8},
 }
 
 
@@ -172,4 +174,6 @@ def sizes(paper: str, variant: str, scenario: str, scale: str) -> dict[str, Any]
 
 def params(paper: str, variant: str, scenario: str, algorithm: str) -> dict[str, Any]:
     """The hyper-parameters that a protocol gives to `algorithm`; only its own method gets any."""
-    return PARAMS.get((paper, variant, scenario), {}) if algorithm == paper else {}
+    if algorithm != paper:
+        return {}
+    return PARAMS.get((paper, variant, "any"), {}) | PARAMS.get((paper, variant, scenario), {})

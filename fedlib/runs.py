@@ -1,8 +1,8 @@
 """A run's specification, its key, its record on disk, the cache, and parallel sweeps.
 
-`runs/<key>/` holds spec.json (what is hashed), provenance.json, rounds.csv, clients.csv, timing.csv, final.pt if
-kept, checkpoint.pt while unfinished, and DONE, written last with the tables' digests. A finished run is never
-recomputed; an unfinished one resumes.
+`runs/<key>/` holds spec.json (what is hashed), provenance.json, rounds.csv, clients.csv, timing.csv, details.jsonl if
+the method notes any, final.pt if kept, checkpoint.pt while unfinished, and DONE, written last with the tables'
+digests. A finished run is never recomputed; an unfinished one resumes.
 """
 
 import ast
@@ -377,8 +377,9 @@ class Record:
 
     rounds: one row a round (-1 is before training): round, selected, visited, loss, accuracy (mean over all clients),
     accuracy_selected, validation_accuracy, further ways of predicting, download_words, upload_words, published_words,
-    diagnostics. clients: one row a (round, participant). timing: seconds, which need not repeat. Accuracies are
-    fractions of 1.
+    diagnostics. clients: one row a (round, participant). timing: seconds, which need not repeat. details: what a method
+    noted in a round that is no single number (pFedHR's structures and distances), one a round that has any. Accuracies
+    are fractions of 1.
     """
 
     key: str
@@ -389,6 +390,7 @@ class Record:
     rounds: pd.DataFrame
     clients: pd.DataFrame
     timing: pd.DataFrame
+    details: list[dict[str, Any]]
     provenance: dict[str, Any]
     stale: bool
 
@@ -411,7 +413,11 @@ def read(path: Path) -> Record | None:
         rounds, clients, timing = (pd.read_csv(path / f"{name}.csv") for name in ("rounds", "clients", "timing"))
         spec = RunSpec(**stored["spec"])
         stale = provenance["code"] != code_digest(spec.algorithm)
-        return Record(path.name, path, spec, done["status"], done["state"], rounds, clients, timing, provenance, stale)
+        noted = (path / "details.jsonl").read_text() if "details.jsonl" in done["tables"] else ""
+        details = [json.loads(line) for line in noted.splitlines()]
+        return Record(
+            path.name, path, spec, done["status"], done["state"], rounds, clients, timing, details, provenance, stale
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise FedlibError(f"run {path.name}: its record is damaged ({error})") from error
 
@@ -494,12 +500,14 @@ def _compute(resolved: Resolved, built: federation.Federation, progress: bool) -
         )  # fmt: skip
     tables = {"rounds.csv": outcome.rounds, "clients.csv": outcome.client_table, "timing.csv": outcome.timing}
     written = {name: table.to_csv(index=False, lineterminator="\n").encode() for name, table in tables.items()}
+    if outcome.detail_rows:
+        written["details.jsonl"] = "".join(json.dumps(row) + "\n" for row in outcome.detail_rows).encode()
     for name, content in written.items():
         simulation.write_bytes(path / name, content)
     if spec.keep != "none":
         _keep(path, spec.keep, outcome)
     simulation.write_bytes(path / "provenance.json", json.dumps(_provenance(spec, code, started), indent=1).encode())
-    digests = {name: hashlib.sha256(written[name]).hexdigest() for name in ("rounds.csv", "clients.csv")}
+    digests = {name: hashlib.sha256(written[name]).hexdigest() for name in written if name != "timing.csv"}
     done = {"status": outcome.status, "state": outcome.digest(), "tables": digests}
     simulation.write_bytes(path / "DONE", json.dumps(done, indent=1).encode())
     (path / "checkpoint.pt").unlink(missing_ok=True)
@@ -520,12 +528,15 @@ def _keep(path: Path, keep: str, outcome: simulation.Outcome) -> None:
 
 def code_digest(algorithm: str) -> str:
     """SHA-256 (16 digits) of the source that determines a run's numbers, without comments and docstrings: data to
-    simulation, the method's file and those of the methods it extends.
+    simulation, the method's file, those of the methods it extends and the modules that they use.
     """
     method = algorithms.ALGORITHMS.get(algorithm)
     modules = (randomness, data, partition, models, protocol, training, costs, federation, simulation, algorithms.base)
     classes = [cls for cls in method.__mro__ if issubclass(cls, algorithms.Algorithm)] if method else []
-    files = [inspect.getsourcefile(module) for module in modules] + [inspect.getsourcefile(cls) for cls in classes]
+    used = [value for cls in classes for value in vars(sys.modules[cls.__module__]).values() if inspect.ismodule(value)]
+    own = [module for module in used if module.__name__.startswith("fedlib.") and module not in modules]
+    files = [inspect.getsourcefile(module) for module in [*modules, *dict.fromkeys(own)]]
+    files += [inspect.getsourcefile(cls) for cls in classes]
     return hashlib.sha256("".join(bare_source(Path(file)) for file in files if file).encode()).hexdigest()[:16]
 
 

@@ -41,7 +41,7 @@ class Outcome:
     """What a simulation hands back: tidy tables, how it ended, and the trained clients themselves.
 
     rounds: one row a round, -1 being the untrained start; clients: one row a (round, participant); timing: seconds a
-    round;
+    round; detail_rows: what a method noted in a round that is no single number;
     status: `finished`, or `diverged` when a training loss was not finite.
     """
 
@@ -51,6 +51,7 @@ class Outcome:
     round_rows: list[dict[str, Any]] = field(default_factory=list)
     client_rows: list[dict[str, Any]] = field(default_factory=list)
     timing_rows: list[dict[str, Any]] = field(default_factory=list)
+    detail_rows: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def clients(self) -> list[Client]:
@@ -129,7 +130,7 @@ def simulate(
         for round in range(len(outcome.round_rows) - 1, rounds):
             if outcome.status == "diverged":
                 break
-            context.round, context.losses, context.metrics, context.streams = round, {}, {}, {}
+            context.start(round)
             row, timing = _round(outcome, algorithm, context, participation, accuracies)
             if progress:
                 progress(row, timing)
@@ -186,6 +187,8 @@ def _round(
     if losses and not np.isfinite(loss):
         outcome.status = "diverged"
     outcome.round_rows.append(_round_row(context.round, loss, accuracies, sampled, federation) | wire | context.metrics)
+    if context.details:
+        outcome.detail_rows.append({"round": context.round} | context.details)
     ended = time.perf_counter()
     timing = {
         "round": context.round,
@@ -332,6 +335,7 @@ def _save(path: Path, label: str, outcome: Outcome) -> None:
     clients = {client.id: client.snapshot() for client in outcome.clients if client.visited}
     buffer = io.BytesIO()
     rows = {"rounds": outcome.round_rows, "clients": outcome.client_rows, "timing": outcome.timing_rows}
+    rows["details"] = outcome.detail_rows
     torch.save(
         {"label": label, "status": outcome.status, "server": outcome.server, "clients": clients, "rows": rows}, buffer
     )
@@ -355,7 +359,8 @@ def _load(path: Path | None, label: str, federation: Federation) -> Outcome | No
         federation.clients[id].restore(snapshot)
     rows = state["rows"]
     federation.last_trained = {row["architecture"]: row["client"] for row in rows["clients"] if row["round"] >= 0}
-    return Outcome(federation, state["server"], state["status"], rows["rounds"], rows["clients"], rows["timing"])
+    tables = [rows[name] for name in ("rounds", "clients", "timing", "details")]
+    return Outcome(federation, state["server"], state["status"], *tables)
 
 
 def sampled_clients(seed: int, round: int, num_clients: int, participation: float) -> np.ndarray:

@@ -56,7 +56,7 @@ def wait_for_text(process: subprocess.Popen[str], text: str) -> str:
     return read
 
 
-def bits(run: Path) -> tuple[bytes, bytes, str]:
-    """What must be identical: both tables and the digest of the final state."""
+def bits(run: Path) -> tuple[dict[str, bytes], str]:
+    """What must be identical: the tables, what the method noted, and the digest of the final state."""
     done = json.loads((run / "DONE").read_text())
-    return (run / "rounds.csv").read_bytes(), (run / "clients.csv").read_bytes(), done["state"]
+    return {name: (run / name).read_bytes() for name in done["tables"]}, done["state"]

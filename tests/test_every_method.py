@@ -52,6 +52,8 @@ def spec(name: str, scenario: str | None = None, **changes: Any) -> RunSpec:
         rounds=ROUNDS,
         batch_size=64,
         seed=seed(),
+        public_images=16,
+        params={"clusters": 2} if name == "pFedHR" else {},  # of two clients' layers, so that there are candidates
     )
     return dataclasses.replace(small, **changes)
 

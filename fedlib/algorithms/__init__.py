@@ -21,6 +21,7 @@ from .lg_fedavg import LGFedAvg
 from .per_fedavg import PerFedAvg
 from .pfedbayes import PFedBayes
 from .pfedes import PFedES
+from .pfedhr import PFedHR
 from .pfedme import PFedMe
 from .standalone import Standalone
 
@@ -30,7 +31,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
         Standalone, FedAvg, FedProx, PerFedAvg, PFedMe, PFedBayes, FML, FedKD,
         LGFedAvg, FedClassAvg, FD, FedProto,
         FedMD, FCCL, FedKEMF,
-        FedGH, FedSSA, PFedES,
+        FedGH, FedSSA, PFedES, PFedHR,
     )
 }  # fmt: skip
 

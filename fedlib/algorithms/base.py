@@ -56,7 +56,7 @@ class Algorithm:
 
     def check(self, federation: Federation) -> None:
         """Raise FedlibError in one line when this method cannot run on `federation`."""
-        if self.public_data != "none" and federation.public is None:
+        if self.public_data != "none" and (federation.public is None or not len(federation.public.indices)):
             raise FedlibError(
                 f"algorithm = {self.name!r}: needs {self.public_data} public data, and this federation has none; "
                 "pass public= (indices that no client holds, or into public_dataset)"

@@ -1,0 +1,179 @@
+"""pFedHR: Wang, Yang, Cui, Che, Lyu, Xu, Ma, "Towards Personalized Federated Learning via Heterogeneous Model
+Reassembly", NeurIPS 2023, appendix Algorithm 1.
+
+Clients upload whole models of any structure. The server takes them apart into layers, groups the layers by what they
+compute on public images, chains layers of different models into candidates, stitches and fine-tunes these, and gives
+each client the one whose answers are most like its own model's; the client learns from it by distillation. Down: the
+matched candidate with its structure; up: the model. `fedlib.reassembly` holds the steps.
+
+The teacher of a client is there in the next round only: a client that is not selected again then trains on its own
+(section 3.2; `teacher=last_match` keeps it). Clients' models are fine-tuned on copies, for the matching alone.
+Layers are copied into candidates, so nothing is shared. When a round has no candidate, because none satisfies R1 to
+R4 or all diverge in fine-tuning, nobody gets a teacher; `details` says why.
+
+Known disagreements: the authors' code samples chains at random in place of Algorithm 1, shares layers among
+candidates, stitches flattened feature maps without ReLU, and uses the last pooled map as the features of linear
+layers. Reproduced from it are `clusters=2, weight=0.1, kd=raw, client_reset=True, crop=0.8`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .. import contrastive, reassembly, training
+from ..errors import choose, require
+from ..models import num_floats
+from ..reassembly import Source
+from .base import Algorithm, Client, ClientInfo, Context, Federation, Message, ServerState, check_public_labels
+
+CHOICES = {
+    "kd": ("kl", "raw"),
+    "teacher": ("next_round", "last_match"),
+    "search": ("greedy", "exhaustive"),
+    "activations": ("full", "pooled"),
+}
+LEAST = {"clusters": 1, "server_epochs": 1, "max_candidates": 1, "stitch_layers": 1}
+LEAST |= {"server_lr": 0, "weight": 0, "cka_samples": 0, "projection": 0}
+
+
+def distillation_loss(
+    model: nn.Module, images: Tensor, labels: Tensor, teacher: nn.Module, weight: float, kd: str
+) -> Tensor:
+    """Eq. 6: CE + weight * KL(teacher || model), or with kd `raw` weight * cross-entropy to the teacher's raw logits."""
+    logits, target = model(images), teacher(images)
+    distance = training.kl_divergence(target, logits) if kd == "kl" else F.cross_entropy(logits, target)
+    return F.cross_entropy(logits, labels) + weight * distance
+
+
+@dataclass(frozen=True)
+class PFedHR(Algorithm):
+    """clusters: K, groups of layers, >= 1. Default 4 (section 4.2).
+    server_epochs: E_s, epochs of fine-tuning, >= 1. Default 3 (section 4.2). server_lr: of its Adam. Default 0.001.
+    weight: lambda of Eq. 6, >= 0; 0 is Standalone. Default 0.2 (appendix 2). kd: `kl` (Eq. 6) or `raw` (see above).
+    teacher: `next_round` only (section 3.2) or the `last_match`. client_reset: a client without teacher starts from
+    its initial model (authors' code).
+    search: `greedy` (Algorithm 1) or `exhaustive`. max_candidates: of them a round, >= 1. Default 8 (*chosen*: the
+    text has no bound). stitch_layers: linear layers of a stitch, 1 to 3. Default 1.
+    cka_samples: public images for Eq. 3; 0 for all. Default 512 (*chosen*). activations: `full`, or maps `pooled`.
+    merge_same: average the models of one structure first (section 4.2, for N = 100).
+    temperature, crop, projection: SimCLR's, its smallest crop in (0, 1], and the width of a projection head on the
+    logits, thrown away afterwards; 0 for none (authors' code). Default 0.5, 0.08 (SimCLR), 0.
+    """
+
+    clusters: int = 4
+    server_epochs: int = 3
+    server_lr: float = 0.001
+    weight: float = 0.2
+    kd: str = "kl"
+    teacher: str = "next_round"
+    client_reset: bool = False
+    search: str = "greedy"
+    max_candidates: int = 8
+    stitch_layers: int = 1
+    cka_samples: int = 512
+    activations: str = "full"
+    merge_same: bool = False
+    temperature: float = 0.5
+    crop: float = 0.08
+    projection: int = 0
+
+    name, paper, year, exchanges = "pFedHR", "Wang et al., NeurIPS 2023", 2023, "model up, reassembled model down"
+    public_data = "unlabelled"
+
+    def __post_init__(self) -> None:
+        for field, names in CHOICES.items():
+            choose(field, getattr(self, field), names)
+        for field, least in LEAST.items():
+            require(getattr(self, field) >= least, field, getattr(self, field), f"at least {least}")
+        require(self.stitch_layers <= 3, "stitch_layers", self.stitch_layers, "at most 3")
+        require(self.temperature > 0, "temperature", self.temperature, "above 0")
+        require(0 < self.crop <= 1, "crop", self.crop, "in (0, 1]")
+
+    def check(self, federation: Federation) -> None:
+        super().check(federation)
+        if federation.public is not None and federation.public.labelled:
+            check_public_labels(self.name, federation.public, federation.num_classes)
+        sizes = federation.num_classes, federation.channels
+        names = sorted(set(federation.architectures))
+        depths = {name: len(reassembly.blueprint(name, *sizes).blocks) for name in names}
+        allowed = f"at most {max(depths.values())}, as a candidate has a layer of each group; layers by model: {depths}"
+        require(self.clusters <= max(depths.values()), "clusters", self.clusters, allowed)
+
+    def init_server(self, context: Context) -> ServerState:
+        return {"teachers": {}}  # client id -> its matched candidate's tensors and structure
+
+    def download(self, server: ServerState, info: ClientInfo, context: Context) -> Message | None:
+        matched = server["teachers"].get(info.id)
+        return Message(matched["tensors"], structure=matched["structure"]) if matched else None
+
+    def local_round(self, client: Client, message: Message | None, context: Context) -> Message:
+        if message is not None:
+            assert message.structure
+            teacher = self._network(message.structure, context, context.generator("method", client.id))
+            teacher.load_state_dict(message.tensors)
+            context.train(client, distillation_loss, teacher=teacher, weight=self.weight, kd=self.kd)  # Eq. 6
+        else:
+            if self.client_reset:
+                client.model = context.build(client.info.architecture)
+            context.train(client)
+        context.record(taught=context.metrics.get("taught", 0) + (message is not None))
+        return Message(client.model.state_dict(), client.num_samples)
+
+    def aggregate(self, server: ServerState, uploads: Mapping[int, Message], context: Context) -> None:
+        stream, pool, indices = context.generator("server"), context.public.pool, context.public.indices
+        infos = [context.federation.clients[id].info for id in uploads]
+        models: Mapping[Source, Mapping[str, Tensor]] = {
+            (info.id, info.architecture): uploads[info.id].tensors for info in infos
+        }
+        clients = [_loaded(source, models, context) for source in models]
+        if self.merge_same:
+            models = reassembly.averaged(models, [info.num_samples for info in infos])
+        blocks = {source: reassembly.decompose(_loaded(source, models, context)) for source in models}
+        sample = pool.batch(context.public.sample(self.cka_samples or len(indices), context.generator("public")))
+        pooled = self.activations == "pooled"
+        found = reassembly.reassemble(blocks, sample, pooled, self.clusters, self.search, self.max_candidates, stream)
+
+        networks = [self._network(structure, context, stream, blocks) for structure in found.candidates]
+        for network in [*networks, *clients] if networks else []:
+            self._finetune(network, context, stream)
+        own, answers = ([training.outputs(one, pool, indices) for one in each] for each in (clients, networks))
+        alike, matched = reassembly.match(own, answers)
+
+        if self.teacher == "next_round":
+            server["teachers"] = {}
+        for info, m in zip(infos, matched, strict=True):
+            if m is not None:
+                structure = tuple(tuple(layer) for layer in found.candidates[m])
+                server["teachers"][info.id] = {"tensors": networks[m].state_dict(), "structure": structure}
+        diverged = sum(not bool(answer.isfinite().all()) for answer in answers)
+        counts = {"layers": len(found.layers), "candidates": len(networks), "dropped": found.dropped}
+        context.record(**counts, diverged=diverged, matched=sum(m is not None for m in matched))
+        sizes = [num_floats(network) for network in networks]
+        context.note(**found.details(), parameters=sizes, clients=list(uploads), similarity=alike, matched=matched)
+
+    def _network(
+        self, structure: tuple[Any, ...], context: Context, stream: np.random.Generator, blocks: Any = None
+    ) -> nn.Module:
+        sizes = context.num_classes, context.federation.channels, self.stitch_layers
+        return reassembly.assemble(structure, *sizes, stream, blocks).to(context.device)
+
+    def _finetune(self, network: nn.Module, context: Context, stream: np.random.Generator) -> None:
+        """E_s epochs of Adam on the public images: by their labels or, where they have none, by SimCLR."""
+        images, batch_size = context.public, context.federation.settings.batch_size
+        settings = training.Settings(self.server_epochs, batch_size, self.server_lr, optimiser="adam")
+        if images.labelled:
+            training.train(training.cross_entropy, {"model": network}, images.pool, images.indices, settings, stream)
+        else:
+            simclr = (self.temperature, self.crop, self.projection)
+            contrastive.train(network, context.num_classes, images.pool, images.indices, settings, stream, *simclr)
+
+
+def _loaded(source: Source, models: Mapping[Source, Mapping[str, Tensor]], context: Context) -> nn.Module:
+    """A copy of an uploaded model."""
+    network = context.build(source[1])
+    network.load_state_dict(models[source])
+    return network

@@ -1,0 +1,394 @@
+"""pFedHR: its loss against NumPy, what its record says, its switches, and everything that can go wrong in a round."""
+
+import dataclasses
+import itertools
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fedlib import Federation, FedlibError, RunSpec, data, models, reassembly, run, runs, simulate, simulation
+from fedlib.algorithms.pfedhr import PFedHR, distillation_loss
+from fedlib.federation import Context, Message
+
+CLIENTS, ACTIVE = 40, 4  # 29 training images or so each
+
+
+def seed() -> int:
+    """The first under which round 1 has a client of round 0."""
+    for number in itertools.count():
+        one, two = (simulation.sampled_clients(number, t, CLIENTS, ACTIVE / CLIENTS) for t in (0, 1))
+        if set(one) & set(two):
+            return number
+    raise AssertionError
+
+
+SMALL = RunSpec(
+    algorithm="pFedHR",
+    dataset="digits",
+    num_clients=CLIENTS,
+    participation=ACTIVE / CLIENTS,
+    seed=seed(),
+    rounds=2,
+    local_epochs=1,
+    batch_size=16,
+    public_images=12,
+    params={"server_epochs": 1, "cka_samples": 8},
+)
+
+
+@pytest.fixture(autouse=True)
+def two_small_models(monkeypatch):
+    monkeypatch.setitem(models.SCENARIOS, "small", ("M1", "M2"))
+
+
+def spec(scenario: str = "small", params: dict[str, Any] | None = None, **changes: Any) -> RunSpec:
+    return dataclasses.replace(SMALL, scenario=scenario, params=SMALL.params | (params or {}), **changes)  # type: ignore[arg-type]
+
+
+def federated(given: RunSpec) -> tuple[Federation, Any]:
+    resolved = runs.resolve(given)
+    return runs.federation_of(resolved), resolved.algorithm
+
+
+# --------------------------------------------------------------------------------------------------------------- Eq. 6
+
+
+class Fixed(torch.nn.Module):
+    """The same logits whatever the images."""
+
+    def __init__(self, logits: np.ndarray):
+        super().__init__()
+        self.logits = torch.from_numpy(logits)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.logits
+
+
+def test_eq_6_against_numpy():
+    draw = np.random.default_rng(0)
+    own, other, labels = draw.normal(size=(5, 3)), draw.normal(size=(5, 3)), np.array([0, 2, 1, 1, 0])
+    p, q = (np.exp(z) / np.exp(z).sum(1, keepdims=True) for z in (own, other))
+    ce = -np.log(p[np.arange(5), labels]).mean()
+    expected = {"kl": (q * np.log(q / p)).sum(1).mean(), "raw": -(other * np.log(p)).sum(1).mean()}
+    for kd, distance in expected.items():
+        loss = distillation_loss(Fixed(own), torch.empty(0), torch.from_numpy(labels), Fixed(other), 0.2, kd)
+        assert loss.item() == pytest.approx(ce + 0.2 * distance)
+
+
+# ------------------------------------------------------------------------------------------------------------ the record
+
+
+def sampled(round: int) -> list[int]:
+    return simulation.sampled_clients(SMALL.seed, round, CLIENTS, ACTIVE / CLIENTS).tolist()
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FEDLIB_HOME", str(tmp_path_factory.mktemp("record")))
+        return run(spec("reassembly"), progress=False)
+
+
+def test_the_protocol_is_the_papers(record):
+    """80/20, Adam at 1e-3, M1..M4 in turn, 4 of 12, when nothing else is said."""
+    plain = runs.resolve(RunSpec(algorithm="pFedHR", dataset="digits"))
+    assert (plain.spec.scenario, plain.spec.num_clients, plain.spec.participation) == ("reassembly", 12, 1 / 3)
+    assert (plain.protocol.optimiser, plain.protocol.lr, plain.protocol.parts) == ("adam", 0.001, (8, 0, 2))
+    assert plain.algorithm == PFedHR()
+    released = runs.resolve(RunSpec(algorithm="pFedHR", dataset="digits", protocol="released")).algorithm
+    assert released == PFedHR(clusters=2, weight=0.1, kd="raw", client_reset=True, crop=0.8)
+    clients = record.clients.query("round == -1")["architecture"]
+    assert clients.tolist() == ["M1", "M2", "M3", "M4"] * 10
+
+
+def test_what_the_record_says_of_a_round(record):
+    rounds = record.rounds.set_index("round")
+    assert [detail["round"] for detail in record.details] == [0, 1]
+    taught = 0
+    for detail in record.details:
+        row, arrived = rounds.loc[detail["round"]], record.clients.query(f"round == {detail['round']}")
+        layers = [reassembly.Layer(*layer) for layer in detail["layers"]]
+        structures = [tuple(reassembly.Layer(*layer) for layer in each) for each in detail["structures"]]
+        groups = dict(zip(layers, detail["groups"], strict=True))
+        assert detail["clients"] == arrived["client"].tolist() == list(dict.fromkeys(layer.origin for layer in layers))
+        assert row["layers"] == len(layers) and row["candidates"] == len(structures) <= 8
+        assert np.array(detail["distance"]).shape == (len(layers),) * 2
+        for structure, parameters in zip(structures, detail["parameters"], strict=True):
+            assert {groups[layer] for layer in structure} == set(range(4))  # R4
+            network = reassembly.assemble(structure, 10, 3, 1, np.random.default_rng(0))
+            parts = dict(network.named_children())
+            assert parameters == sum(models.num_floats(part) for part in parts.values())
+        for similarities, matched in zip(detail["similarity"], detail["matched"], strict=True):
+            assert matched == int(np.argmax(similarities)) and -1 <= similarities[matched] <= 1
+        assert row["matched"] == 4
+        assert row["taught"] == taught
+        taught = len(set(arrived["client"]) & set(sampled(detail["round"] + 1)))
+    assert rounds.loc[1, "download_words"] > 0 == rounds.loc[0, "download_words"]
+
+
+def test_a_teacher_goes_down_as_the_match_of_the_last_round(record):
+    """Words down: the state of each matched candidate of round 0 whose client is back in round 1."""
+    detail, back, words = record.details[0], sampled(1), 0
+    for client, matched in zip(detail["clients"], detail["matched"], strict=True):
+        if client in back:
+            structure = [reassembly.Layer(*layer) for layer in detail["structures"][matched]]
+            network = reassembly.assemble(structure, 10, 3, 1, np.random.default_rng(0))
+            words += sum(tensor.numel() for tensor in network.state_dict().values())
+    assert record.rounds.set_index("round").loc[1, "download_words"] == words > 0
+
+
+def test_a_damaged_detail_is_noticed(record, tmp_path):
+    file = record.path / "details.jsonl"
+    content = file.read_bytes()
+    file.write_bytes(content.replace(b"conv", b"cone", 1))
+    with pytest.raises(FedlibError, match=r"damaged \(details.jsonl is not what was written\)"):
+        runs.read(record.path)
+    file.write_bytes(content)
+    assert runs.read(record.path).details == record.details
+    assert json.loads(content.splitlines()[0])["round"] == 0
+
+
+# -------------------------------------------------------------------------------------------------------------- one round
+
+
+def played(given: RunSpec) -> tuple[Federation, Any, Context, Any]:
+    """A federation after a round of its first clients: with its method, context and server state."""
+    federation, method = federated(given)
+    method.check(federation)
+    context = Context(federation, 2)
+    server = method.init_server(context)
+    uploads = {client.id: method.local_round(client, None, context) for client in federation.clients[:ACTIVE]}
+    method.aggregate(server, uploads, context)
+    return federation, method, context, server
+
+
+def test_the_teachers_answers_are_learned_and_it_is_left_as_it_was():
+    federation, method, context, server = played(spec())
+    client = federation.clients[0]
+    before = {name: tensor.clone() for name, tensor in client.model.state_dict().items()}
+    message = method.download(server, client.info, context)
+    assert isinstance(message.structure, tuple) and all(type(layer) is tuple for layer in message.structure)
+    sent = {name: tensor.clone() for name, tensor in message.tensors.items()}
+
+    def trained(weight: float, message: Message | None = message) -> dict[str, torch.Tensor]:
+        client.model.load_state_dict(before)
+        context.start(1)
+        dataclasses.replace(method, weight=weight).local_round(client, message, context)
+        assert context.metrics["taught"] == (message is not None)
+        return {name: tensor.clone() for name, tensor in client.model.state_dict().items()}
+
+    alone, unweighted, taught = trained(0.2, None), trained(0.0), trained(0.2)
+    assert all(torch.equal(alone[name], unweighted[name]) for name in alone)  # weight 0 is training alone
+    assert not torch.equal(alone["header.weight"], taught["header.weight"])
+    assert all(torch.equal(sent[name], message.tensors[name]) for name in sent)
+
+
+def test_matching_changes_no_clients_model_and_shares_nothing_with_one():
+    federation, method = federated(spec())
+    context = Context(federation, 1)
+    server = method.init_server(context)
+    uploads = {client.id: method.local_round(client, None, context) for client in federation.clients[:ACTIVE]}
+    before = {id: {name: tensor.clone() for name, tensor in up.tensors.items()} for id, up in uploads.items()}
+    method.aggregate(server, uploads, context)
+    own = {tensor.untyped_storage().data_ptr() for up in uploads.values() for tensor in up.tensors.values()}
+    for id, state in before.items():
+        assert all(torch.equal(state[name], federation.clients[id].model.state_dict()[name]) for name in state)
+        assert not own & {tensor.untyped_storage().data_ptr() for tensor in server["teachers"][id]["tensors"].values()}
+
+
+@pytest.mark.parametrize(("teacher", "kept"), [("next_round", {0, 1}), ("last_match", {0, 1, 2, 3})])
+def test_how_long_a_teacher_stays(teacher, kept):
+    federation, method, context, server = played(spec(params={"teacher": teacher}))
+    context.start(1)
+    uploads = {client.id: method.local_round(client, None, context) for client in federation.clients[:2]}
+    first = dict(server["teachers"])
+    method.aggregate(server, uploads, context)
+    assert set(server["teachers"]) == kept and set(first) == {0, 1, 2, 3}
+    assert all(server["teachers"][id] is first[id] for id in kept - {0, 1})
+    assert server["teachers"][0] is not first[0]
+
+
+def test_reset_clients_start_from_their_initial_model():
+    federation, method = federated(spec())
+    client, context = federation.clients[0], Context(federation, 2)
+    method.local_round(client, None, context)
+    once = {name: tensor.clone() for name, tensor in client.model.state_dict().items()}
+    dataclasses.replace(method, client_reset=True).local_round(
+        client, None, context
+    )  # the same round, so the same draws
+    assert all(torch.equal(once[name], tensor) for name, tensor in client.model.state_dict().items())
+    method.local_round(client, None, context)
+    assert not torch.equal(once["header.weight"], client.model.header.weight)
+
+
+def test_models_of_one_structure_are_averaged_first():
+    _, _, context, server = played(spec(params={"merge_same": True}))
+    layers = context.details["layers"]
+    assert [layer[:2] for layer in layers if layer[2] == 1] == [[-1, "M1"], [-1, "M2"]]
+    assert len(context.details["matched"]) == 4 and set(server["teachers"]) == set(range(4))
+
+
+def test_the_mean_of_two_models():
+    federation, method = federated(spec("homogeneous-M1", params={"merge_same": True}))
+    client, context = federation.clients[0], Context(federation, 1)
+    upload = method.local_round(client, None, context)
+    halves = {name: tensor / 2 if tensor.is_floating_point() else tensor for name, tensor in upload.tensors.items()}
+    server = method.init_server(context)
+    # Candidates of a single model with a layer a group are the model, and the server's training is of rate 0.
+    still = dataclasses.replace(method, server_lr=0.0)
+    still.aggregate(server, {0: Message(upload.tensors, 1), 1: Message(halves, 1)}, context)
+    sizes = [federation.clients[id].num_samples for id in (0, 1)]
+    expected = (sizes[0] + sizes[1] / 2) / sum(sizes) * upload.tensors["header.weight"]
+    torch.testing.assert_close(server["teachers"][0]["tensors"]["layer4.0.weight"], expected)
+
+
+@pytest.mark.parametrize(
+    "params", [{"search": "exhaustive"}, {"activations": "pooled", "cka_samples": 0}, {"stitch_layers": 3}]
+)
+def test_options_run_and_change_the_candidates(params):
+    one, two = (played(spec(params=given))[2].details for given in ({}, params))
+    assert one["structures"] and two["structures"]
+    assert any(one[name] != two[name] for name in ("structures", "parameters", "distance"))
+
+
+def test_unlabelled_public_images():
+    """SimCLR needs no labels: they are -1 here, which cross-entropy would refuse."""
+    given = (spec(), spec(public_labels=False), spec(public_labels=False, params={"projection": 16}))
+    details = [played(each)[2].details for each in given]
+    for one, two in itertools.combinations(details, 2):
+        assert one["structures"] == two["structures"] and one["similarity"] != two["similarity"]
+
+
+# ------------------------------------------------------------------------------------------------------- what can go wrong
+
+
+def test_more_groups_than_any_model_has_layers():
+    with pytest.raises(FedlibError) as error:
+        run(spec("reassembly", params={"clusters": 11}), progress=False)
+    assert str(error.value) == (
+        "clusters = 11: must be at most 10, as a candidate has a layer of each group; "
+        "layers by model: {'M1': 4, 'M2': 5, 'M3': 9, 'M4': 10}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    {
+        "clusters": 0,
+        "weight": -1,
+        "kd": "mse",
+        "teacher": "never",
+        "search": "random",
+        "max_candidates": 0,
+        "crop": 0,
+        "stitch_layers": 4,
+        "cka_samples": -1,
+        "temperature": 0,
+        "activations": "some",
+    }.items(),
+)
+def test_wrong_hyper_parameters_are_one_line(field, value):
+    with pytest.raises(FedlibError, match=rf"^{field} = ") as error:
+        PFedHR(**{field: value})
+    assert "\n" not in str(error.value)
+
+
+def test_a_round_with_fewer_layers_than_groups_has_no_candidates():
+    """One client a round: M1 has 4 layers, M2 has 5."""
+    federation, method = federated(spec(params={"clusters": 5}))
+    method.check(federation)
+    context, server = Context(federation, 1), method.init_server(Context(federation, 1))
+    for client, reason in zip(federation.clients, ("4 layers are fewer than K = 5 groups", ""), strict=False):
+        method.aggregate(server, {client.id: method.local_round(client, None, context)}, context)
+        assert context.details["reason"] == reason
+        assert context.details["matched"] == ([None] if reason else [0])
+        assert len(context.details["structures"]) == context.metrics["candidates"] == (0 if reason else 1)
+
+
+def test_without_candidates_clients_train_on_their_own(monkeypatch):
+    monkeypatch.setattr(reassembly, "search", lambda *given: ([], 0))
+    none = run(spec(), progress=False)
+    alone = run(dataclasses.replace(spec(), algorithm="Standalone", params={}, paper="pFedHR"), progress=False)
+    assert none.details[1]["reason"] == "no chain of layers satisfies R1 to R4 with K = 4 groups"
+    assert (none.rounds["taught"].iloc[1:] == 0).all() and (none.rounds["download_words"].iloc[1:] == 0).all()
+    assert none.rounds["loss"].equals(alone.rounds["loss"]) and none.clients.equals(alone.clients)
+
+
+def test_a_single_active_client():
+    """With a candidate that is its own model, which is its own best match."""
+    found = run(spec("homogeneous-M1", participation=1 / CLIENTS), progress=False)
+    for detail in found.details:
+        assert [len(structure) for structure in detail["structures"]] == [4] and detail["matched"] == [0]
+        assert detail["parameters"] == [97_384]
+
+
+def test_two_clients_of_one_architecture():
+    found = run(spec("homogeneous-M1", participation=2 / CLIENTS, params={"clusters": 2}), progress=False)
+    assert found.status == "finished" and (found.rounds["candidates"].iloc[1:] >= 1).all()
+    origins = {layer[0] for detail in found.details for each in detail["structures"] for layer in each}
+    assert len(origins) > 1
+
+
+def test_a_diverging_candidate_is_nobodys_match(monkeypatch):
+    plain, seen = PFedHR._finetune, []
+
+    def broken(self: PFedHR, network: torch.nn.Module, *rest: Any) -> None:
+        plain(self, network, *rest)
+        seen.append(network)
+        if len(seen) in bad:
+            next(network.parameters()).data.fill_(float("nan"))
+
+    monkeypatch.setattr(PFedHR, "_finetune", broken)
+    bad = {1}
+    _, _, context, server = played(spec())
+    assert context.metrics["diverged"] == 1 and context.metrics["matched"] == 4
+    assert 0 not in context.details["matched"]
+    assert all(row[0] is None and None not in row[1:] for row in context.details["similarity"])
+    assert all(tensor.isfinite().all() for match in server["teachers"].values() for tensor in match["tensors"].values())
+    json.dumps(context.details, allow_nan=False)
+    seen.clear()
+    bad = set(range(1, 100))
+    _, _, context, server = played(spec())
+    assert context.metrics["matched"] == 0 and server["teachers"] == {}
+
+
+def test_no_public_image_is_refused():
+    federation, method = federated(spec())
+    federation.public = dataclasses.replace(federation.public, indices=torch.empty(0, dtype=torch.int64))
+    with pytest.raises(FedlibError, match=r"^algorithm = 'pFedHR': needs unlabelled public data, .* none") as error:
+        simulate(federation, method, 1)
+    assert "\n" not in str(error.value)
+
+
+def test_one_public_image_is_enough():
+    found = run(spec(public_images=1, public_labels=False, rounds=1), progress=False)
+    assert found.status == "finished"
+
+
+def grey(name: str) -> data.Dataset:
+    """The digits with one channel."""
+    whole = data.load("digits")
+    images, cut = whole.images[:, :1].numpy(), whole.num_train
+    labels = whole.labels.numpy()
+    return data.Dataset.from_arrays(name, images[:cut], labels[:cut], images[cut:], labels[cut:], 10)
+
+
+@pytest.mark.parametrize("sets", [("digits", "grey"), ("grey", "digits"), ("grey", None)])
+def test_other_channels(sets, monkeypatch):
+    """Clients and public images of 3 and 1 channels, in every combination."""
+    whole = grey("grey")
+    monkeypatch.setitem(data._LOADERS, "grey", lambda: whole)
+    data.load.cache_clear()
+    assert played(spec(dataset=sets[0], public_dataset=sets[1]))[2].details["structures"]
+    data.load.cache_clear()
+
+
+def test_building_on_meta_draws_nothing():
+    before = torch.random.get_rng_state()
+    reassembly._blueprint.cache_clear()
+    blocks = reassembly.blueprint("M4", 10, 3).blocks
+    reassembly.assemble(tuple(reassembly.layers_of((0, "M4"), blocks)), 10, 3, 1, np.random.default_rng(0))
+    assert torch.equal(torch.random.get_rng_state(), before)
