@@ -232,8 +232,8 @@ def follows(previous: Layer, layer: Layer) -> bool:
 def greedy(layers: Sequence[Layer], groups: Sequence[int]) -> Iterator[Structure]:
     """Algorithm 1, with duplicates: from each layer of each group, pass all groups in order and add what fits.
 
-    Lines 8 to 14 are read so: of each group, its own too, the first pair that fits is added, in the order of arrival
-    of the models, then of the layers; so a candidate has at most K + 1 layers, as Figure 7's has (5, with K = 4).
+    Lines 8 to 14 are read so: of each group, its own too, the first pair that fits is added, in the order of the
+    models, then of the layers; so a candidate has at most K + 1 layers, as Figure 7's has (5, with K = 4).
     Adding every pair of a group that fits, the other reading, soon reaches the last layers of the deepest model,
     after which R1 leaves nothing of the other groups.
     """
@@ -350,7 +350,7 @@ def reassemble(
     limit: int,
     stream: np.random.Generator,
 ) -> Found:
-    """g of Eq. 1: the candidates of decomposed models, given in order of arrival.
+    """g of Eq. 1: the candidates of decomposed models.
 
     images: public ones for Eq. 3; the others as of `activations`, `group` and `search`.
     """

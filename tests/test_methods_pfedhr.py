@@ -113,7 +113,7 @@ def test_what_the_record_says_of_a_round(record):
         layers = [reassembly.Layer(*layer) for layer in detail["layers"]]
         structures = [tuple(reassembly.Layer(*layer) for layer in each) for each in detail["structures"]]
         groups = dict(zip(layers, detail["groups"], strict=True))
-        assert detail["clients"] == arrived["client"].tolist() == list(dict.fromkeys(layer.origin for layer in layers))
+        assert detail["clients"] == sorted(arrived["client"]) == list(dict.fromkeys(layer.origin for layer in layers))
         assert row["layers"] == len(layers) and row["candidates"] == len(structures) <= 8
         assert np.array(detail["distance"]).shape == (len(layers),) * 2
         for structure, parameters in zip(structures, detail["parameters"], strict=True):
@@ -197,6 +197,19 @@ def test_matching_changes_no_clients_model_and_shares_nothing_with_one():
     for id, state in before.items():
         assert all(torch.equal(state[name], federation.clients[id].model.state_dict()[name]) for name in state)
         assert not own & {tensor.untyped_storage().data_ptr() for tensor in server["teachers"][id]["tensors"].values()}
+
+
+def test_the_order_of_arrival_does_not_matter():
+    federation, method = federated(spec())
+    context = Context(federation, 1)
+    uploads = {client.id: method.local_round(client, None, context) for client in federation.clients[:ACTIVE]}
+    servers = [method.init_server(context) for _ in range(2)]
+    for server, order in zip(servers, (uploads, reversed(uploads)), strict=True):
+        method.aggregate(server, {id: uploads[id] for id in order}, context)
+    for id in uploads:
+        one, two = (server["teachers"][id] for server in servers)
+        assert one["structure"] == two["structure"]
+        assert all(torch.equal(one["tensors"][name], two["tensors"][name]) for name in one["tensors"])
 
 
 @pytest.mark.parametrize(("teacher", "kept"), [("next_round", {0, 1}), ("last_match", {0, 1, 2, 3})])

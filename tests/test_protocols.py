@@ -330,7 +330,8 @@ def test_augmentation_is_of_training_images_only() -> None:
 def test_every_method_trains_on_augmented_images(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each client's training images pass through it at least once an epoch, the public ones never."""
     fields = {field.name for field in dataclasses.fields(ALGORITHMS[name])}
-    params = {field: "tiny" for field in ("shared", "knowledge") if field in fields}
+    given = {"shared": "tiny", "knowledge": "tiny", "clusters": 1}
+    params: dict[str, Any] = {field: value for field, value in given.items() if field in fields}
     seen = []
 
     def spy(images: torch.Tensor, stream: np.random.Generator) -> torch.Tensor:

@@ -125,7 +125,7 @@ class PFedHR(Algorithm):
 
     def aggregate(self, server: ServerState, uploads: Mapping[int, Message], context: Context) -> None:
         stream, pool, indices = context.generator("server"), context.public.pool, context.public.indices
-        infos = [context.federation.clients[id].info for id in uploads]
+        infos = [context.federation.clients[id].info for id in sorted(uploads)]  # the order of arrival does not matter
         models: Mapping[Source, Mapping[str, Tensor]] = {
             (info.id, info.architecture): uploads[info.id].tensors for info in infos
         }
@@ -153,7 +153,7 @@ class PFedHR(Algorithm):
         counts = {"layers": len(found.layers), "candidates": len(networks), "dropped": found.dropped}
         context.record(**counts, diverged=diverged, matched=sum(m is not None for m in matched))
         sizes = [num_floats(network) for network in networks]
-        context.note(**found.details(), parameters=sizes, clients=list(uploads), similarity=alike, matched=matched)
+        context.note(**found.details(), parameters=sizes, clients=sorted(uploads), similarity=alike, matched=matched)
 
     def _network(
         self, structure: tuple[Any, ...], context: Context, stream: np.random.Generator, blocks: Any = None
