@@ -19,7 +19,7 @@ Parameters = ParamSpec("Parameters")
 
 # Seaborn's colour-blind palette; the methods that share a table never share a colour.
 _COLOURS = {
-    "Standalone": "#949494", "FedAvg": "#56b4e9", "FedProx": "#de8f05", "Per-FedAvg": "#ece133", "pFedMe": "#ca9161",
+    "Standalone": "#949494", "FedAvg": "#d55e00", "FedProx": "#de8f05", "Per-FedAvg": "#ece133", "pFedMe": "#ca9161",
     "pFedBayes": "#fbafe4", "FML": "#ece133", "FedKD": "#ca9161", "LG-FedAvg": "#56b4e9", "FedClassAvg": "#fbafe4",
     "FD": "#de8f05", "FedProto": "#029e73", "FedMD": "#de8f05", "FCCL": "#fbafe4", "FedKEMF": "#ece133",
     "FedGH": "#cc78bc", "FedSSA": "#0173b2", "pFedES": "#d55e00", "pFedHR": "#000000",
@@ -99,7 +99,13 @@ def _title(setting: str) -> str:
 
 
 def _legend_below(figure: Figure, handles: Sequence[Line2D], columns: int = 6) -> None:
-    figure.legend(handles=list(handles), loc="outside lower center", ncols=min(columns, len(handles)), frameon=False)
+    """In as many columns as fit the figure's width, at most `columns`."""
+    for number in range(min(columns, len(handles)), 0, -1):
+        legend = figure.legend(handles=list(handles), loc="outside lower center", ncols=number, frameon=False)
+        box = legend.get_tightbbox()
+        if number == 1 or box is None or box.width <= figure.bbox.width:
+            return
+        legend.remove()
 
 
 def label_stand_in(figure: Figure) -> None:
@@ -262,7 +268,9 @@ def curves_by_value(table: pd.DataFrame, label: str) -> Picture:
     settings, values = list(dict.fromkeys(table["setting"])), sorted(table["value"].unique())
     figure, panels = _grid(len(settings), min(3, len(settings)), 2.3, 1.9)
     shades = mpl.colormaps["viridis"](np.linspace(0, 0.9, len(values)))
-    looks: list[Any] = list(zip(values, shades, "os^Dv*P", ("-", "--", "-.", ":", "-", "--", "-."), strict=False))
+    dashes = [("-", "--", "-.", ":")[place % 4] for place in range(len(values))]
+    markers = ["os^Dv*PX"[place % 8] for place in range(len(values))]
+    looks: list[Any] = list(zip(values, shades, markers, dashes, strict=True))
     for axes, setting in zip(panels, settings, strict=True):
         for value, shade, marker, dash in looks:
             rows = table[(table["setting"] == setting) & (table["value"] == value)]

@@ -70,8 +70,11 @@ def test_costs_stand_in_the_table_and_beside_the_papers(runs_):
     assert other.loc["FedGH", "paper_total_kb"] == 14.69 * 1024 and np.isnan(other.loc["FD", "paper_total_kb"])
 
 
-def test_a_line_a_value():
-    table = pd.DataFrame({"setting": "a, b", "value": [1.0, 0.1], "seed": 0, "round": 0, "accuracy": 0.5})
-    figure = plots.curves_by_value(table, "x")
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["x = 0.1", "x = 1"]
-    assert [line.get_ydata()[0] for line in figure.axes[0].lines] == [50, 50]
+def test_a_line_a_value_and_a_legend_that_fits():
+    values = [10.0**-place for place in range(9, -1, -1)]
+    rows = [{"setting": "a, b", "value": value, "seed": 0, "round": 0, "accuracy": value / 2} for value in values]
+    figure = plots.curves_by_value(pd.DataFrame(rows[::-1]), "a label of some length")
+    (legend,) = figure.legends
+    assert [text.get_text().split(" = ")[1] for text in legend.get_texts()] == [f"{value:g}" for value in values]
+    assert [line.get_ydata()[0] for line in figure.axes[0].lines] == [100 * value / 2 for value in values]
+    assert legend.get_tightbbox().width <= figure.bbox.width
