@@ -32,14 +32,14 @@ def ledger() -> pd.DataFrame:
 Recomputed = tuple[float, str]  # the number, and how it came about
 
 
-def _cells(paper: str, item: str, metric: str = "accuracy", datasets: Sequence[str] = ()) -> pd.DataFrame:
+def cells(paper: str, item: str, metric: str = "accuracy", datasets: Sequence[str] = ()) -> pd.DataFrame:
     """A printed table's rows whose metric ends in `metric`, of some data sets or of all; dashes left out."""
     table = report.reported(paper, item)
     table = table[table["dataset"].isin(datasets)] if datasets else table
     return table[table["metric"].str.endswith(metric)].dropna(subset=["value"])
 
 
-def _value(table: pd.DataFrame, method: str, dataset: str, setting: str) -> float:
+def number(table: pd.DataFrame, method: str, dataset: str, setting: str) -> float:
     """The one number of a method and data set whose setting is, or begins with, `setting` (empty: any)."""
     found = table[(table["method"] == method) & (table["dataset"] == dataset)]
     if setting:
@@ -50,7 +50,7 @@ def _value(table: pd.DataFrame, method: str, dataset: str, setting: str) -> floa
 def _largest_gain(paper: str, item: str, method: str) -> Recomputed:
     """Over the settings, the method's lead over the best other, in points."""
     leads = []
-    for _, rows in _cells(paper, item).groupby(["dataset", "setting"]):
+    for _, rows in cells(paper, item).groupby(["dataset", "setting"]):
         by_method = rows.set_index("method")["value"]
         others = by_method.drop(method)
         leads.append(
@@ -60,19 +60,19 @@ def _largest_gain(paper: str, item: str, method: str) -> Recomputed:
 
 
 def _relative_gain(paper: str, item: str, method: str, other: str, dataset: str, setting: str) -> Recomputed:
-    own, base = (_value(_cells(paper, item), name, dataset, setting) for name in (method, other))
+    own, base = (number(cells(paper, item), name, dataset, setting) for name in (method, other))
     return 100 * (own / base - 1), f"{own:.2f} / {base:.2f} - 1; {own - base:.2f} points"
 
 
 def _relative_gain_of_means(paper: str, item: str, method: str, other: str, dataset: str) -> Recomputed:
-    table = _cells(paper, item, datasets=[dataset])
+    table = cells(paper, item, datasets=[dataset])
     own, base = (table[table["method"] == name]["value"].mean() for name in (method, other))
     return 100 * (own / base - 1), f"{own:.3f} / {base:.3f} - 1; {own - base:.2f} points"
 
 
 def _saved(paper: str, item: str, method: str, other: str, dataset: str) -> Recomputed:
-    table = _cells(paper, item, "communication to target")
-    own, base = (_value(table, name, dataset, "") for name in (method, other))
+    table = cells(paper, item, "communication to target")
+    own, base = (number(table, name, dataset, "") for name in (method, other))
     return 100 * (1 - own / base), f"1 - {own:.2f} / {base:.2f}"
 
 
@@ -82,7 +82,7 @@ def _saved_by_ratio(ratio: str) -> Recomputed:
 
 def _wins(paper: str, item: str, method: str, *datasets: str) -> Recomputed:
     """In how many settings the method is the highest by itself."""
-    table = _cells(paper, item, datasets=datasets)
+    table = cells(paper, item, datasets=datasets)
     groups = [
         rows.set_index("method")["value"]
         for _, rows in table.groupby(["dataset", "setting"])
@@ -93,20 +93,20 @@ def _wins(paper: str, item: str, method: str, *datasets: str) -> Recomputed:
 
 def _fewest(paper: str, item: str, method: str) -> Recomputed:
     """On how many data sets the method needs the fewest rounds, those that communicate compared."""
-    table = _cells(paper, item, "rounds to target").query("value > 0")
+    table = cells(paper, item, "rounds to target").query("value > 0")
     groups = [rows.set_index("method")["value"] for _, rows in table.groupby("dataset")]
     return sum(rows[method] < rows.drop(method).min() for rows in groups), f"of {len(groups)} data sets"
 
 
 def _cheap_rank(paper: str, item: str, method: str, dataset: str) -> Recomputed:
-    table = _cells(paper, item, "communication to target", [dataset]).query("value > 0")
+    table = cells(paper, item, "communication to target", [dataset]).query("value > 0")
     ranked = table.set_index("method")["value"].sort_values()
     return list(ranked.index).index(method) + 1, ", ".join(f"{name} {value:.2f}" for name, value in ranked.items())
 
 
 def _order(paper: str, item: str, *methods: str) -> Recomputed:
     """In how many settings the methods stand in this order, highest first."""
-    table = _cells(paper, item).pivot_table(index=["dataset", "setting"], columns="method", values="value")[
+    table = cells(paper, item).pivot_table(index=["dataset", "setting"], columns="method", values="value")[
         list(methods)
     ]
     return int((table.diff(axis=1).iloc[:, 1:] < 0).all(axis=1).sum()), f"of {len(table)} settings"
@@ -114,7 +114,7 @@ def _order(paper: str, item: str, *methods: str) -> Recomputed:
 
 def _pairs(paper: str, item: str, high: str, low: str, method: str = "", *datasets: str) -> Recomputed:
     """How many cells of settings that name `high` exceed the same cell of the setting that names `low` instead."""
-    table = _cells(paper, item, datasets=datasets)
+    table = cells(paper, item, datasets=datasets)
     table = table[table["method"] == method] if method else table
     rows = table[["method", "dataset", "setting", "value"]].itertuples(index=False, name=None)
     by_cell = {(name, data, setting): value for name, data, setting, value in rows}
@@ -128,22 +128,22 @@ def _pairs(paper: str, item: str, high: str, low: str, method: str = "", *datase
 
 def _lower_in(paper: str, item: str, start: str, than_item: str, than_start: str, dataset: str) -> Recomputed:
     """How many cells of a table, whose settings begin with `start`, are below the same cell of another."""
-    above = _cells(paper, than_item, datasets=[dataset])
+    above = cells(paper, than_item, datasets=[dataset])
     pairs = [
-        (_value(above, row["method"], dataset, row["setting"].replace(start, than_start)), row["value"])
-        for row in _cells(paper, item, datasets=[dataset]).to_dict("records")
+        (number(above, row["method"], dataset, row["setting"].replace(start, than_start)), row["value"])
+        for row in cells(paper, item, datasets=[dataset]).to_dict("records")
     ]
     return sum(more > less for more, less in pairs), f"of {len(pairs)} cells"
 
 
 def _header(paper: str, item: str, num_classes: str) -> Recomputed:
-    (width,) = set(_cells(paper, item, "FC2 width")["value"])
+    (width,) = set(cells(paper, item, "FC2 width")["value"])
     return int(num_classes) * width, f"{num_classes} classes x width {width:.0f}, bias left out"
 
 
 def _reach(paper: str, item: str, dataset: str, setting: str, *methods: str) -> Recomputed:
     """The lowest printed accuracy among the compared methods, which a target must not exceed."""
-    values = {name: _value(_cells(paper, item), name, dataset, setting) for name in methods}
+    values = {name: number(cells(paper, item), name, dataset, setting) for name in methods}
     return min(values.values()), ", ".join(f"{name} ends at {value:.2f}" for name, value in values.items())
 
 

@@ -419,6 +419,7 @@ _AUDIT = [
         *("audit", "claims", "77 claims of the papers, recomputed and judged", "audit/2_claims.ipynb"),
         ("fedssa/heterogeneous", "fedgh/heterogeneous", "pfedes/heterogeneous"),
     ),
+    Exhibit("audit", "contradictions", "where the papers contradict each other", "audit/3_contradictions.ipynb"),
 ]
 AUDIT = {exhibit.name: exhibit for exhibit in _AUDIT}
 

@@ -15,7 +15,21 @@ from typing import Any
 
 import pandas as pd
 
-from . import algorithms, claims, costs, data, exhibits, models, plots, protocol, report, runs, verdicts, views
+from . import (
+    algorithms,
+    claims,
+    contradictions,
+    costs,
+    data,
+    exhibits,
+    models,
+    plots,
+    protocol,
+    report,
+    runs,
+    verdicts,
+    views,
+)
 from .errors import FedlibError, choose, coerce, require
 from .simulation import write_bytes
 
@@ -392,7 +406,7 @@ def notebook_digest(notebook: str) -> str:
 
 def drawing_digest() -> str:
     """SHA-256 of the source that turns records into exhibits."""
-    modules: list[types.ModuleType] = [exhibits, report, plots, views, claims, verdicts]
+    modules: list[types.ModuleType] = [exhibits, report, plots, views, claims, contradictions, verdicts]
     sources = [runs.bare_source(Path(str(module.__file__))) for module in modules] + [runs.bare_source(Path(__file__))]
     return hashlib.sha256("".join(sources).encode()).hexdigest()[:16]
 

@@ -501,3 +501,40 @@ def tallies(tables: Mapping[str, pd.DataFrame]) -> Picture:
         below = (0.45, -0.38 if last else -0.18)
         axes.legend(loc="upper center", bbox_to_anchor=below, ncols=3, frameon=False, fontsize=6.5)
     return figure
+
+
+@_styled
+def agreement(tables: Mapping[str, pd.DataFrame]) -> Picture:
+    """What two papers print for the same thing, one against the other, a panel a pair of tables; on the diagonal they agree.
+
+    tables: title `y's table against x's, note` -> dataset, setting (`N=10 ...`), first (on the x axis) and second, per cent.
+    """
+    figure, panels = _grid(len(tables), 2, 2.3, 2.2)
+    settings = sorted(
+        {text.split()[0] for table in tables.values() for text in table["setting"]}, key=lambda n: int(n[2:])
+    )
+    shapes, colours = (
+        dict(zip(settings, "os^D", strict=False)),
+        {"cifar10": colour("FedSSA"), "cifar100": colour("pFedES")},
+    )
+    for axes, (title, table) in zip(panels, tables.items(), strict=True):
+        pair, _, note = title.partition(", ")
+        axes.axline((50, 50), slope=1, color="black", linewidth=0.6)
+        for row in table.dropna(subset=["first", "second"]).to_dict("records"):
+            axes.plot(
+                row["first"], row["second"], shapes[row["setting"].split()[0]], color=colours[row["dataset"]], markersize=4,
+                markerfacecolor="none" if row["dataset"] == "cifar100" else colours[row["dataset"]],
+            )  # fmt: skip
+        above, _, below = pair.partition(" against ")
+        axes.set(title=note, xlabel=f"{below} (%)", ylabel=f"{above} (%)")
+        axes.set_aspect("equal", adjustable="datalim")
+    handles = [
+        Line2D([], [], color=shade, marker="o", linestyle="", markersize=4, label=name, markerfacecolor=fill)
+        for (name, shade), fill in zip(colours.items(), (colour("FedSSA"), "none"), strict=True)
+    ]
+    handles += [
+        Line2D([], [], color="grey", marker=shape, linestyle="", markersize=4, label=f"N = {name[2:]}")
+        for name, shape in shapes.items()
+    ]
+    _legend_below(figure, handles)
+    return figure

@@ -1,0 +1,45 @@
+"""The contradictions: every number is computed, and the ones that can be worked by hand come out."""
+
+import pytest
+
+from fedlib import contradictions, plots
+
+TABLE = contradictions.table()
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (1, "FedGH Table 1: 93.13 / 62.80; FedSSA Table 1: 96.35 / 74.32"),
+        (2, "FedGH Table 1: 93.63 / -; FedSSA Table 1: 96.30 / -"),
+        (3, "-0.70 points"),  # 73.62 - 74.32
+        (6, "36 of 36 cells alike"),  # six baselines, three settings, two data sets
+        (8, "5010 floats"),
+        (8, "the last two layers 1005510"),  # (2000 + 1) * 500 + 5010
+        (9, "CIFAR-100: seen rows 10020, whole header 100200, FedProto 10000"),
+        (12, "counted 4.045 MiB; 3.81 needs an FC1 of 753"),  # an FC1 unit is 800 + 1 + 500 floats: 61 393 too many
+        (13, "FedGH 8.87 % or 5.30 points"),
+        (13, "pFedES 2.57 % or 1.61 points"),  # 64.32 against 62.71
+        (16, "shipped: 0.5 and 20"),
+        (17, "A 49.95, B 49.95"),
+        (18, "active clients 4 and 6 of 12"),
+    ],
+)
+def test_numbers(number, said):
+    assert said in TABLE.loc[number, "numbers"]
+
+
+def test_twenty_items_each_with_its_sources_and_what_is_done():
+    assert len(TABLE) == 20
+    assert (TABLE.map(len) > 5).all(axis=None)
+
+
+def test_two_papers_share_their_baselines_and_two_do_not():
+    pairs = {name: contradictions.shared(*tables) for name, tables in contradictions.PAIRS.items()}
+    apart = {name: (pair["first"] - pair["second"]).abs().max() for name, pair in pairs.items()}
+    first, second, *same = apart.values()
+    assert first == pytest.approx(70.04 - 58.35) and 0 < second < 1 and same == [0, 0]
+    figure = plots.agreement(pairs)
+    assert len(figure.axes) == 4
+    assert [text.get_text() for text in figure.legends[0].get_texts()][:2] == ["cifar10", "cifar100"]
+    assert figure.axes[0].get_xlabel() == "FedSSA's Table 1 (%)"
