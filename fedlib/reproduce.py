@@ -94,7 +94,7 @@ def reproduce(name: str, scale: str, *, jobs: int = 2, dry_run: bool = False, re
 
     with ThreadPoolExecutor(jobs) as pool:  # the runs are stored by now, so that a notebook only reads and draws
         list(pool.map(make, dict.fromkeys(item.notebook for item in chosen if state[item.name] != "fresh")))
-    print(f"\n{'exhibit':<15}{'notebook':<32}{'was':<22}{'seconds':>8}  status")
+    print(f"\n{'exhibit':<22}{'notebook':<32}{'was':<22}{'seconds':>8}  status")
     good = True
     for item in chosen:
         now = _state(item, scale)
@@ -103,7 +103,7 @@ def reproduce(name: str, scale: str, *, jobs: int = 2, dry_run: bool = False, re
         was = "cached" if state[item.name] == "fresh" else state[item.name]
         took = f"{seconds[item.notebook]:.1f}" if item.notebook in seconds else "-"
         status = f"FAILED: {error}" if error else "ok"
-        print(f"{item.name:<15}{item.notebook:<32}{was:<22}{took:>8}  {status}")
+        print(f"{item.name:<22}{item.notebook:<32}{was:<22}{took:>8}  {status}")
     print(f"\nfigures and tables: {notebook.figures(scale)}; executed notebooks: {_executed(scale, '')}")
     return good
 
