@@ -254,7 +254,10 @@ GRIDS: dict[str, Grid] = {
         columns=(),
         datasets=(0,),
         smoke={**_SHORT, "extractor_epochs": 2},
-        smoke_methods={"E_fe = 5": {"extractor_epochs": 1}, THE_TEXT: {"extractor_epochs": 1}},
+        smoke_methods={
+            "E_fe = 5": {"params": {"extractor_epochs": 1}},
+            THE_TEXT: {"params": {"mu": 0.1, "extractor_epochs": 1}},
+        },
     ),
 }
 
