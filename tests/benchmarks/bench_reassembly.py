@@ -1,0 +1,167 @@
+"""What a server update of pFedHR costs, by stage, and how it grows with the active clients.
+
+One update at the paper's setting: M1 to M4, one client each, 8 candidates, 5000 public images of CIFAR-10's size, 3
+epochs. On a CPU that is long: fewer --images shorten the fine-tuning in proportion and leave the layer distances (512
+images) as they are, so their share, which must stay below a tenth, is largest there. Then the steps before the
+fine-tuning, for 1, 2, 4, ... active clients, whose layers are compared pair by pair, of all activations and of pooled
+ones; --figure writes the curves.
+
+    python tests/benchmarks/bench_reassembly.py [--short] [--images N] [--precision bf16] [--unlabelled] [--figure PNG]
+"""
+
+import argparse
+import dataclasses
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pandas as pd
+import torch
+from machine import describe, random_images
+
+from fedlib import Federation, contrastive, models, reassembly, training
+from fedlib.algorithms.pfedhr import PFedHR
+from fedlib.federation import Context, Message
+from fedlib.protocol import PROTOCOLS
+
+STAGES = {  # function -> the stage that it is
+    (reassembly, "activations"): "layer distances (CKA)",
+    (reassembly, "distances"): "layer distances (CKA)",
+    (reassembly, "group"): "grouping",
+    (reassembly, "search"): "search",
+    (reassembly, "assemble"): "stitching",
+    (training, "train"): "fine-tuning",
+    (contrastive, "train"): "fine-tuning",
+    (training, "outputs"): "matching",
+    (reassembly, "match"): "matching",
+}
+
+
+@contextmanager
+def stages() -> Iterator[dict[str, float]]:
+    """Seconds of this process's time on a processor spent in each stage."""
+    seconds: dict[str, float] = defaultdict(float)
+    inside = []  # a stage within a stage counts once
+
+    def timed(function: Callable[..., Any], stage: str) -> Callable[..., Any]:
+        def call(*args: Any, **named: Any) -> Any:
+            started = time.process_time()
+            inside.append(stage)
+            try:
+                return function(*args, **named)
+            finally:
+                inside.pop()
+                if not inside:
+                    seconds[stage] += time.process_time() - started
+
+        return call
+
+    patches = [mock.patch.object(*place, timed(getattr(*place), stage)) for place, stage in STAGES.items()]
+    for patch in patches:
+        patch.start()
+    try:
+        yield seconds
+    finally:
+        for patch in patches:
+            patch.stop()
+
+
+def update(
+    active: int, images: int, method: PFedHR, precision: str = "fp32", labelled: bool = True, batch_size: int = 64
+) -> tuple[dict[str, float], float, Context]:
+    """Stages and seconds of one `aggregate`: clients upload differently initialised models, M1 to M4 in turn."""
+    data = random_images(images + 10 * active)
+    parts = [np.split(np.arange(images + 10 * k, images + 10 * k + 10), [8, 9]) for k in range(active)]
+    federation = Federation(
+        data,
+        [(train, validation, test) for train, validation, test in parts],
+        models.SCENARIOS["reassembly"],
+        protocol=PROTOCOLS["pFedHR", "paper"],
+        batch_size=batch_size,
+        precision=precision,
+        public=np.arange(images),
+        public_labels=labelled,
+    )
+    context = Context(federation, 1)
+    uploads = {}
+    for client in federation.clients:
+        stream = np.random.default_rng(client.id)
+        uploads[client.id] = Message(models.build(client.info.architecture, 10, 3, stream).state_dict(), 8)
+    with stages() as seconds:
+        started = time.process_time()
+        method.aggregate(method.init_server(context), uploads, context)
+        return seconds, time.process_time() - started, context
+
+
+def profile(images: int, epochs: int, precision: str, labelled: bool) -> None:
+    method = PFedHR(server_epochs=epochs, search="exhaustive")  # which surely finds 8
+    seconds, total, context = update(4, images, method, precision, labelled)
+    kind = "labelled" if labelled else "unlabelled"
+    print(f"\none server update: {images} {kind} images, {epochs} epochs, batches of 64, {precision}, 4 active clients")
+    print(f"{context.metrics['layers']} layers, {context.metrics['candidates']} candidates; seconds on a processor")
+    for stage in dict.fromkeys(STAGES.values()):
+        print(f"  {stage:<22} {seconds[stage]:9.2f}  {100 * seconds[stage] / total:5.1f} %")
+    print(f"  {'all':<22} {total:9.2f}")
+    share = 100 * seconds["layer distances (CKA)"] / total
+    print(f"  CKA's share: {share:.2f} % (at most 10 expected)")
+
+
+def growth(counts: list[int], samples: int) -> pd.DataFrame:
+    """Seconds of the steps before fine-tuning, by active clients and kind of activations."""
+    rows = []
+    for activations in ("full", "pooled"):
+        method = PFedHR(search="exhaustive", activations=activations, cka_samples=samples)
+        with mock.patch.object(PFedHR, "_finetune"):
+            for active in counts:
+                seconds, _, context = update(active, samples, dataclasses.replace(method))
+                rows.append(
+                    {
+                        "activations": activations,
+                        "active": active,
+                        "layers": int(context.metrics["layers"]),
+                        "candidates": int(context.metrics["candidates"] + context.metrics["dropped"]),
+                        **{name: seconds[name] for name in ("layer distances (CKA)", "grouping", "search")},
+                    }
+                )
+    return pd.DataFrame(rows)
+
+
+def draw(table: pd.DataFrame, path: str) -> None:
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(5, 3.5), layout="constrained")
+    for kind, rows in table.groupby("activations"):
+        axes.plot(rows["layers"], rows["layer distances (CKA)"], marker="o", label=f"distances, {kind} activations")
+    rows = table[table["activations"] == "full"]
+    axes.plot(rows["layers"], rows["grouping"] + rows["search"], marker="s", label="grouping and search")
+    axes.set(xlabel="layers of all active clients", ylabel="seconds", xscale="log", yscale="log")
+    axes.legend()
+    figure.savefig(path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--short", action="store_true", help="few images: shows that it runs, not what it costs")
+    parser.add_argument("--images", type=int, default=5000, help="public images")
+    parser.add_argument("--epochs", type=int, default=3, help="E_s")
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="of the fine-tuning")
+    parser.add_argument("--unlabelled", action="store_true", help="fine-tune by SimCLR")
+    parser.add_argument("--figure", help="write the growth as a picture")
+    arguments = parser.parse_args()
+    images, epochs = (32, 1) if arguments.short else (arguments.images, arguments.epochs)
+    torch.set_num_threads(1)
+    print(describe())
+    profile(images, epochs, arguments.precision, not arguments.unlabelled)
+    table = growth([1, 4] if arguments.short else [1, 2, 4, 8, 12, 16, 24], 32 if arguments.short else 512)
+    print("\nbefore the fine-tuning, by active clients (candidates: all chains that satisfy R1 to R4); seconds")
+    print(table.to_string(index=False, float_format=lambda value: f"{value:.3f}"))
+    if arguments.figure:
+        draw(table, arguments.figure)
+
+
+if __name__ == "__main__":
+    main()
