@@ -20,9 +20,9 @@ from .runs import SCALES, RunSpec
 # (N, C) columns of FedSSA's Tables 1 and 2. The embedded data are too few for 100 clients: N = 20 and 40 stand in.
 SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
     "smoke": {
-        "N = 10, C = 100 %": {"num_clients": 10, "participation": 1.0},
-        "N = 20, C = 50 % (for N = 50)": {"num_clients": 20, "participation": 0.5},
-        "N = 40, C = 25 % (for N = 100)": {"num_clients": 40, "participation": 0.25},
+        "N = 10, C = 100 %": {"num_clients": 10, "participation": 1.0, "rounds": 2},
+        "N = 20, C = 50 % (for N = 50)": {"num_clients": 20, "participation": 0.5, "rounds": 2},
+        "N = 40, C = 25 % (for N = 100)": {"num_clients": 40, "participation": 0.25, "rounds": 2},
     },
     "demo": {
         "N = 10, C = 100 %": {"num_clients": 10, "participation": 1.0, "rounds": 10, "local_epochs": 1},
@@ -58,7 +58,7 @@ CHOSEN = {
 
 # Sweeps and ablations of one setting: the papers' N = 100, C = 10 %; on embedded data N = 20 stands in.
 HUNDRED: dict[str, tuple[str, dict[str, Any]]] = {
-    "smoke": ("N = 20, C = 50 % (for N = 100, C = 10 %)", {"num_clients": 20, "participation": 0.5}),
+    "smoke": ("N = 20, C = 50 % (for N = 100, C = 10 %)", {"num_clients": 20, "participation": 0.5, "rounds": 2}),
     "demo": ("N = 100, C = 10 %", SETTINGS["demo"]["N = 100, C = 10 %"]),
     "paper": ("N = 100, C = 10 %", SETTINGS["paper"]["N = 100, C = 10 %"]),
 }
@@ -150,9 +150,8 @@ PFEDHR_LABELLED = ("FedMD", "FedGH", "pFedHR")
 PFEDHR_UNLABELLED = ("FedKEMF", "FCCL", "pFedHR")
 PFEDHR_TABLE4 = ("FedAvg", "FedProx", "Per-FedAvg", "pFedMe", "pFedBayes", "pFedHR")
 
-_SHORT = {"rounds": 2}  # at scale smoke: sweeps and homogeneous models (CNN-1 is the largest)
-_ALIKE: Any = {"common": {"scenario": "homogeneous"}, "smoke": _SHORT}
-_HUNDRED: Any = {"columns": (), "smoke": _SHORT}
+_ALIKE: Any = {"common": {"scenario": "homogeneous"}}
+_HUNDRED: Any = {"columns": ()}
 
 
 def _ssa(**params: Any) -> Fields:
@@ -235,7 +234,7 @@ GRIDS: dict[str, Grid] = {
     ),
     "fedgh/homogeneous": Grid(_methods(*FEDGH_TABLE1), **_ALIKE),
     "fedgh/heterogeneous": Grid(_methods(*FEDGH_TABLE3), columns=(0,)),
-    "fedgh/classes": Grid(_methods("LG-FedAvg", "FedProto", "FedGH"), columns=(0,), sweep=CLASSES, smoke=_SHORT),
+    "fedgh/classes": Grid(_methods("LG-FedAvg", "FedProto", "FedGH"), columns=(0,), sweep=CLASSES, smoke={"rounds": 1}),
     "fedgh/participation": Grid(_methods("LG-FedAvg", "FedProto", "FedGH"), sweep=PARTICIPATION, **_HUNDRED),
     "fedgh/server_lr": Grid(_methods("FedGH"), columns=(0,), sweep=SERVER_LR),
     "pfedes/homogeneous": Grid(_methods(*PFEDES_TABLES), **_ALIKE),
@@ -253,7 +252,7 @@ GRIDS: dict[str, Grid] = {
         AUDIT_PFEDES,
         columns=(),
         datasets=(0,),
-        smoke={**_SHORT, "extractor_epochs": 2},
+        smoke={"extractor_epochs": 2},
         smoke_methods={
             "E_fe = 5": {"params": {"extractor_epochs": 1}},
             THE_TEXT: {"params": {"mu": 0.1, "extractor_epochs": 1}},
