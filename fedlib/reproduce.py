@@ -183,7 +183,28 @@ def readme() -> str:
         ]
         table.insert(list(table.columns).index(str(setting)) + 1, f"the paper's, {clients}", paper)
     text = (notebook.NOTEBOOKS.parent / "README.md").read_text()
-    return _between(_between(text, "record", table.reset_index()), "exhibits", exhibits.index().reset_index())
+    text = _between(text, "record", table.reset_index())
+    text = _between(text, "audit", _means(["audit/fedssa", "audit/fedgh", "audit/pfedes"], "case"))
+    text = _between(text, "reassembly", _means(["pfedhr/labelled", "pfedhr/unlabelled"], "method"))
+    return _between(text, "exhibits", exhibits.index().reset_index())
+
+
+def _means(grids: Sequence[str], label: str) -> pd.DataFrame:
+    """The results of record of some grids, a row a case: mean over all clients and over the selected, in per cent."""
+    parts = [notebook.recorded(grid) for grid in grids]
+    found = [
+        part.summary("last").assign(runs_of=grid.split("/")[1])
+        for grid, part in zip(grids, parts, strict=True)
+        if part.cells
+    ]
+    if not found:
+        return pd.DataFrame({"": ["none yet"]})
+    table = pd.concat(found, ignore_index=True)
+    rows = table.to_dict("records")
+    cells = [report.cell(row["ours"], row["ci95"], row["n"], row["diverged"]) for row in rows]
+    columns = {label: table["method"], "setting": table["setting"], "all clients": cells}
+    columns |= {"the last round's clients": table["selected"].map("{:.2f}".format)}
+    return pd.DataFrame(columns)
 
 
 def _between(text: str, mark: str, table: pd.DataFrame) -> str:
