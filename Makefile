@@ -19,12 +19,13 @@ test: $(INSTALLED)
 	$(BIN)/mypy
 	$(BIN)/python -m fedlib reproduce all --scale smoke --jobs 2
 	$(BIN)/python -m pytest tests -n 2 --dist loadscope
-	$(BIN)/python -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout 300 -p no:cacheprovider -W ignore notebooks
+	$(BIN)/python -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout 600 -n 2 --dist loadscope -p no:cacheprovider -W ignore notebooks
 
 lab: $(INSTALLED)
 	$(BIN)/jupyter lab notebooks/00_start_here.ipynb
 
 notebooks: $(INSTALLED)
+	$(BIN)/python -m fedlib reproduce all --scale smoke --jobs 2
 	$(BIN)/python -c "from fedlib import reproduce; reproduce.refresh(reproduce.all_notebooks()); reproduce.write_readme()"
 	$(BIN)/ruff format -q notebooks
 

@@ -144,26 +144,30 @@ def execute(file: str, scale: str) -> None:
     nbformat.write(executed, target)
 
 
-def refresh(files: Sequence[str]) -> None:
-    """Execute committed notebooks in place at their defaults and write them as they are committed: outputs without progress
-    bars, timestamps and papermill's metadata.
+def refresh(files: Sequence[str], jobs: int = 2) -> None:
+    """Execute committed notebooks in place, `jobs` side by side; the runs that they need should be stored by then."""
+    command = [sys.executable, "-c", "import sys; from fedlib import reproduce; reproduce.refresh_one(sys.argv[1])"]
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(lambda file: subprocess.run([*command, file], check=True), files))
+
+
+def refresh_one(file: str) -> None:
+    """Execute a committed notebook in place at its defaults and write it as it is committed: outputs without progress bars,
+    timestamps and papermill's metadata.
     """
     import nbformat
     import papermill
 
-    for file in files:
-        path = notebook.NOTEBOOKS / file
-        before = nbformat.read(path, as_version=4)
-        executed = papermill.execute_notebook(
-            path, None, {}, kernel_name="python3", progress_bar=False, cwd=path.parent
-        )
-        for cell, original in zip(executed.cells, before.cells, strict=True):
-            cell.metadata = original.metadata
-            cell.id = original.id
-            if cell.cell_type == "code" and "nbval-check-output" not in cell.metadata.get("tags", []):
-                cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
-        before.cells = executed.cells
-        path.write_text(json.dumps(before, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
+    path = notebook.NOTEBOOKS / file
+    before = nbformat.read(path, as_version=4)
+    executed = papermill.execute_notebook(path, None, {}, cwd=path.parent, **PAPERMILL)
+    for cell, original in zip(executed.cells, before.cells, strict=True):
+        cell.metadata = original.metadata
+        cell.id = original.id
+        if cell.cell_type == "code" and "nbval-check-output" not in cell.metadata.get("tags", []):
+            cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+    before.cells = executed.cells
+    path.write_text(json.dumps(before, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
 
 
 def write_readme() -> None:
