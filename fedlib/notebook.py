@@ -140,9 +140,12 @@ class Runs:
 
     def summary(self, rule: str) -> pd.DataFrame:
         """method, dataset, clients, setting, value (of the swept quantity, if any), then `report.summarise`'s columns."""
+        swept = any(
+            c.value is not None for c in self.cells
+        )  # None itself may be one of the values: the clients' own data
         labels = [
             {"method": c.method, "dataset": c.dataset, "clients": c.clients, "setting": c.setting}
-            | ({} if c.value is None else {"value": c.value})
+            | ({"value": c.value} if swept else {})
             for c in self.cells
         ]
         table = report.summarise(zip(labels, self.records, strict=True), rule)

@@ -14,6 +14,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
 
 Parameters = ParamSpec("Parameters")
 
@@ -24,8 +25,9 @@ _COLOURS = {
     "FD": "#de8f05", "FedProto": "#029e73", "FedMD": "#de8f05", "FCCL": "#fbafe4", "FedKEMF": "#ece133",
     "FedGH": "#cc78bc", "FedSSA": "#0173b2", "pFedES": "#d55e00", "pFedHR": "#000000",
     "case A": "#56b4e9", "case B": "#de8f05", "case C": "#0173b2",  # of FedSSA's ablations; C is FedSSA itself
+    "pFedHR, labelled": "#000000", "pFedHR, unlabelled": "#d55e00",
 }  # fmt: skip
-_MARKERS = dict(zip(_COLOURS, "oPX<>dvphD*s^8HdsPo<vs", strict=True)) | {
+_MARKERS = dict(zip(_COLOURS, "oPX<>dvphD*s^8HdsPo<vsso", strict=True)) | {
     "FedSSA": "s",
     "FedProto": "^",
     "Standalone": "o",
@@ -38,6 +40,7 @@ _DASHES: dict[str, Any] = {
     "FedGH": (0, (5, 1, 1, 1, 1, 1)),
     "case A": ":",
     "case B": "--",
+    "pFedHR, unlabelled": "--",
 }
 STYLE: Any = {
     "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "legend.fontsize": 7, "xtick.labelsize": 7, "ytick.labelsize": 7,
@@ -537,4 +540,116 @@ def agreement(tables: Mapping[str, pd.DataFrame]) -> Picture:
         for name, shape in shapes.items()
     ]
     _legend_below(figure, handles)
+    return figure
+
+
+# Architecture -> colour of its layers: the text on it is black, and names it.
+_ORIGINS = {"M1": "#7cc4ea", "M2": "#f0b04f", "M3": "#5cc4a2", "M4": "#dfa3d4"}
+
+
+@_styled
+def heat_map(
+    table: pd.DataFrame,
+    label: str,
+    groups: Sequence[Any] = (),
+    marked: Sequence[tuple[int, int]] = (),
+    numbers: str = "",
+    size: tuple[float, float] = (3.4, 3.4),
+) -> Picture:
+    """A matrix as colours, light is low.
+
+    label: of the colour bar; groups: of the rows, which are also the columns' and in order, with a white line between two;
+    marked: (row, column) places to frame; numbers: format of the numbers inside, none by default; size: in inches.
+    """
+    figure = Picture(figsize=size, layout="constrained")
+    axes, values = figure.add_subplot(), table.to_numpy(float)
+    shown = axes.imshow(values, cmap="cividis_r", aspect="auto", interpolation="nearest")
+    small = {"fontsize": 5} if len(table.columns) > 12 else {}
+    axes.set_xticks(range(len(table.columns)), list(table.columns), rotation=90 if small else 0, **small)
+    axes.set_yticks(range(len(table)), list(table.index), **small)
+    axes.tick_params(length=2)
+    axes.grid(False)
+    for place in range(1, len(groups)):
+        if groups[place] != groups[place - 1]:
+            axes.axhline(place - 0.5, color="white", linewidth=1.6)
+            axes.axvline(place - 0.5, color="white", linewidth=1.6)
+    for row, column in marked:
+        axes.add_patch(Rectangle((column - 0.46, row - 0.46), 0.92, 0.92, fill=False, edgecolor="#d55e00", linewidth=2))
+    middle = (np.nanmin(values) + np.nanmax(values)) / 2
+    for (row, column), value in np.ndenumerate(values):
+        if numbers and np.isfinite(value):
+            ink = "white" if value > middle else "black"
+            axes.text(column, row, format(value, numbers), ha="center", va="center", color=ink, fontsize=6.5)
+    figure.colorbar(shown, ax=axes, label=label, shrink=0.8)
+    return figure
+
+
+@_styled
+def chains(rows: Mapping[str, Sequence[tuple[str, str, bool]]], width: float = 3.4) -> Picture:
+    """Models as chains of blocks from input to output, coloured by the architecture that a layer comes from.
+
+    rows: label of a model -> (architecture, layer, stitched) of each block; stitched: a stitch stands before it, drawn as a
+    black lozenge; an empty architecture is a new layer, white.
+    """
+    longest = max(len(blocks) for blocks in rows.values())
+    figure = Picture(figsize=(width, 0.42 * len(rows) + 0.45), layout="constrained")
+    axes = figure.add_subplot()
+    for place, blocks in enumerate(rows.values()):
+        for number, (origin, layer, stitched) in enumerate(blocks):
+            face = _ORIGINS.get(origin, "white")
+            axes.add_patch(
+                Rectangle((number + 0.09, place - 0.38), 0.82, 0.76, facecolor=face, edgecolor="black", linewidth=0.6)
+            )
+            text = f"{origin}\n{layer}" if origin else layer
+            axes.text(number + 0.5, place, text, ha="center", va="center", fontsize=6, linespacing=1.05)
+            if number:
+                axes.plot([number - 0.09, number + 0.09], [place, place], color="black", linewidth=0.8, zorder=1)
+            if stitched:
+                axes.plot(number, place, "D", color="black", markersize=4)
+    axes.set_yticks(range(len(rows)), list(rows))
+    axes.set(xticks=[], xlim=(-0.15, longest + 0.05), ylim=(len(rows) - 0.5, -0.5))
+    axes.tick_params(length=0)
+    axes.grid(False)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    _legend_below(figure, [Line2D([], [], color="black", marker="D", linestyle="", markersize=4, label="stitch")])
+    return figure
+
+
+@_styled
+def by_group(table: pd.DataFrame, methods: Sequence[str], column: str, label: str) -> Picture:
+    """Mean test accuracy by method side by side for each value of a column of names, a panel a setting.
+
+    table: method, setting, `column`, ours, ci95 (`report.summarise`; per cent; the bars are 95 % intervals over seeds); label:
+    of the column.
+    """
+    settings, groups = list(dict.fromkeys(table["setting"])), list(dict.fromkeys(table[column]))
+    figure, panels = _grid(len(settings), min(2, len(settings)), 3.1, 2.1)
+    for axes, setting in zip(panels, settings, strict=True):
+        rows = table[table["setting"] == setting]
+        present = [method for method in methods if method in set(rows["method"])]
+        for number, method in enumerate(present):
+            own = rows[rows["method"] == method]
+            shift = 0.2 * (number - (len(present) - 1) / 2)
+            places = [groups.index(name) + shift for name in own[column]]
+            axes.errorbar(
+                places, own["ours"], yerr=own["ci95"].fillna(0), color=colour(method), marker=_marker(method), linestyle="",
+                markersize=4.5, capsize=2,
+            )  # fmt: skip
+        for edge in range(1, len(groups)):
+            axes.axvline(edge - 0.5, color="#bbbbbb", linewidth=0.6)
+        first = panels.index(axes) % 2 == 0
+        axes.set(title=_title(setting), xlabel=label, ylabel="mean test accuracy (%)" if first else "")
+        axes.set_xticks(range(len(groups)), [name.replace("-", "\n", 1) for name in groups])
+        axes.set_xlim(-0.5, len(groups) - 0.5)
+        axes.grid(axis="x", visible=False)
+    _legend_below(
+        figure,
+        [
+            Line2D([], [], color=colour(method), marker=_marker(method), linestyle="", markersize=4.5, label=method)
+            for method in methods
+            if method in set(table["method"])
+        ],
+        columns=5,
+    )
     return figure

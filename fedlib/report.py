@@ -41,13 +41,22 @@ def reported(paper: str, item: str) -> pd.DataFrame:
 
 
 def printed(paper: str, item: str) -> pd.DataFrame:
-    """A paper's accuracy table with our names: method, dataset, clients (`N = 10, C = 100 %`), value (per cent, NaN: a dash)."""
-    table = reported(paper, item).query("metric == 'mean test accuracy'")
-    numbers = table["setting"].str.extract(r"N=(\d+) C=([\d.]+)")
-    share = (100 * numbers[1].astype(float)).astype(int).astype(str)
-    return table.assign(clients="N = " + numbers[0] + ", C = " + share + " %")[
-        ["method", "dataset", "clients", "value"]
-    ]
+    """A paper's accuracy table with our names: method, dataset, clients, value (per cent, NaN: a dash).
+
+    clients: `N = 10, C = 100 %`; in pFedHR, whose tables have one N each, `labelled, Non-IID` or `M1, IID`.
+    """
+    table = reported(paper, item)
+    table = table[table["metric"].isin(["mean test accuracy", "test accuracy"])]
+    return table.assign(clients=table["setting"].map(_clients))[["method", "dataset", "clients", "value"]]
+
+
+def _clients(setting: str) -> str:
+    """Our name of a printed setting: `N=10 C=1.0 ...`, or pFedHR's `N=12 B=4 ... unlabeled-public IID`."""
+    fields = dict(word.split("=") for word in setting.split() if "=" in word)
+    if "C" in fields:
+        return f"N = {fields['N']}, C = {int(100 * float(fields['C']))} %"
+    *_, what, distribution = setting.split()
+    return f"{what.replace('labeled-public', 'labelled')}, {distribution}"
 
 
 def selected_accuracy(rounds: pd.DataFrame, rule: str, column: str = "accuracy") -> float:
