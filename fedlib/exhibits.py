@@ -327,8 +327,8 @@ GRIDS |= {
     "pfedhr/many-unlabelled": _reassembly(PFEDHR_UNLABELLED, "unlabelled", _HR_SVHN, many=True),
     "pfedhr/homogeneous": Grid(
         _methods(*PFEDHR_TABLE4),
-        common=_HR_PAPER,
-        smoke=_HR_SMOKE,
+        common={name: value for name, value in _HR_PAPER.items() if name != "scenario"},
+        smoke={**_HR_SMOKE, "num_clients": 24, "participation": 1 / 6, "inner_steps": 1},
         demo=_HR_DEMO,
         settings={
             f"{model}, {name}": {"scenario": f"homogeneous-{model}", **fields}

@@ -564,7 +564,7 @@ def heat_map(
     figure = Picture(figsize=size, layout="constrained")
     axes, values = figure.add_subplot(), table.to_numpy(float)
     shown = axes.imshow(values, cmap="cividis_r", aspect="auto", interpolation="nearest")
-    small = {"fontsize": 5} if len(table.columns) > 12 else {}
+    small: Any = {"fontsize": 5} if len(table.columns) > 12 else {}
     axes.set_xticks(range(len(table.columns)), list(table.columns), rotation=90 if small else 0, **small)
     axes.set_yticks(range(len(table)), list(table.index), **small)
     axes.tick_params(length=2)

@@ -93,15 +93,17 @@ def blueprint(architecture: str, num_classes: int, channels: int) -> Blueprint:
     return _blueprint(models.BUILDERS[architecture], num_classes, channels)
 
 
-@cache  # a dry run on `meta` takes some 20 ms
+@cache  # a dry run takes some 20 ms
 def _blueprint(builder: models.Builder, num_classes: int, channels: int) -> Blueprint:
-    with torch.device("meta"), torch.no_grad():
+    with torch.device("meta"):
         blocks = decompose(builder(num_classes, channels).eval())
-        images, inputs, outputs = torch.zeros(1, channels, 32, 32), [], []
+    # The dry run is on the CPU, with weights of any value: on `meta` it would load PyTorch's compiler, which takes seconds.
+    images, inputs, outputs = torch.zeros(1, channels, 32, 32), [], []
+    with torch.no_grad():
         for block in blocks:
             shape = tuple(images.shape[1:])
             inputs.append((prod(shape),) if isinstance(block[0], nn.Flatten) else shape)
-            images = block(images)
+            images = copy.deepcopy(block).to_empty(device="cpu")(images)
             outputs.append(tuple(images.shape[1:]))
     return Blueprint(blocks, inputs, outputs)
 
