@@ -162,14 +162,28 @@ def test_results_of_record_of_other_public_data_are_not_taken_for_a_cell(change)
 
 
 def test_papers_own_tables_have_our_labels():
-    for paper, item, grid in (
+    for paper, item, *grids in (
         ("FedSSA", "Table 1", "fedssa/homogeneous"),
         ("pFedES", "Table 3", "pfedes/heterogeneous"),
+        ("pFedHR", "Table 2", "pfedhr/labelled", "pfedhr/unlabelled"),
+        ("pFedHR", "Table 3", "pfedhr/many-labelled", "pfedhr/many-unlabelled"),
+        ("pFedHR", "Table 4", "pfedhr/homogeneous"),
     ):
-        labels = {(cell.dataset, cell.clients) for cell in exhibits.cells(grid, "paper")}
+        labels = {(cell.dataset, cell.clients) for cell in exhibits.cells(grids, "paper")}
         printed = report.printed(paper, item)
         assert set(zip(printed["dataset"], printed["clients"], strict=True)) == labels
-        assert set(printed["method"]) <= set(exhibits.GRIDS[grid].methods)
+        assert set(printed["method"]) <= {method for grid in grids for method in exhibits.GRIDS[grid].methods}
+
+
+@pytest.mark.parametrize("scale", ["smoke", "demo", "paper"])
+def test_a_scale_fixes_no_swept_quantity_and_no_setting(scale):
+    for name, grid in exhibits.GRIDS.items():
+        for cell in exhibits.cells(name, scale) if grid.sweep else ():
+            assert grid.sweep
+            found = {**vars(cell.spec), **cell.spec.params}[grid.sweep.name]
+            assert found == cell.value, (name, cell)
+    for cell in exhibits.cells("pfedhr/homogeneous", scale):
+        assert cell.spec.scenario == f"homogeneous-{cell.clients[:2]}"
 
 
 def test_plan_at_scale_paper_prints_what_is_chosen(tmp_path, monkeypatch, capsys):

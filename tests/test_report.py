@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib import notebook, plots, report
+from fedlib import exhibits, notebook, plots, report
 
 ROWS = pd.DataFrame(
     [  # method, setting, ours, ci95, n, selected, paper
@@ -121,3 +121,45 @@ def test_cost_ratios_by_hand():
 def test_top_leaves_out_settings_without_the_method():
     found = notebook.Runs([], []).top(ROWS, "C", others=1)
     assert found == {"one": ["B", "C"]}
+
+
+def test_heat_map_frames_what_is_marked_and_writes_its_numbers():
+    table = pd.DataFrame([[0.1, 0.9], [np.nan, 0.2]], index=["a", "b"], columns=["c1", "c2"])
+    figure = plots.heat_map(table, "similarity", marked=[(0, 1)], numbers=".1f")
+    axes = figure.axes[0]
+    assert [text.get_text() for text in axes.texts] == ["0.1", "0.9", "0.2"]
+    (frame,) = axes.patches
+    assert (frame.get_x() + 0.46, frame.get_y() + 0.46) == (1, 0)
+    lines = plots.heat_map(table, "distance", groups=[0, 1]).axes[0].lines
+    assert len(lines) == 2 and not plots.heat_map(table, "distance", groups=[0, 0]).axes[0].lines
+
+
+def test_chains_draw_a_block_a_layer_and_a_lozenge_a_stitch():
+    rows = {"c1": [("M1", "conv1", False), ("M2", "fc4", True)], "c2": [("M1", "conv2", True), ("", "output", False)]}
+    (axes,) = plots.chains(rows).axes
+    assert [text.get_text() for text in axes.texts] == ["M1\nconv1", "M2\nfc4", "M1\nconv2", "output"]
+    same, other, again, new = (patch.get_facecolor() for patch in axes.patches)
+    assert same == again != other and new == (1, 1, 1, 1)
+    assert [tuple(line.get_xydata()[0]) for line in axes.lines if line.get_marker() == "D"] == [(1, 0), (0, 1)]
+
+
+def test_by_group_sets_methods_side_by_side_in_their_group():
+    table = ROWS[ROWS["setting"] != "three"].assign(public=["x", "y", "y", "x", "x"])
+    figure = plots.by_group(table, ["A", "B", "C"], "public", "public data")
+    first, second = figure.axes
+    assert [label.get_text() for label in first.get_xticklabels()] == ["x", "y"]
+    assert [round(float(box.lines[0].get_xdata()[0]), 1) for box in first.containers] == [-0.2, 1.0, 1.2]
+    assert len(second.containers) == 2
+
+
+def test_a_swept_value_of_none_has_a_row_of_its_own():
+    cells = exhibits.cells("pfedhr/public-labelled", "smoke")
+    record = report.Recorded(
+        "key",
+        "finished",
+        {},
+        pd.DataFrame({"round": [0], "accuracy": [0.5], "accuracy_selected": [0.5]}),
+        pd.DataFrame(),
+    )
+    summary = notebook.Runs(cells, [record] * len(cells)).summary("last")
+    assert len(summary) == len(cells) and summary["value"].isna().sum() == 6  # three methods, IID and Non-IID
