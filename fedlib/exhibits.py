@@ -113,7 +113,7 @@ PUBLIC_DATASET = Sweep(
     {0: (None, "digits-inverted", "digits-noisy", "digits-rotated")},
 )
 PUBLIC_DATASET_MANY = replace(PUBLIC_DATASET, smoke={0: (None, "digits-inverted")})  # for many clients
-PUBLIC_FRACTION = Sweep("public_fraction", "share of public data", {0: (0.02, 0.05, 0.1)}, {0: (0.02, 0.05)})
+PUBLIC_FRACTION = Sweep("public_fraction", "share of public data", {0: (0.02, 0.05, 0.1)}, {0: (0.01, 0.02)})
 CLUSTERS = Sweep("clusters", "clusters K", {0: (2, 3, 4, 5)}, {0: (2, 4)})  # *chosen*: the text gives no values
 STITCH_LAYERS = Sweep("stitch_layers", "layers of a stitch", {0: (1, 2, 3)}, {0: (1, 2, 3)})
 SERVER_EPOCHS = Sweep("server_epochs", "server epochs E_s", {0: (1, 3, 5, 10)}, {0: (1, 3)})  # *chosen*, likewise
