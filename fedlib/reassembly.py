@@ -280,6 +280,8 @@ class Exhaustive:
         return (met == self.all) + sum(self.count(j, met | self.bits[j]) for j in self.following[last])
 
     def __getitem__(self, number: int) -> Structure:
+        if not 0 <= number < self.total:
+            raise IndexError(number)
         chain: list[Layer] = []
         last, met = -1, 0
         while True:
