@@ -188,27 +188,25 @@ def readme() -> str:
         table.insert(list(table.columns).index(str(setting)) + 1, f"the paper's, {clients}", paper)
     text = (notebook.NOTEBOOKS.parent / "README.md").read_text()
     text = _between(text, "record", table.reset_index())
-    text = _between(text, "audit", _means(["audit/fedssa", "audit/fedgh", "audit/pfedes"], "case"))
-    text = _between(text, "reassembly", _means(["pfedhr/labelled", "pfedhr/unlabelled"], "method"))
+    audits = {"FedSSA": "audit/fedssa", "FedGH": "audit/fedgh", "pFedES": "audit/pfedes"}
+    text = _between(text, "audit", pd.concat([_means(grid, case=paper) for paper, grid in audits.items()]))
+    tables = [_means(f"pfedhr/{labels}") for labels in ("labelled", "unlabelled")]
+    text = _between(text, "reassembly", pd.concat(tables))
     return _between(text, "exhibits", exhibits.index().reset_index())
 
 
-def _means(grids: Sequence[str], label: str) -> pd.DataFrame:
-    """The results of record of some grids, a row a case: mean over all clients and over the selected, in per cent."""
-    parts = [notebook.recorded(grid) for grid in grids]
-    found = [
-        part.summary("last").assign(runs_of=grid.split("/")[1])
-        for grid, part in zip(grids, parts, strict=True)
-        if part.cells
-    ]
-    if not found:
-        return pd.DataFrame({"": ["none yet"]})
-    table = pd.concat(found, ignore_index=True)
-    rows = table.to_dict("records")
-    cells = [report.cell(row["ours"], row["ci95"], row["n"], row["diverged"]) for row in rows]
-    columns = {label: table["method"], "setting": table["setting"], "all clients": cells}
-    columns |= {"the last round's clients": table["selected"].map("{:.2f}".format)}
-    return pd.DataFrame(columns)
+def _means(grid: str, case: str = "") -> pd.DataFrame:
+    """A grid's results of record, a row a method (or a case of the audit of `case`): mean over all clients and over the selected."""
+    found = notebook.recorded(grid)
+    rows = found.summary("last").to_dict("records") if found.cells else []
+    return pd.DataFrame(
+        {
+            "case" if case else "method": [f"{case}: {row['method']}" if case else row["method"] for row in rows],
+            "setting": [row["setting"] for row in rows],
+            "all clients": [report.cell(row["ours"], row["ci95"], row["n"], row["diverged"]) for row in rows],
+            "the last round's clients": [f"{row['selected']:.2f}" for row in rows],
+        }
+    )
 
 
 def _between(text: str, mark: str, table: pd.DataFrame) -> str:
