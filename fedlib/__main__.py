@@ -94,8 +94,8 @@ def _parser() -> Parser:
     command = commands.add_parser(
         "reproduce",
         help="make exhibits: train what is missing, execute the notebooks, check figures and tables",
-        description="Make one exhibit (fedssa/table2), a paper's (fedssa), or all. Reproduced so far: "
-        + ", ".join(item.name for item in exhibits.every().values() if item.notebook)
+        description="Make one exhibit (fedssa/table2), a paper's (fedssa), or all. They are: "
+        + ", ".join(exhibits.every())
         + ".",
     )
     command.add_argument("exhibit", nargs="?", default="all")

@@ -39,12 +39,17 @@ def cells(paper: str, item: str, metric: str = "accuracy", datasets: Sequence[st
     return table[table["metric"].str.endswith(metric)].dropna(subset=["value"])
 
 
-def number(table: pd.DataFrame, method: str, dataset: str, setting: str) -> float:
-    """The one number of a method and data set whose setting is, or begins with, `setting` (empty: any)."""
+def numbers(table: pd.DataFrame, method: str, dataset: str, setting: str) -> pd.Series:
+    """The numbers of a method and data set whose setting is, or begins with, `setting` (empty: any)."""
     found = table[(table["method"] == method) & (table["dataset"] == dataset)]
     if setting:
         found = found[(found["setting"] + " ").str.startswith(f"{setting} ")]
-    return float(found["value"].item())
+    return found["value"]
+
+
+def number(table: pd.DataFrame, method: str, dataset: str, setting: str) -> float:
+    """The one number of `numbers`."""
+    return float(numbers(table, method, dataset, setting).item())
 
 
 def _largest_gain(paper: str, item: str, method: str) -> Recomputed:

@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 from . import algorithms, models, protocol
-from .claims import cells, number
+from .claims import cells, number, numbers
+from .report import reported
 
 TEN, FIFTY, HUNDRED = "N=10 C=1.0", "N=50 C=0.2", "N=100 C=0.1"
 PAIRS = {  # tables of two papers for the same settings
@@ -34,8 +35,6 @@ class Contradiction:
 
 def shared(first: tuple[str, str], second: tuple[str, str]) -> pd.DataFrame:
     """What two tables print for the same method, data set and setting: method, dataset, setting, first, second (NaN: a dash)."""
-    from .report import reported
-
     keys = ["method", "dataset", "setting", "value"]
     tables = [reported(*name).query("metric == 'mean test accuracy'")[keys] for name in (first, second)]
     names = {"value_x": "first", "value_y": "second"}
@@ -46,12 +45,8 @@ def _both(method: str, setting: str, *tables: tuple[str, str]) -> str:
     """`FedGH 93.13 / 62.80, ...`: what each table prints on CIFAR-10 and CIFAR-100, `-` for a dash."""
     shown = []
     for paper, item in tables:
-        table = cells(paper, item)
-        values = []
-        for dataset in ("cifar10", "cifar100"):
-            rows = table[(table["method"] == method) & (table["dataset"] == dataset)]
-            found = rows[(rows["setting"] + " ").str.startswith(f"{setting} ")]["value"]
-            values.append(f"{found.item():.2f}" if len(found) else "-")
+        found = [numbers(cells(paper, item), method, dataset, setting) for dataset in ("cifar10", "cifar100")]
+        values = [f"{value.item():.2f}" if len(value) else "-" for value in found]
         shown.append(f"{paper} {item}: {' / '.join(values)}")
     return "; ".join(shown)
 

@@ -3,7 +3,7 @@ multiply-add), counted by PyTorch on real steps: matrix products and convolution
 element-wise work and singular value decompositions.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -79,8 +79,8 @@ def forward_flops(architecture: str, num_classes: int, channels: int) -> int:
 # ------------------------------------------------------------------------------------------ what a method exchanges
 
 
-def table(public_samples: int = 5000) -> pd.DataFrame:
-    """32-bit words that a client and the server exchange in a steady-state round, down and up together, by method.
+def table(methods: Sequence[str] = (), public_samples: int = 5000) -> pd.DataFrame:
+    """32-bit words that a client and the server exchange in a steady-state round, down and up together, by method (all, or some).
 
     For each data set, `published` as the papers count and `real`: CIFAR-10 with 2 seen classes and CIFAR-100 with 10,
     CNN-1 where whole models travel. Measured from the messages of a real round on random images, after one in which
@@ -88,13 +88,13 @@ def table(public_samples: int = 5000) -> pd.DataFrame:
     public_samples: images of a public subset, of the methods that exchange outputs on one. What FedKD's factors hold
     depends on the data.
     """
-    from .algorithms import ALGORITHMS
+    from .algorithms import ALGORITHMS, make
 
     rows = []
-    for name, kind in ALGORITHMS.items():
+    for name in methods or ALGORITHMS:
         row: dict[str, Any] = {"method": name}
         for dataset, num_classes, seen in (("cifar10", 10, 2), ("cifar100", 100, 10)):
-            algorithm = kind()
+            algorithm = make(name)
             architecture = "CNN-1" if algorithm.needs == "architecture" else "CNN-5"
             public = public_samples if hasattr(algorithm, "public_samples") else 64  # pFedHR sends none of them
             federation = _federation(architecture, num_classes, 3, seen, 2 * seen, 64, 1, public)

@@ -1,8 +1,8 @@
 """Which runs each table and figure of each paper needs, at each scale, and which notebook makes it.
 
 A grid is a comparison: methods, settings of N and C, data sets, perhaps one swept quantity. Grids of different papers name the
-same runs where the papers ask the same, so that those train once. The index lists all 44 exhibits of the four papers; those
-without a notebook are not reproduced yet. The audit's exhibits are ours.
+same runs where the papers ask the same, so that those train once. The index lists all 44 exhibits of the four papers; the
+audit's are ours.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from .algorithms import ALGORITHMS
-from .errors import FedlibError, choose
+from .errors import choose
 from .runs import SCALES, RunSpec
 
 # (N, C) columns of FedSSA's Tables 1 and 2. The embedded data are too few for 100 clients: N = 20 and 40 stand in.
@@ -304,16 +304,11 @@ def _reassembly(
 
 def _pfedhr(sweep: Sweep, labels: Sequence[str] = ("labelled", "unlabelled"), smoke: Fields = _HR_SMOKE) -> Grid:
     """A sweep of sections 4.4 to 4.6: pFedHR on SVHN, N = 12."""
-
-    def others(fields: Fields) -> Fields:
-        """Without the swept quantity, which a scale's fields would fix."""
-        return {name: value for name, value in fields.items() if name != sweep.name}
-
     return Grid(
         {f"pFedHR, {name}": {"algorithm": "pFedHR", **_LABELS[name]} for name in labels},
         common=_HR_PAPER,
-        smoke=others(smoke),
-        demo=others(_HR_DEMO),
+        smoke=smoke,
+        demo=_HR_DEMO,
         settings=_DISTRIBUTIONS,
         data=_HR_SVHN,
         sweep=sweep,
@@ -327,7 +322,7 @@ GRIDS |= {
     "pfedhr/many-unlabelled": _reassembly(PFEDHR_UNLABELLED, "unlabelled", _HR_SVHN, many=True),
     "pfedhr/homogeneous": Grid(
         _methods(*PFEDHR_TABLE4),
-        common={name: value for name, value in _HR_PAPER.items() if name != "scenario"},
+        common=_HR_PAPER,
         smoke={**_HR_SMOKE, "num_clients": 24, "participation": 1 / 6, "inner_steps": 1},
         demo=_HR_DEMO,
         settings={
@@ -357,12 +352,12 @@ GRIDS |= {
 
 @dataclass(frozen=True)
 class Exhibit:
-    """One table or figure: what it shows, the notebook that makes it (empty: not yet), and the grids of runs it reads."""
+    """One table or figure: what it shows, the notebook that makes it, and the grids of runs it reads."""
 
     paper: str
     item: str
     title: str
-    notebook: str = ""
+    notebook: str
     grids: tuple[str, ...] = ()  # empty: needs no run
 
     @property
@@ -445,25 +440,18 @@ def every() -> dict[str, Exhibit]:
 
 
 def choose_exhibits(name: str) -> list[Exhibit]:
-    """The exhibits that `name` means: one (`fedssa/table2`), a paper's (`fedssa`), the `audit`, or `all`; only those that exist."""
+    """The exhibits that `name` means: one (`fedssa/table2`), a paper's (`fedssa`), the `audit`'s, or `all`."""
     known = every()
     papers = list(dict.fromkeys(exhibit.paper for exhibit in known.values()))
     choose("exhibit", name, ["all", *papers, *known])
-    if name in known and not known[name].notebook:
-        raise FedlibError(
-            f"exhibit = {name!r} is not reproduced yet; `python -m fedlib reproduce --help` lists those that are"
-        )
-    return [item for item in known.values() if item.notebook and (name in ("all", item.paper, item.name))]
-
-
-NOT_YET = "not yet"
+    return [item for item in known.values() if name in ("all", item.paper, item.name)]
 
 
 def index() -> pd.DataFrame:
     """All 44 exhibits: what each shows, the notebook that makes it, and its runs at each scale."""
     rows = [
-        {"exhibit": item.name, "shows": item.title, "notebook": item.notebook or NOT_YET}
-        | {f"runs, {scale}": str(len(cells(item.grids, scale))) if item.notebook else "–" for scale in SCALES}
+        {"exhibit": item.name, "shows": item.title, "notebook": item.notebook}
+        | {f"runs, {scale}": str(len(cells(item.grids, scale))) for scale in SCALES}
         for item in EXHIBITS.values()
     ]
     return pd.DataFrame(rows).set_index("exhibit")
@@ -500,7 +488,7 @@ def cells(
                 fields = {**own, **(grid.smoke_methods.get(method, {}) if scale == "smoke" else {})}
                 for clients, target, setting, value in _settings(grid, scale, data):
                     for seed in seeds or SEEDS[scale]:
-                        spec = RunSpec(seed=seed, **_filled(grid, scale, data, fields, setting) | changes)
+                        spec = RunSpec(seed=seed, **_filled(grid, scale, data, fields, setting, value) | changes)
                         made.append(Cell(method, data, clients, target, _keeping(spec), value))
     return made
 
@@ -519,24 +507,18 @@ def _settings(grid: Grid, scale: str, dataset: str) -> list[tuple[str, float, Fi
     if grid.sweep is PARTICIPATION:
         columns = [(re.sub(r", C = \d+ %", "", clients), fields, target) for clients, fields, target in columns]
     values = grid.sweep.at(scale, dataset)
-    return [
-        (clients, target, {**fields, grid.sweep.name: value}, value)
-        for clients, fields, target in columns
-        for value in values
-    ]
+    return [(clients, target, fields, value) for clients, fields, target in columns for value in values]
 
 
-def _filled(grid: Grid, scale: str, dataset: str, fields: Fields, setting: Fields) -> dict[str, Any]:
-    """The fields of one specification; what is no field of RunSpec is a hyper-parameter, of the methods that have it."""
+def _filled(grid: Grid, scale: str, dataset: str, fields: Fields, setting: Fields, value: Any) -> dict[str, Any]:
+    """The fields of one specification, the more particular over the more general; what is no field of RunSpec is a
+    hyper-parameter, of the methods that have it.
+    """
     own = {"smoke": grid.smoke, "demo": grid.demo}.get(scale, {})
-    every = (
-        {"paper": "FedSSA", "scenario": "heterogeneous"}
-        | SCALES[scale]
-        | dict(setting)
-        | dict(grid.common)
-        | dict(own)
-        | dict(fields)
-    )
+    swept = {grid.sweep.name: value} if grid.sweep else {}
+    every = {"paper": "FedSSA", "scenario": "heterogeneous"} | SCALES[scale]
+    for layer in (grid.common, setting, own, swept, fields):
+        every |= layer
     known = {item.name for item in dataclasses.fields(RunSpec)}
     own_params = {item.name for item in dataclasses.fields(ALGORITHMS[every["algorithm"]])}
     params = {name: value for name, value in every.items() if name in own_params} | dict(fields.get("params", {}))

@@ -1,7 +1,7 @@
 """The papers' networks. Every classifier is a feature `extractor` followed by a `header`, the last linear layer."""
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import torch
@@ -162,6 +162,18 @@ def build(architecture: str, num_classes: int, channels: int, stream: np.random.
     with forked(stream):
         model = BUILDERS[architecture](num_classes, channels)
         return model.to(memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
+
+
+def feature_width(architecture: str, num_classes: int, channels: int) -> int:
+    """d, the width of an architecture's representations, which is its header's input."""
+    choose("architecture", architecture, BUILDERS)
+    return _feature_width(BUILDERS[architecture], num_classes, channels)
+
+
+@cache
+def _feature_width(builder: Builder, num_classes: int, channels: int) -> int:
+    with torch.device("meta"):  # without weights
+        return builder(num_classes, channels).header.in_features  # type: ignore[union-attr,return-value]
 
 
 def num_floats(model: nn.Module) -> int:

@@ -5,10 +5,11 @@ files themselves, so that an exhibit is fresh or stale by content, whatever the 
 """
 
 import ast
+import functools
 import hashlib
 import json
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -293,9 +294,24 @@ def recorded_images(grid: str, scale: str = "demo") -> pd.DataFrame:
     """The enhanced images of a grid's results of record (results/images.csv), of the first seed: `views.pixels`'s columns. Without
     rows where no such run kept its extractor.
     """
-    file, found = NOTEBOOKS.parent / "results" / "images.csv", recorded(grid, scale)
-    table = pd.read_csv(file) if file.exists() else pd.DataFrame(columns=["key", "row", "picture", "pixels"])
-    pairs = sorted(zip(found.cells, found.records, strict=True), key=lambda pair: pair[0].spec.seed)
+    found = recorded(grid, scale)
+    return _of_first_seed("images", ["row", "picture", "pixels"], zip(found.cells, found.records, strict=True))
+
+
+def recorded_matches(grid: str, scale: str = "demo") -> pd.DataFrame:
+    """What pFedHR's server matched (results/matches.csv) in a grid's results of record, of the first Non-IID run that has it, by
+    seed: `views.matches`'s columns. Without rows where there is none.
+    """
+    found = recorded(grid, scale)
+    pairs = [pair for pair in zip(found.cells, found.records, strict=True) if pair[0].spec.partition == "by-class"]
+    return _of_first_seed("matches", views.MATCHES, pairs)
+
+
+def _of_first_seed(name: str, columns: Sequence[str], found: Iterable[tuple[exhibits.Cell, Any]]) -> pd.DataFrame:
+    """The rows of results/<name>.csv of the first record of `found`, by seed, that has some."""
+    file = NOTEBOOKS.parent / "results" / f"{name}.csv"
+    table = pd.read_csv(file) if file.exists() else pd.DataFrame(columns=["key", *columns])
+    pairs = sorted(found, key=lambda pair: pair[0].spec.seed)
     keys = [record.key for _, record in pairs if record.key in set(table["key"])]
     return table[table["key"].isin(keys[:1])].drop(columns="key")
 
@@ -391,7 +407,10 @@ def save_record(
     write_bytes(folder / f"{exhibit.item}-of-record.png", figure.png())
     write_bytes(folder / f"{exhibit.item}-of-record.csv", table.to_csv(index=False, lineterminator="\n").encode())
     if ranked is not None:
-        caption = "Results of record on real data, scale demo, protocol paper; mean test accuracy in per cent over all clients."
+        caption = (
+            f"Results of record on real data, scale {scale}, protocol paper: mean test accuracy in per cent over all clients, "
+            f"{report.SELECTION_RULES['last']}; a 95 % interval where n, the number of seeds, is above 1. Best in bold, second underlined."
+        )
         write_bytes(folder / f"{exhibit.item}-of-record.tex", ranked.latex(caption).encode())
     return figure
 
@@ -407,6 +426,7 @@ def notebook_digest(notebook: str) -> str:
     return hashlib.sha256("\n".join(code).encode()).hexdigest()[:16]
 
 
+@functools.cache
 def drawing_digest() -> str:
     """SHA-256 of the source that turns records into exhibits."""
     modules: list[types.ModuleType] = [exhibits, report, plots, views, claims, contradictions, verdicts]

@@ -18,7 +18,6 @@ from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
 
-import kmedoids
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -210,6 +209,8 @@ def group(layers: Sequence[Layer], distance: np.ndarray, clusters: int, stream: 
     the mean index of their layers, since Algorithm 1 passes them in order. Raises FedlibError when K is above the
     number of layers.
     """
+    import kmedoids  # brings scikit-learn and scipy with it: only this needs them
+
     allowed = f"between 1 and {len(layers)}, the number of layers to group"
     require(1 <= clusters <= len(layers), "clusters", clusters, allowed)
     matrix = np.array(distance, dtype=np.float64)

@@ -292,10 +292,10 @@ class Ranked:
         return self.table.map(marked)
 
 
-def wide(table: pd.DataFrame, methods: Sequence[str], column: str = "setting") -> Ranked:
+def wide(table: pd.DataFrame, methods: Sequence[str], column: str = "setting", absent: str = "not yet") -> Ranked:
     """Methods down, settings across, one text cell each; the best of a setting is bold and the second underlined.
 
-    table: `summarise`'s rows. A method of `methods` without a row prints as `not yet`.
+    table: `summarise`'s rows. A method of `methods` without a row prints as `absent`.
     """
     marks: dict[Any, str] = {}
     for _, group in table.dropna(subset=["ours"]).groupby(column, sort=False):
@@ -308,7 +308,7 @@ def wide(table: pd.DataFrame, methods: Sequence[str], column: str = "setting") -
         for index, row in table.iterrows()
     }
     settings = list(dict.fromkeys(table[column]))
-    rows = {method: [text.get((method, setting), "not yet") for setting in settings] for method in methods}
+    rows = {method: [text.get((method, setting), absent) for setting in settings] for method in methods}
     result = pd.DataFrame.from_dict(rows, orient="index", columns=settings)
     result.index.name = "method"
     return Ranked(result)

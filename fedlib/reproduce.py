@@ -86,10 +86,10 @@ def reproduce(name: str, scale: str, *, jobs: int = 2, dry_run: bool = False, re
     def make(file: str) -> None:
         print(f"executing notebooks/{file} ...", file=sys.stderr)
         started = time.perf_counter()
-        command = [sys.executable, "-c", "import sys; from fedlib import reproduce; reproduce.execute(*sys.argv[1:])"]
-        done = subprocess.run([*command, file, scale], capture_output=True, text=True)
-        if done.returncode:
-            errors[file] = done.stderr.strip().splitlines()[-1].removeprefix("fedlib.errors.FedlibError: ")
+        try:
+            execute(file, scale)
+        except FedlibError as error:
+            errors[file] = str(error)
         seconds[file] = time.perf_counter() - started
 
     with ThreadPoolExecutor(jobs) as pool:  # the runs are stored by now, so that a notebook only reads and draws
@@ -97,7 +97,7 @@ def reproduce(name: str, scale: str, *, jobs: int = 2, dry_run: bool = False, re
     print(f"\n{'exhibit':<22}{'notebook':<32}{'was':<22}{'seconds':>8}  status")
     good = True
     for item in chosen:
-        now = _state(item, scale)
+        now = _state(item, scale) if item.notebook in seconds else state[item.name]
         error = errors.get(item.notebook, "" if now == "fresh" else now)
         good &= not error
         was = "cached" if state[item.name] == "fresh" else state[item.name]

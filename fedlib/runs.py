@@ -789,15 +789,17 @@ def stored() -> list[Path]:
 
 def export() -> int:
     """Write the finished real-data runs of the store to results/runs.csv, rounds.csv and clients.csv, the t-SNE maps of those that
-    kept their clients to maps.csv and the enhanced images of pFedES's that kept their server to images.csv, replacing rows of
-    the same key.
+    kept their clients to maps.csv, the enhanced images of pFedES's that kept their server to images.csv and what pFedHR's matched
+    to whom to matches.csv, replacing rows of the same key.
 
     These small summaries are committed: the results of record. Returns how many runs were written.
     """
     from . import views
 
     folder = home() / "results"
-    tables: dict[str, list[pd.DataFrame]] = {"runs": [], "rounds": [], "clients": [], "maps": [], "images": []}
+    tables: dict[str, list[pd.DataFrame]] = {
+        name: [] for name in ("runs", "rounds", "clients", "maps", "images", "matches")
+    }
     for path in stored():
         record = read(path)
         if record is None or record.spec.dataset in data.EMBEDDED or record.spec.dataset in data.registered():
@@ -815,6 +817,8 @@ def export() -> int:
             tables["maps"].append(views.mapped(record).round(2).assign(key=record.key))
         if record.spec.algorithm == "pFedES" and (path / "final-server.pt").exists():
             tables["images"].append(views.pixels(views.enhanced(record)).assign(key=record.key))
+        if record.spec.algorithm == "pFedHR":
+            tables["matches"].append(views.matches(record).assign(key=record.key))
     if not tables["runs"]:
         raise FedlibError(f"runs: no finished run on real data in {store()}")
     folder.mkdir(exist_ok=True)
@@ -826,7 +830,9 @@ def export() -> int:
         if file.exists():
             old = pd.read_csv(file)
             new = pd.concat([old[~old["key"].isin(new["key"])], new], ignore_index=True)
-        order = {"runs": ["key"], "images": ["key"], "rounds": ["key", "round"]}.get(name, ["key", "client"])
+        order = {"runs": ["key"], "images": ["key"], "matches": ["key"], "rounds": ["key", "round"]}.get(
+            name, ["key", "client"]
+        )
         new = new.sort_values(order, kind="stable")[["key", *(column for column in new.columns if column != "key")]]
         simulation.write_bytes(file, new.to_csv(index=False, lineterminator="\n").encode())
     return len(tables["runs"])

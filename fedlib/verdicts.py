@@ -198,8 +198,9 @@ def _gain_of_means(found: Evidence, printed: float, grid: str, method: str, othe
 
 
 def _best(found: Evidence, printed: float, grids: str, method: str, *datasets: str) -> Finding:
-    named = [key for key in found.means(grids) if not datasets or any(_stands(key[0], name) for name in datasets)]
-    means = [row for row in (found.means(grids)[key] for key in named) if method in row and len(row) > 1]
+    every = found.means(grids).items()
+    named = [row for key, row in every if not datasets or any(_stands(key[0], name) for name in datasets)]
+    means = [row for row in named if method in row and len(row) > 1]
     run = {(cell.method, cell.dataset, cell.clients) for cell, _ in found.pairs(grids)}  # diverged ones too
     settings = {(dataset, clients) for _, dataset, clients in run}
     pairs = {(cell.method, cell.dataset, cell.clients) for cell in _planned(grids)}

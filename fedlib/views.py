@@ -1,4 +1,5 @@
-"""What trained networks see, from the weights that a run kept: representations, their t-SNE maps, enhanced images.
+"""What trained networks see, from the weights that a run kept: representations, their t-SNE maps, enhanced images; and what
+pFedHR's server matched, from what it noted.
 
 Only runs with `keep="clients"` have their clients' networks, and only those with `keep="server"` or `"clients"` the server's
 state: `exhibits.GRIDS` says which keep them.
@@ -100,12 +101,6 @@ def nearest(table: pd.DataFrame, features: np.ndarray, count: int = 5) -> pd.Dat
     return pd.DataFrame(dict(zip(SHARES, (100 * same_client, 100 * same_class), strict=True)))
 
 
-def neighbours(table: pd.DataFrame, features: np.ndarray, count: int = 5) -> dict[str, float]:
-    """The means of `nearest`'s shares over all images."""
-    shares = nearest(table, features, count).mean()
-    return {name: float(shares[name]) for name in SHARES}
-
-
 def mapped(
     record: runs.Record, per_client: int = 60, seed: int = 0, perplexity: float = PERPLEXITY, count: int = 5
 ) -> pd.DataFrame:
@@ -160,6 +155,24 @@ def pixels(pictures: Mapping[str, np.ndarray]) -> pd.DataFrame:
             for number, picture in enumerate(drawn)
         ]
     )
+
+
+MATCHES = ("round", "client", "similarity", "place", "origin", "model", "layer", "operation")
+
+
+def matches(record: runs.Record) -> pd.DataFrame:
+    """The candidates that pFedHR's server gave to clients (Eq. 2 and 5), a row a layer, in the columns of MATCHES: round (from 1),
+    client, Eq. 5's similarity, the layer's place in the chain, and the client (after merging, the first), model, index and
+    operation that it comes from.
+    """
+    rows = [
+        (row["round"] + 1, client, round(row["similarity"][at][match], 4), place, *layer)
+        for row in record.details
+        for at, (client, match) in enumerate(zip(row["clients"], row["matched"], strict=True))
+        if match is not None
+        for place, layer in enumerate(row["structures"][match], 1)
+    ]
+    return pd.DataFrame(rows, columns=list(MATCHES))
 
 
 def pictures(table: pd.DataFrame) -> dict[str, np.ndarray]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -41,20 +42,22 @@ def test_maps_repeat_bit_by_bit_and_follow_the_perplexity(record):
     assert first.equals(second) and not first.equals(other)
     assert list(first) == ["client", "architecture", "label", "x", "y", *views.SHARES]
     table, features = views.representations(record, 4)
-    assert first[list(views.SHARES)].mean().to_dict() == pytest.approx(views.neighbours(table, features, count=1))
+    assert first[list(views.SHARES)].mean().to_dict() == pytest.approx(
+        views.nearest(table, features, count=1).mean().to_dict()
+    )
     with pytest.raises(FedlibError, match=r"perplexity = 30.0: must be above 0 and below \d+, the points"):
         views.mapped(record, 3)
 
 
-def test_neighbours_by_hand():
+def test_nearest_by_hand():
     # Client 0 at 0, 1, 3 and client 1 at 4, 9, 10 on a line. The nearest of each: 1, 0, 4 (another client), 3 (another
     # client), 10, 9. Within the client: 1, 0, 1 and 9, 10, 9.
     features = np.array([[0.0], [1.0], [3.0], [4.0], [9.0], [10.0]])
     table = pd.DataFrame({"client": [0, 0, 0, 1, 1, 1], "label": [5, 5, 6, 5, 7, 7]})
-    found = views.neighbours(table, features, count=1)
+    found = views.nearest(table, features, count=1).mean().to_dict()
     assert found == pytest.approx({"same client": 100 * 4 / 6, "same class, within the client": 100 * 4 / 6})
     with pytest.raises(FedlibError, match=re.escape("count = 3: must be between 1 and 2: a client has 3 images")):
-        views.neighbours(table, features, count=3)
+        views.nearest(table, features, count=3)
 
 
 def test_enhanced_images_are_the_extractors_output_each_rescaled_on_its_own(record):
@@ -123,6 +126,37 @@ def test_export_writes_the_maps_and_images_of_runs_that_kept_what_they_need(smal
     kept, made = views.pictures(images), views.enhanced(server)
     assert list(kept) == list(made)
     assert all(np.abs(kept[row] - made[row]).max() <= 0.5 / 255 + 1e-6 for row in made)
+
+
+def test_matches_by_hand():
+    # Two clients in the second round; client 7 gets the second candidate (two layers), client 3 nothing.
+    chains = [[[3, "M1", 1, "conv"]], [[7, "M2", 1, "conv"], [3, "M1", 4, "fc"]]]
+    rounds = [
+        {"round": 0, "clients": [3], "matched": [None], "similarity": [[]], "structures": []},
+        {"round": 1, "clients": [3, 7], "matched": [None, 1], "similarity": [[0.1, 0.2], [0.3, 0.41239]], "structures": chains},
+    ]  # fmt: skip
+    table = views.matches(SimpleNamespace(details=rounds))
+    assert table.to_numpy().tolist() == [
+        [2, 7, 0.4124, 1, 7, "M2", 1, "conv"],
+        [2, 7, 0.4124, 2, 3, "M1", 4, "fc"],
+    ]
+    assert list(table) == list(views.MATCHES) == list(views.matches(SimpleNamespace(details=[])))
+
+
+def test_matches_of_record_are_of_the_first_non_iid_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(notebook, "NOTEBOOKS", tmp_path / "notebooks")
+    cells = exhibits.cells("pfedhr/labelled", "demo", dataset="mnist", seeds=(1, 0))
+    keys = [f"{cell.spec.algorithm}-{cell.spec.partition}-{cell.spec.seed}" for cell in cells]
+    found = notebook.Runs(cells, [report.Recorded(key, "finished", {}, *[pd.DataFrame()] * 2) for key in keys])
+    monkeypatch.setattr(notebook, "recorded", lambda grid, scale: found)
+    assert notebook.recorded_matches("pfedhr/labelled").empty
+    (tmp_path / "results").mkdir()
+    rows = [
+        (f"pFedHR-{kind}-{seed}", place)
+        for place, (kind, seed) in enumerate([("iid", 0), ("by-class", 1), ("by-class", 0)])
+    ]
+    pd.DataFrame(rows, columns=["key", "place"]).to_csv(tmp_path / "results/matches.csv", index=False)
+    assert notebook.recorded_matches("pfedhr/labelled")["place"].tolist() == [2]
 
 
 def test_images_of_record_are_of_the_first_seed(tmp_path, monkeypatch):

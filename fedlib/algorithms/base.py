@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from .. import models
 from ..errors import FedlibError, require
 from ..federation import Client, ClientInfo, Context, Federation, Message, PublicData
 
@@ -70,7 +71,8 @@ class Algorithm:
                 f"got {', '.join(different)} (use scenario homogeneous, homogeneous-M1 or homogeneous-M4)"
             )
         if self.needs == "features":
-            widths = {name: federation.build(name).header.in_features for name in different}  # type: ignore[union-attr]
+            sizes = federation.num_classes, federation.channels
+            widths = {name: models.feature_width(name, *sizes) for name in different}
             if len(set(widths.values())) > 1:
                 raise FedlibError(
                     f"algorithm = {self.name!r}: what it shares depends on the header's input width, which must be "
