@@ -4,7 +4,7 @@ One update at the paper's setting: M1 to M4, one client each, 8 candidates, 5000
 epochs. On a CPU that is long: fewer --images shorten the fine-tuning in proportion and leave the layer distances (512
 images) as they are, so their share, which must stay below a tenth, is largest there. Then the steps before the
 fine-tuning, for 1, 2, 4, ... active clients, whose layers are compared pair by pair, of all activations and of pooled
-ones; --figure writes the curves.
+ones; --figure writes the curves and, beside them, their numbers (committed: figures/benchmarks/reassembly.png).
 
     python tests/benchmarks/bench_reassembly.py [--short] [--images N] [--precision bf16] [--unlabelled] [--figure PNG]
 """
@@ -14,9 +14,11 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import kmedoids  # noqa: F401 - imported on first use, which is no part of the grouping
 import numpy as np
 import pandas as pd
 import torch
@@ -137,8 +139,12 @@ def draw(table: pd.DataFrame, path: str) -> None:
         axes.plot(rows["layers"], rows["layer distances (CKA)"], marker="o", label=f"distances, {kind} activations")
     rows = table[table["activations"] == "full"]
     axes.plot(rows["layers"], rows["grouping"] + rows["search"], marker="s", label="grouping and search")
-    axes.set(xlabel="layers of all active clients", ylabel="seconds", xscale="log", yscale="log")
-    axes.legend()
+    axes.set(xlabel="layers, and the active clients that they are of", ylabel="seconds on a processor")
+    axes.set(xscale="log", yscale="log")
+    ticks = [f"{layers}\n({active})" for layers, active in zip(rows["layers"], rows["active"], strict=True)]
+    axes.set_xticks(rows["layers"], ticks)
+    axes.minorticks_off()
+    figure.legend(loc="outside upper center", ncols=2, frameon=False)
     figure.savefig(path)
 
 
@@ -160,6 +166,7 @@ def main() -> None:
     print(table.to_string(index=False, float_format=lambda value: f"{value:.3f}"))
     if arguments.figure:
         draw(table, arguments.figure)
+        table.round(4).to_csv(Path(arguments.figure).with_suffix(".csv"), index=False, lineterminator="\n")
 
 
 if __name__ == "__main__":
