@@ -311,7 +311,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"fedlib: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as stopped:
-        print(f"fedlib: {stopped or 'interrupted'}", file=sys.stderr)
+        print(f"fedlib: {str(stopped) or 'interrupted; the same command goes on from here'}", file=sys.stderr)
         return 130
     except BrokenPipeError:  # `| head`
         with contextlib.suppress(OSError):

@@ -1,6 +1,7 @@
 """Make exhibits in a batch: train what is missing, execute the notebooks that are not fresh, check the artefacts."""
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import psutil
 
 from . import exhibits, notebook, report, runs
 from .errors import FedlibError
@@ -88,12 +90,19 @@ def reproduce(name: str, scale: str, *, jobs: int = 2, dry_run: bool = False, re
         started = time.perf_counter()
         try:
             execute(file, scale)
-        except FedlibError as error:
-            errors[file] = str(error)
+        except Exception as error:  # such as a kernel that died: the other notebooks go on
+            errors[file] = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         seconds[file] = time.perf_counter() - started
 
     with ThreadPoolExecutor(jobs) as pool:  # the runs are stored by now, so that a notebook only reads and draws
-        list(pool.map(make, dict.fromkeys(item.notebook for item in chosen if state[item.name] != "fresh")))
+        try:
+            list(pool.map(make, dict.fromkeys(item.notebook for item in chosen if state[item.name] != "fresh")))
+        except (
+            KeyboardInterrupt
+        ):  # those waiting are cancelled; a kernel's session is its own, which Ctrl-C does not reach
+            for kernel in psutil.Process().children():
+                kernel.send_signal(signal.SIGINT)
+            raise
     print(f"\n{'exhibit':<22}{'notebook':<32}{'was':<22}{'seconds':>8}  status")
     good = True
     for item in chosen:

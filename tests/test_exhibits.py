@@ -2,9 +2,12 @@
 
 import io
 import json
+import signal
 from dataclasses import replace
 
 import pandas as pd
+import processes
+import psutil
 import pytest
 
 from fedlib import exhibits, notebook, report, runs
@@ -199,3 +202,17 @@ def test_plan_at_scale_paper_prints_what_is_chosen(tmp_path, monkeypatch, capsys
     assert "2 runs needed, 1 stored, 1 to train" in shown and "about 2.0 hours" in shown
     assert "*chosen*" in shown and "rounds = 500" in shown
     assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_ends_a_batch_and_its_kernels(tmp_path):
+    command = ["-m", "fedlib", "reproduce", "fedssa/table3"]
+    with processes.started(*command, home=tmp_path) as process:
+        processes.wait_for_text(process, "executing notebooks/fedssa/1_method.ipynb")
+        batch = psutil.Process(process.pid)
+        processes.wait_for(batch.children, "kernel")
+        kernels = batch.children()
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=processes.SECONDS)
+    assert process.returncode == 130
+    assert said.strip().splitlines()[-1] == "fedlib: interrupted; the same command goes on from here"
+    assert not any(kernel.is_running() for kernel in kernels)
