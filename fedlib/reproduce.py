@@ -91,7 +91,7 @@ def reproduce(name: str, scale: str, *, jobs: int = 2, dry_run: bool = False, re
         try:
             execute(file, scale)
         except Exception as error:  # such as a kernel that died: the other notebooks go on
-            errors[file] = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            errors[file] = (str(error).strip() or type(error).__name__).splitlines()[0]
         seconds[file] = time.perf_counter() - started
 
     with ThreadPoolExecutor(jobs) as pool:  # the runs are stored by now, so that a notebook only reads and draws
