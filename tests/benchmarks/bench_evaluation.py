@@ -8,11 +8,9 @@ after training, aggregation and evaluation (< 2 % expected).
     python tests/benchmarks/bench_evaluation.py [--short]
 """
 
-import argparse
-
 import numpy as np
 import torch
-from machine import describe, in_turns, random_images, spread
+from machine import describe, in_turns, random_images, shortened, spread
 
 from fedlib import Federation, models, partition, simulate, training
 from fedlib.algorithms import make
@@ -20,9 +18,7 @@ from fedlib.randomness import generator
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--short", action="store_true", help="few repeats: shows that it runs, not how fast")
-    short = parser.parse_args().short
+    short = shortened(__doc__)
     torch.set_num_threads(1)
     print(describe())
 

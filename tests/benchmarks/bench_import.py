@@ -3,19 +3,16 @@
 python tests/benchmarks/bench_import.py [--short]
 """
 
-import argparse
 import subprocess
 import sys
 import time
 
 import numpy as np
-from machine import describe, in_turns, spread
+from machine import describe, in_turns, shortened, spread
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--short", action="store_true", help="few repeats: shows that it runs, not how fast")
-    repeats = 2 if parser.parse_args().short else 9
+    repeats = 2 if shortened(__doc__) else 9
     print(describe())
 
     def fresh(statement: str) -> None:

@@ -8,7 +8,6 @@ one process and one thread (each >= 0.95 and their median >= 1 expected).
     python tests/benchmarks/bench_steps.py [--short]
 """
 
-import argparse
 import dataclasses
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from machine import describe, in_turns, random_images, spread
+from machine import describe, in_turns, random_images, shortened, spread
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -225,9 +224,7 @@ def check(method: Algorithm, plain: Round, architecture: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--short", action="store_true", help="few repeats: shows that it runs, not how fast")
-    short = parser.parse_args().short
+    short = shortened(__doc__)
     repeats, batches = (3, 2) if short else (11, 8)
     torch.set_num_threads(1)
     print(describe())

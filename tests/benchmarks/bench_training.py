@@ -7,12 +7,10 @@ time includes what the plain loop has done beforehand: uint8 to normalised float
     python tests/benchmarks/bench_training.py [--short]
 """
 
-import argparse
-
 import numpy as np
 import torch
 import torch.nn.functional as F
-from machine import describe, in_turns, random_images, spread
+from machine import describe, in_turns, random_images, shortened, spread
 
 from fedlib import models, training
 from fedlib.randomness import generator
@@ -21,9 +19,7 @@ BATCH = 64
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--short", action="store_true", help="few repeats: shows that it runs, not how fast")
-    short = parser.parse_args().short
+    short = shortened(__doc__)
     repeats, batches = (2, 2) if short else (15, 8)
     torch.set_num_threads(1)
     print(describe())

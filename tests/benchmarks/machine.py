@@ -1,5 +1,6 @@
 """What every benchmark shares: CIFAR-10-sized data, timing in turns, and a line about the machine."""
 
+import argparse
 import os
 import platform
 import time
@@ -9,6 +10,13 @@ import numpy as np
 import torch
 
 from fedlib import Dataset
+
+
+def shortened(description: str | None) -> bool:
+    """Whether `--short`, most benchmarks' only option, was given."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--short", action="store_true", help="few repeats: shows that it runs, not how fast")
+    return parser.parse_args().short
 
 
 def describe() -> str:
