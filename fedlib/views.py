@@ -162,8 +162,8 @@ MATCHES = ("round", "client", "similarity", "place", "origin", "model", "layer",
 
 def matches(record: runs.Record) -> pd.DataFrame:
     """The candidates that pFedHR's server gave to clients (Eq. 2 and 5), a row a layer, in the columns of MATCHES: round (from 1),
-    client, Eq. 5's similarity, the layer's place in the chain, and the client (after merging, the first), model, index and
-    operation that it comes from.
+    client, Eq. 5's similarity, the layer's place in the chain, and the client (`reassembly.MERGED` where models were averaged),
+    model, index and operation that it comes from.
     """
     rows = [
         (row["round"] + 1, client, round(row["similarity"][at][match], 4), place, *layer)
