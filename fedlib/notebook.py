@@ -157,6 +157,16 @@ class Runs:
         kept = [(cell, record) for cell, record in zip(self.cells, self.records, strict=True) if cell.method in methods]
         return Runs([cell for cell, _ in kept], [record for _, record in kept])
 
+    def paired(self) -> "Runs":
+        """Only the seeds that every method and value of a setting has: what differs is then not the draw of the clients."""
+        seeds: dict[str, dict[Any, set[int]]] = {}
+        for cell in self.cells:
+            seeds.setdefault(cell.setting, {}).setdefault((cell.method, cell.value), set()).add(cell.spec.seed)
+        common = {setting: set.intersection(*own.values()) for setting, own in seeds.items()}
+        pairs = zip(self.cells, self.records, strict=True)
+        kept = [(cell, record) for cell, record in pairs if cell.spec.seed in common[cell.setting]]
+        return Runs([cell for cell, _ in kept], [record for _, record in kept])
+
     def rounds(self) -> pd.DataFrame:
         """setting, method, seed, value (of the swept quantity, if any) and the records' rounds from 0."""
         tables = [
