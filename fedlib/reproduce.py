@@ -205,8 +205,10 @@ def readme() -> str:
 
 
 def _means(grid: str, case: str = "") -> pd.DataFrame:
-    """A grid's results of record, a row a method (or a case of the audit of `case`): mean over all clients and over the selected."""
-    found = notebook.recorded(grid)
+    """A grid's results of record on the seeds that all have, a row a method (or a case of the audit of `case`): mean over all clients
+    and over the selected.
+    """
+    found = notebook.recorded(grid).paired()
     rows = found.summary("last").to_dict("records") if found.cells else []
     return pd.DataFrame(
         {
