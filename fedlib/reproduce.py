@@ -1,5 +1,6 @@
 """Make exhibits in a batch: train what is missing, execute the notebooks that are not fresh, check the artefacts."""
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -101,7 +102,8 @@ def reproduce(name: str, scale: str, *, jobs: int = 2, dry_run: bool = False, re
             KeyboardInterrupt
         ):  # those waiting are cancelled; a kernel's session is its own, which Ctrl-C does not reach
             for kernel in psutil.Process().children():
-                kernel.send_signal(signal.SIGINT)
+                with contextlib.suppress(psutil.NoSuchProcess):  # it ended by itself
+                    kernel.send_signal(signal.SIGINT)
             raise
     print(f"\n{'exhibit':<22}{'notebook':<32}{'was':<22}{'seconds':>8}  status")
     good = True
