@@ -377,6 +377,7 @@ def _labels(found: Evidence, printed: float, grids: str, high: str, low: str, me
 def _lower(found: Evidence, printed: float, grids: str, others: str) -> Finding:
     """Cells of `grids` are below the same cells of `others`."""
     many, few = found.means(grids), found.means(others)
+    few = {(dataset, setting.split(", N = ")[0], value): row for (dataset, setting, value), row in few.items()}
     wins = total = 0
     for (dataset, setting, value), row in many.items():
         partner = few.get((dataset, setting.split(", N = ")[0], value), pd.Series(dtype=float))

@@ -126,6 +126,15 @@ def test_data_that_a_claim_is_not_about_give_no_verdict():
     assert verdicts.judge(4.0, GAIN, verdicts.Evidence()).verdict == "not run yet"
 
 
+def test_settings_that_stand_in_are_compared_by_what_they_stand_for():
+    name = "labelled, Non-IID, N = {} (for N = {})"
+    many = runs(*seeds("pFedHR", 0.5), dataset="digits", clients=name.format(9, 100))
+    few = runs(*seeds("pFedHR", 0.6), dataset="digits", clients=name.format(3, 12))
+    evidence = verdicts.Evidence({"pfedhr/many-labelled": many, "pfedhr/labelled": few})
+    found = verdicts.judge(12, "lower pfedhr/many-labelled pfedhr/labelled", evidence)
+    assert found.verdict == "stand-in" and found.evidence.startswith("1 of 1 cells run (of 12)")
+
+
 def test_best_everywhere_needs_every_setting_and_every_method():
     recipe = "best fedssa/heterogeneous FedSSA"
     some = runs(
