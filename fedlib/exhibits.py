@@ -343,7 +343,7 @@ GRIDS |= {
     "pfedhr/homogeneous": Grid(
         _methods(*PFEDHR_TABLE4),
         common=_HR_PAPER,
-        smoke=_HR_SMOKE,
+        smoke={**_HR_SMOKE, "inner_steps": 1},
         demo=_HR_DEMO,
         settings={
             f"{model}, {name}": {"scenario": f"homogeneous-{model}", **fields}

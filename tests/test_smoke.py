@@ -86,7 +86,7 @@ def stored(monkeypatch):
     return of
 
 
-@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("name", [name for name in TRAINED if name != "pfedes/fig7"])  # pictures of one run
 def test_smoke_runs_differ(name, stored):
     found = stored(*TRAINED[name].grids)
     summary = found.summary("last")
