@@ -8,6 +8,8 @@ import ast
 import functools
 import hashlib
 import json
+import re
+import sys
 import types
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import torch
 
 from . import (
     algorithms,
@@ -25,35 +28,42 @@ from . import (
     exhibits,
     models,
     plots,
-    protocol,
     report,
     runs,
     verdicts,
     views,
 )
+from . import protocol as presets
 from .errors import FedlibError, choose, coerce, require
 from .simulation import write_bytes
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 # name -> (type, default, help): the parameters that every notebook has. Defaults are the smoke scale.
 PARAMETERS: dict[str, tuple[type, Any, str]] = {
-    "scale": (str, "smoke", "smoke (embedded data), demo (real data, an evening) or paper (the published setting)"),
+    "scale": (str, "smoke", "smoke (embedded digits, minutes), demo (real data) or paper (the published setting)"),
     "dataset": (str, "", "one data set only; empty: those of the scale"),
+    "methods": (list, [], 'methods, such as ["Standalone", "FedSSA"]; empty: all of the exhibit'),
     "seeds": (list, [], "seeds, such as [0, 1, 2]; empty: those of the scale"),
     "rounds": (int, 0, "communication rounds T; 0: the scale's"),
+    "protocol": (str, "", "paper (what the text says) or released (what its code does); empty: the exhibit's own"),
+    "device": (str, "cpu", "cpu, cuda, or auto (cuda where there is one)"),
     "jobs": (int, 2, "runs trained side by side, one thread each"),
     "rule": (str, "last", "round that a table reports: last, last10, validation or best"),
 }
+LONGEST_NAME = 96  # characters of a variation's files, so that its extension fits into a hundred
 
 
 @dataclass(frozen=True)
 class Settings:
-    """A notebook's checked parameters."""
+    """A notebook's checked parameters. `methods`, `rounds` and `protocol` are empty or 0 where the exhibit's own hold."""
 
     scale: str
     dataset: str
+    methods: tuple[str, ...]
     seeds: tuple[int, ...]
     rounds: int
+    protocol: str
+    device: str
     jobs: int
     rule: str
 
@@ -66,56 +76,147 @@ class Settings:
         return any(name in data.EMBEDDED for name in self.datasets)
 
     @property
-    def whole(self) -> bool:
-        """Whether these are an exhibit's own settings, not a reader's variation."""
-        return not (self.dataset or self.rounds) and self.seeds == exhibits.SEEDS[self.scale]
+    def variation(self) -> str:
+        """What differs from an exhibit's own settings, as a part of a file's name: `rounds-3--rule-best`; empty where nothing does.
+
+        The order of `methods` does not count; a name that would be too long ends in a digest of the whole.
+        """
+        own = {"dataset": "", "methods": (), "seeds": exhibits.SEEDS[self.scale], "rounds": 0} | {
+            "protocol": "", "device": "cpu", "rule": "last",
+        }  # fmt: skip
+        given = {name: getattr(self, name) for name in own} | {"methods": tuple(sorted(set(self.methods)))}
+        changed = {name: value for name, value in given.items() if value != own[name]}
+        words = [
+            [name, *(map(str, value) if isinstance(value, tuple) else [str(value)])] for name, value in changed.items()
+        ]
+        whole = "--".join("-".join(re.sub(r"[^\w.]+", "-", word).strip("-") for word in part) for part in words)
+        digest = hashlib.sha256(json.dumps(changed).encode()).hexdigest()[:8]
+        longest = LONGEST_NAME - max(len(item.item) for item in exhibits.every().values()) - 2
+        return whole if len(whole) <= longest else f"{whole[: longest - 9]}-{digest}"
+
+    def grids(self, *names: str) -> dict[str, list[exhibits.Cell]]:
+        """The runs of each grid under these settings.
+
+        `methods` keeps those whose label or algorithm it names, in the grids that have one; raises FedlibError for a name that
+        none of `names` has.
+        """
+        replaced = {
+            "rounds": self.rounds,
+            "protocol": self.protocol,
+            "device": self.device if self.device != "cpu" else "",
+        }
+        changes = {name: value for name, value in replaced.items() if value}
+        every = {name: exhibits.cells(name, self.scale, self.dataset, self.seeds, **changes) for name in names}
+        known = dict.fromkeys(cell.method for cells in every.values() for cell in cells)
+        known |= dict.fromkeys(cell.spec.algorithm for cells in every.values() for cell in cells)
+        for method in self.methods:
+            choose("method", method, known)
+        if not self.methods:
+            return every
+        return {
+            name: [cell for cell in cells if {cell.method, cell.spec.algorithm} & set(self.methods)]
+            for name, cells in every.items()
+        }
 
     def cells(self, *grids: str) -> list[exhibits.Cell]:
-        """The runs of one or more grids under these settings."""
-        changes = {"rounds": self.rounds} if self.rounds else {}
-        return exhibits.cells(grids, self.scale, self.dataset, self.seeds, **changes)
+        """The runs of one or more grids under these settings, one grid after the other, see `grids`."""
+        return [cell for cells in self.grids(*dict.fromkeys(grids)).values() for cell in cells]
 
-    def caption(self, protocol: str = "paper") -> str:
+    def spec(self, grid: str, method: str, **labels: Any) -> runs.RunSpec:
+        """The specification of the first run of `method` (a label or an algorithm) in a grid, to be changed by hand.
+
+        `labels` are further attributes of `exhibits.Cell`, such as clients. The parameter `methods` is left aside.
+        """
+        cells = replace(self, methods=()).cells(grid)
+        choose("method", method, [name for cell in cells for name in (cell.method, cell.spec.algorithm)])
+        named = [cell for cell in cells if method in (cell.method, cell.spec.algorithm)]
+        return next(cell.spec for cell in named if all(getattr(cell, key) == value for key, value in labels.items()))
+
+    def caption(self) -> str:
         return report.caption(
             scale=self.scale,
             datasets=self.datasets,
             embedded=self.embedded,
-            protocol=protocol,
+            protocol=self.protocol or "paper",
             rule=self.rule,
             seeds=len(self.seeds),
         )
 
 
-def settings(namespace: Mapping[str, Any]) -> Settings:
-    """Check the parameters in a notebook's `globals()` and print them resolved; call it right after the parameters cell.
+def settings(
+    *,
+    scale: Any,
+    dataset: Any,
+    methods: Any,
+    seeds: Any,
+    rounds: Any,
+    protocol: Any,
+    device: Any,
+    jobs: Any,
+    rule: Any,
+) -> Settings:
+    """Check a notebook's parameters, print them resolved and hand them back; call it right after the parameters cell.
 
-    Raises FedlibError, one line, for a parameter that does not exist (with the nearest that does), a wrong type or value.
-    Strings that papermill's `-p` passes for numbers and lists are understood.
+    Strings that papermill's `-p` passes for numbers and lists are understood. Raises FedlibError, one line, for a wrong type or
+    value, and for a parameter that papermill was given and that does not exist (with the nearest that does). Nothing else that
+    a notebook defines is looked at.
     """
-    for name, value in namespace.items():
-        if (
-            not name.startswith("_")
-            and isinstance(value, str | int | float | list | dict | tuple | None)
-            and name not in ("In", "Out")
-        ):
-            choose("notebook parameter", name, PARAMETERS)
-    values: dict[str, Any] = {}
-    for name, (kind, default, _) in PARAMETERS.items():
-        value = namespace.get(name, default)
-        values[name] = _seeds(value) if kind is list else coerce(name, value, kind)
+    for name in _injected():
+        choose("notebook parameter", name, PARAMETERS)
+    texts = {"scale": scale, "dataset": dataset, "protocol": protocol, "device": device, "rule": rule}
+    values: dict[str, Any] = {name: coerce(name, value, str) for name, value in texts.items()}
+    values |= {"rounds": coerce("rounds", rounds, int), "jobs": coerce("jobs", jobs, int)}
+    values |= {"methods": _methods(methods), "seeds": _seeds(seeds)}
     choose("scale", values["scale"], exhibits.DATASETS)
     choose("rule", values["rule"], report.SELECTION_RULES)
     if values["dataset"]:
         choose("dataset", values["dataset"], data.names())
+    if values["protocol"]:
+        choose("protocol", values["protocol"], dict.fromkeys(variant for _, variant in presets.PROTOCOLS))
+    choose("device", values["device"], runs.CHOICES["device"])
+    if values["device"] == "auto":
+        values["device"] = "cuda" if torch.cuda.is_available() else "cpu"
+    allowed = "cpu on this machine, which has no CUDA device"
+    require(values["device"] == "cpu" or torch.cuda.is_available(), "device", values["device"], allowed)
     require(values["rounds"] >= 0, "rounds", values["rounds"], "at least 1, or 0 for the scale's")
     require(values["jobs"] >= 1, "jobs", values["jobs"], "at least 1")
     values["seeds"] = values["seeds"] or exhibits.SEEDS[values["scale"]]
     resolved = Settings(**values)
     print(
-        f"scale {resolved.scale}; data {', '.join(resolved.datasets)}; seeds {', '.join(map(str, resolved.seeds))}; "
-        f"rounds {resolved.rounds or 'as the scale says'}; protocol paper; selection rule {resolved.rule}"
+        f"scale {resolved.scale}; data {', '.join(resolved.datasets)}; methods {', '.join(resolved.methods) or 'all of the exhibit'}; "
+        f"seeds {', '.join(map(str, resolved.seeds))}; rounds {resolved.rounds or 'as the scale says'}; "
+        f"protocol {resolved.protocol or 'of the exhibit'}; device {resolved.device}; jobs {resolved.jobs}; "
+        f"selection rule {resolved.rule}"
     )
     return resolved
+
+
+def _injected() -> list[str]:
+    """The names that papermill's latest cell in this kernel assigns: it puts the parameters of its caller into a cell of its own,
+    which begins with `# Parameters`. Without IPython, or without such a cell, none.
+    """
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    inputs = shell.user_ns.get("In", []) if shell else []
+    source = next((text for text in reversed(inputs) if text.startswith("# Parameters")), "")
+    try:
+        statements = ast.parse(source).body
+    except SyntaxError:  # a reader's own cell
+        return []
+    targets = [target for statement in statements if isinstance(statement, ast.Assign) for target in statement.targets]
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def _methods(value: Any) -> tuple[str, ...]:
+    """A list of names; text is such a list in brackets, or a single name."""
+    allowed = 'names in brackets, such as ["Standalone", "FedSSA"]'
+    if isinstance(value, str) and value.strip().startswith("["):
+        try:
+            value = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            raise FedlibError(f"methods = {value!r}: must be {allowed}") from None
+    value = [value] if isinstance(value, str) and value else value or []
+    require(isinstance(value, list | tuple) and all(isinstance(name, str) for name in value), "methods", value, allowed)
+    return tuple(value)
 
 
 def _seeds(value: Any) -> tuple[int, ...]:
@@ -360,12 +461,12 @@ def _same(cell: exhibits.Cell, record: report.Recorded) -> bool:
     return _meaning(spec) == _meaning(stored)
 
 
-def _meaning(spec: runs.RunSpec) -> tuple[algorithms.Algorithm, protocol.Protocol]:
+def _meaning(spec: runs.RunSpec) -> tuple[algorithms.Algorithm, presets.Protocol]:
     """The method and the protocol that a specification names, every field filled."""
     whose = (str(spec.paper), spec.protocol, str(spec.scenario))
-    preset = protocol.protocol(*whose, spec.overrides)
+    preset = presets.protocol(*whose, spec.overrides)
     preset = preset if spec.lr is None else replace(preset, lr=spec.lr)
-    return algorithms.make(spec.algorithm, protocol.params(*whose, spec.algorithm) | spec.params), preset
+    return algorithms.make(spec.algorithm, presets.params(*whose, spec.algorithm) | spec.params), preset
 
 
 def figures(scale: str) -> Path:
@@ -383,13 +484,14 @@ def save(
     """Write an exhibit's PNG, CSV, LaTeX (of `ranked`, where it is given) and stamp under figures/<scale>/ and hand back the
     figure for display.
 
-    A reader's variation (one data set, other rounds or seeds) goes beside the exhibit, named `<exhibit>-variation`.
+    A reader's variation, whichever parameter it changes, goes beside the exhibit under a name of its own, such as
+    `fig5--rounds-3`: the exhibit's own files and stamp stay as they are.
     """
     choose("exhibit", name, exhibits.every())
     exhibit = exhibits.every()[name]
     folder = figures(settings.scale) / exhibit.paper
     folder.mkdir(parents=True, exist_ok=True)
-    stem = exhibit.item if settings.whole else f"{exhibit.item}-variation"
+    stem = "--".join(filter(None, (exhibit.item, settings.variation)))
     if settings.embedded and exhibit.grids:
         plots.label_stand_in(figure)
     drawn = {f"{stem}.png": figure.png(), f"{stem}.csv": table.to_csv(index=False, lineterminator="\n").encode()}

@@ -4,6 +4,7 @@ import ast
 import json
 import re
 import subprocess
+import symtable
 import sys
 
 import nbformat
@@ -158,27 +159,57 @@ def test_papermill_with_a_wrong_parameter_fails_in_one_line(tmp_path, arguments,
     assert message in result.stderr
 
 
+def settings(**changed):
+    """`notebook.settings` with every parameter at its default but those of `changed`."""
+    return notebook.settings(**{name: default for name, (_, default, _) in notebook.PARAMETERS.items()} | changed)
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
         ({"scale": "huge"}, "scale = 'huge' is unknown"),
+        ({"scale": 1}, "scale = 1: must be text"),
         ({"dataset": "cifar"}, "did you mean 'cifar10'?"),
         ({"seeds": "zero"}, "seeds = 'zero': must be whole numbers in brackets"),
         ({"seeds": [0.5]}, "seeds = 0.5: must be a whole number"),
         ({"rounds": -1}, "rounds = -1: must be at least 1, or 0"),
         ({"jobs": "0"}, "jobs = 0: must be at least 1"),
         ({"rule": "first"}, "rule = 'first' is unknown"),
-        ({"seed": 1}, "notebook parameter = 'seed' is unknown: did you mean 'seeds'?"),
+        ({"methods": "['FedSSA'"}, "methods = \"['FedSSA'\": must be names in brackets"),
+        ({"methods": [1]}, "methods = [1]: must be names in brackets"),
+        ({"protocol": "realeased"}, "protocol = 'realeased' is unknown: did you mean 'released'?"),
+        ({"device": "gpu"}, "device = 'gpu' is unknown"),
     ],
 )
 def test_settings_name_what_is_wrong(wrong, message):
     with pytest.raises(FedlibError, match=re.escape(message)) as caught:
-        notebook.settings(wrong)
+        settings(**wrong)
     assert "\n" not in str(caught.value)
 
 
 def test_settings_understand_what_papermill_passes_as_text(capsys):
-    settings = notebook.settings({"scale": "smoke", "seeds": "[0, 3]", "rounds": "2", "jobs": "1"})
-    assert (settings.seeds, settings.rounds, settings.jobs) == ((0, 3), 2, 1)
-    assert not settings.whole
-    assert "seeds 0, 3; rounds 2" in capsys.readouterr().out
+    made = settings(seeds="[0, 3]", rounds="2", jobs="1", methods="['FedSSA', 'FedProto']")
+    assert (made.seeds, made.rounds, made.jobs, made.methods) == ((0, 3), 2, 1, ("FedSSA", "FedProto"))
+    assert settings(methods="FedSSA").methods == ("FedSSA",)
+    printed = capsys.readouterr().out
+    assert "methods FedSSA, FedProto; seeds 0, 3; rounds 2; protocol of the exhibit; device cpu; jobs 1" in printed
+
+
+def test_the_call_and_the_parameters_cell_have_the_same_names():
+    for name in NOTEBOOKS:
+        (call,) = [cell.source for cell in code(read(name)) if "notebook.settings(" in cell.source]
+        assert re.findall(r"^    (\w+)=(\w+),$", call, re.MULTILINE) == [(key, key) for key in notebook.PARAMETERS], (
+            name
+        )
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_no_cell_takes_a_parameters_name_for_something_else(name):
+    """So that any cell can be run again, in any order."""
+    for cell in code(read(name)):
+        if "parameters" not in cell.metadata.get("tags", []):
+            table = symtable.symtable(cell.source, name, "exec")
+            assigned = {
+                symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()
+            }
+            assert not assigned & set(notebook.PARAMETERS), cell.source
