@@ -3,6 +3,7 @@
 import contextlib
 import difflib
 import numbers
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -26,6 +27,12 @@ def choose(field: str, value: Any, names: Iterable[str]) -> None:
     near = difflib.get_close_matches(str(value).lower(), by_lower_case, n=1, cutoff=0.5)
     hint = f"did you mean {by_lower_case[near[0]]!r}? " if near else ""
     raise FedlibError(f"{field} = {value!r} is unknown: {hint}known are {', '.join(known)}")
+
+
+def check_name(field: str, name: Any) -> None:
+    """Raise `FedlibError` unless `name` can name a folder and stand in a list: letters, digits, `.`, `_`, `+`, `-`."""
+    allowed = "letters, digits, '.', '_', '+' and '-', a letter or digit first, 60 at most"
+    require(isinstance(name, str) and bool(re.fullmatch(r"\w[\w.+-]{0,59}", name)), field, name, allowed)
 
 
 def coerce(field: str, value: Any, kind: type) -> Any:

@@ -14,7 +14,8 @@ from typing import Any
 import pandas as pd
 
 from .algorithms import ALGORITHMS
-from .errors import choose
+from .data import info
+from .errors import choose, require
 from .runs import SCALES, RunSpec
 
 # (N, C) columns of FedSSA's Tables 1 and 2. The embedded data are too few for 100 clients: N = 20 and 40 stand in.
@@ -85,8 +86,10 @@ class Sweep:
 
     def at(self, scale: str, dataset: str) -> Sequence[Any]:
         values = self.smoke if scale == "smoke" else self.values
-        classes = 100 if dataset.endswith("100") else 10
-        return next(values[key] for key in (dataset, classes, 0) if key in values)
+        classes = info(dataset).num_classes
+        found = [values[key] for key in (dataset, classes, 0) if key in values]
+        require(bool(found), "dataset", dataset, f"one with 10 or 100 classes to sweep {self.name}, not {classes}")
+        return found[0]
 
 
 CLASSES = Sweep(

@@ -350,10 +350,10 @@ def _cost(cell: exhibits.Cell, record: runs.Record | report.Recorded, rule: str)
     rounds = record.rounds.query("round >= 0")
     needed = report.rounds_to_target(rounds, cell.target)
     until = rounds.head(needed or len(rounds))
-    dataset, method = data.load(cell.dataset), algorithms.make(cell.method, cell.spec.params)
+    dataset, method = data.info(cell.dataset), algorithms.make(cell.method, cell.spec.params)
     assert cell.spec.local_epochs
     plain = [
-        costs.training_flops(name, dataset.num_classes, dataset.images.shape[1])
+        costs.training_flops(name, dataset.num_classes, dataset.channels)
         for name in models.SCENARIOS[str(cell.spec.scenario)]
     ]
     # The method's share beyond plain training is measured on CNN-3, where it is within 1 % of the mean of the five.
@@ -447,7 +447,7 @@ def _same(cell: exhibits.Cell, record: report.Recorded) -> bool:
     if any(getattr(spec, name) != row[name] for name in fields):
         return False
     if spec.partition == "by-class":
-        held = spec.classes_per_client or (10 if str(spec.dataset).endswith("100") else 2)  # as `runs.resolve` fills it
+        held = spec.classes_per_client or runs.classes_held(data.info(str(spec.dataset)))  # as `runs.resolve` fills it
         if held != row["classes_per_client"]:
             return False
     for name in ("public_dataset", "public_fraction", "public_images", "public_labels"):

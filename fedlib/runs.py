@@ -149,8 +149,13 @@ class Resolved:
     spec: RunSpec
     algorithm: algorithms.Algorithm
     protocol: protocol.Protocol
-    data: data.Dataset
+    info: data.DatasetInfo
     hashed: dict[str, Any]
+
+    @property
+    def data(self) -> data.Dataset:
+        """The clients' data set, read when it is first asked for."""
+        return data.load(str(self.spec.dataset))
 
     @property
     def key(self) -> str:
@@ -183,7 +188,7 @@ class Resolved:
         """Training images that the run will see, about."""
         spec, parts = self.spec, self.protocol.parts
         assert spec.num_clients and spec.participation and spec.rounds and spec.local_epochs
-        share = parts[0] / sum(parts) * len(self.data.labels) / spec.num_clients
+        share = parts[0] / sum(parts) * self.info.num_images / spec.num_clients
         return simulation.participants(spec.num_clients, spec.participation) * share * spec.rounds * spec.local_epochs
 
 
@@ -235,19 +240,19 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
         "cpu on this machine, which has no CUDA device",
     )
 
-    dataset = data.load(values["dataset"])
+    dataset = data.info(values["dataset"])
     if values["public_dataset"] is not None:
         choose("public_dataset", values["public_dataset"], data.names())
         allowed = "another data set than the clients'; without it, a part of theirs is public"
         require(values["public_dataset"] != values["dataset"], "public_dataset", values["public_dataset"], allowed)
     if values["partition"] == "by-class":
-        default = 10 if dataset.num_classes >= 100 else min(2, dataset.num_classes)
-        held = default if values["classes_per_client"] is None else values["classes_per_client"]
+        held = values["classes_per_client"]
+        held = classes_held(dataset) if held is None else held
         allowed = f"between 1 and {dataset.num_classes}, the number of classes of {dataset.name}"
         require(1 <= held <= dataset.num_classes, "classes_per_client", held, allowed)
         values["classes_per_client"] = held
     values |= {"params": dataclasses.asdict(method), "lr": preset.lr}
-    images = len(dataset.labels)
+    images = dataset.num_images
     allowed = f"at most {images // 3}: {dataset.name} has {images} images and a client needs 3"
     require(3 * values["num_clients"] <= images, "num_clients", values["num_clients"], allowed)
 
@@ -267,13 +272,18 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
         ):
             del hashed[name]
     elif values["public_dataset"]:
-        hashed["public"] = data.load(values["public_dataset"]).fingerprint
+        hashed["public"] = data.info(values["public_dataset"]).fingerprint
     hashed |= {
         "protocol": dataclasses.asdict(preset),
         "architectures": list(models.SCENARIOS[values["scenario"]]),
-        "data": dataset.fingerprint,
+        "data": {"fingerprint": dataset.fingerprint, "mean": list(dataset.mean), "std": list(dataset.std)},
     }
     return Resolved(RunSpec(**values), method, preset, dataset, hashed)
+
+
+def classes_held(dataset: data.DatasetInfo) -> int:
+    """Classes that a client holds where nothing else is said: 2 of 10, 10 of 100."""
+    return 10 if dataset.num_classes >= 100 else min(2, dataset.num_classes)
 
 
 def public_of(resolved: Resolved) -> np.ndarray | None:
@@ -468,7 +478,7 @@ def _usable(resolved: Resolved, reuse_stale: bool, mend: bool = False) -> Record
     if record is None:
         return None
     if record.stale and not reuse_stale:
-        if mend and resolved.data.embedded:
+        if mend and resolved.info.embedded:
             shutil.rmtree(path)
         elif mend:
             simulation.set_aside(path, "stale")
@@ -748,18 +758,22 @@ def seconds_a_sample(resolved: Sequence[Resolved], steps: int = 3) -> dict[tuple
         for architecture in item.architectures:
             key = (architecture, item.spec.batch_size, item.protocol.optimiser)
             if key not in measured:
-                measured[key] = _time_training(item.data, *key, steps)
+                measured[key] = _time_training(item.info, *key, steps)
     return measured
 
 
-def _time_training(dataset: data.Dataset, architecture: str, batch_size: int, optimiser: str, steps: int) -> float:
+def _time_training(dataset: data.DatasetInfo, architecture: str, batch_size: int, optimiser: str, steps: int) -> float:
+    """On random images of the data set's shape: planning reads none of its own."""
     stream = randomness.generator(0, "init")
-    model = models.build(architecture, dataset.num_classes, dataset.images.shape[1], stream)
-    scale = torch.full((dataset.images.shape[1], 1, 1), 127.5)
-    pool = training.Pool(dataset.images, dataset.labels, scale, scale)
+    model = models.build(architecture, dataset.num_classes, dataset.channels, stream)
+    shape = (batch_size * steps, dataset.channels, 32, 32)
+    images = torch.from_numpy(stream.integers(0, 256, shape, dtype=np.uint8)).to(memory_format=torch.channels_last)
+    labels = torch.from_numpy(stream.integers(0, dataset.num_classes, len(images)))
+    scale = torch.full((dataset.channels, 1, 1), 127.5)
+    pool = training.Pool(images, labels, scale, scale)
     settings = training.Settings(1, batch_size, 0.001, optimiser=optimiser)
     with training.one_thread():
-        indices = torch.arange(batch_size * steps) % len(dataset.labels)
+        indices = torch.arange(len(images))
         training.train(
             training.cross_entropy, {"model": model}, pool, indices[:batch_size], settings, stream
         )  # warm up
