@@ -148,12 +148,12 @@ class Initial:
     states: dict[str, nn.Module] = field(default_factory=dict)
 
     def __call__(self, architecture: str) -> nn.Module:
-        if architecture not in self.states:
-            stream = randomness.generator(self.seed, "init", client=zlib.crc32(architecture.encode()))
-            self.states[architecture] = models.build(architecture, self.num_classes, self.channels, stream).to(
-                self.device
-            )
-        return copy.deepcopy(self.states[architecture])
+        with training.one_thread():
+            if architecture not in self.states:
+                stream = randomness.generator(self.seed, "init", client=zlib.crc32(architecture.encode()))
+                network = models.build(architecture, self.num_classes, self.channels, stream)
+                self.states[architecture] = network.to(self.device)
+            return copy.deepcopy(self.states[architecture])
 
 
 class Federation:
@@ -198,7 +198,9 @@ class Federation:
             protocol.optimiser,
         )
         mean, std = statistics(dataset, protocol.normalise)
-        mean255, std255 = (torch.tensor(values, device=self.device).view(-1, 1, 1) * 255 for values in (mean, std))
+        mean255, std255 = (
+            torch.tensor(values, dtype=torch.float32, device=self.device).view(-1, 1, 1) * 255 for values in (mean, std)
+        )
         self.pool = training.Pool(
             dataset.images.to(self.device), dataset.labels.to(self.device), mean255, std255, precision
         )

@@ -436,15 +436,17 @@ def run(spec: RunSpec, scale: str | None = None, *, progress: bool = True, reuse
     """The record of `spec`: read if it is finished, resumed or computed otherwise.
 
     A record computed by other code is recomputed on embedded data; on real data it is set aside, or returned if
-    `reuse_stale`. One process computes; another that asks for the same run waits and reads. Raises FedlibError for
-    what a user can mend, Interrupted on Ctrl-C.
+    `reuse_stale`. One process computes; another that asks for the same run waits and reads. Of several threads of one
+    process, one trains and the others wait (`sweep` trains side by side). Raises FedlibError for what a user can mend,
+    Interrupted on Ctrl-C, which a run in another thread than the main one does not hear.
     """
     resolved = resolve(spec, scale)
     record = _usable(resolved, reuse_stale)
     if record is not None:
         return record
-    built = federation_of(resolved)
-    resolved.algorithm.check(built)
+    with _alone(resolved.label):  # a builder of the user's own may touch torch's global generator
+        built = federation_of(resolved)
+        resolved.algorithm.check(built)
     try:
         store().mkdir(parents=True, exist_ok=True)
         lock = filelock.FileLock(store() / f".{resolved.key}.lock")
@@ -454,11 +456,27 @@ def run(spec: RunSpec, scale: str | None = None, *, progress: bool = True, reuse
             print(f"{resolved.label}: another process computes this run; waiting for it", file=sys.stderr)
             lock.acquire()
         try:
-            return _usable(resolved, reuse_stale, mend=True) or _compute(resolved, built, progress)
+            record = _usable(resolved, reuse_stale, mend=True)
+            if record is not None:
+                return record
+            with _alone(resolved.label):
+                return _compute(resolved, built, progress)
         finally:
             lock.release()
     except OSError as error:
         raise FedlibError(f"store = {str(store())!r}: cannot write there ({error.strerror or error})") from error
+
+
+@contextmanager
+def _alone(label: str) -> Iterator[None]:
+    """Hold `randomness.exclusive`; says so where another thread has it. Ctrl-C ends the waiting."""
+    if not randomness.exclusive.acquire(blocking=False):
+        print(f"{label}: another thread of this process trains; waiting for it", file=sys.stderr)
+        randomness.exclusive.acquire()
+    try:
+        yield
+    finally:
+        randomness.exclusive.release()
 
 
 def _usable(resolved: Resolved, reuse_stale: bool, mend: bool = False) -> Record | None:
@@ -551,19 +569,21 @@ def code_digest(algorithm: str) -> str:
 
 
 _sources: dict[Path, str] = {}
+_parsing = threading.Lock()  # CPython 3.11's parser loses count of its depth where threads parse side by side
 
 
 def bare_source(file: Path) -> str:
-    if file not in _sources:
-        tree = ast.parse(file.read_text())
-        for node in ast.walk(tree):
-            if (
-                isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
-                and ast.get_docstring(node, clean=False) is not None
-            ):
-                node.body = node.body[1:] or [ast.Pass()]
-        _sources[file] = ast.unparse(tree)
-    return _sources[file]
+    with _parsing:
+        if file not in _sources:
+            tree = ast.parse(file.read_text())
+            for node in ast.walk(tree):
+                if (
+                    isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+                    and ast.get_docstring(node, clean=False) is not None
+                ):
+                    node.body = node.body[1:] or [ast.Pass()]
+            _sources[file] = ast.unparse(tree)
+        return _sources[file]
 
 
 def _provenance(spec: RunSpec, code: str, started: float) -> dict[str, Any]:

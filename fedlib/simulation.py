@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -30,10 +30,14 @@ CHECKPOINT_SECONDS = 60.0
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM arrived; the state after `round` is on disk and the same call resumes from there."""
+    """Ctrl-C, SIGTERM or SIGHUP arrived and the round was finished; the message says what the same call would do."""
 
-    def __init__(self, round: int, rounds: int):
-        super().__init__(f"stopped after round {round + 1} of {rounds}; the same command resumes from there")
+    @classmethod
+    def after(cls, round: int, rounds: int, saved: bool) -> "Interrupted":
+        then = (
+            "the same command resumes from there" if saved else "nothing was saved, since no checkpoint was asked for"
+        )
+        return cls(f"stopped after round {round + 1} of {rounds}; {then}")
 
 
 @dataclass
@@ -112,14 +116,16 @@ def simulate(
 ) -> Outcome:
     """Run `algorithm` on `federation` for `rounds` rounds and hand back the records and the trained clients.
 
-    checkpoint: a file, written when a minute has passed and on SIGINT or SIGTERM, from which the same call (same
-    `label`) resumes;
-    progress: called after each round with that round's row and its timing. Trains under one intra-op thread.
+    checkpoint: a file, written when a minute has passed and on SIGINT, SIGTERM or SIGHUP (which only the main thread
+    can heed), from which the same call (same `label`) resumes;
+    progress: called after each round with that round's row and its timing. Trains under one intra-op thread; of
+    several simulations in threads of one process, one trains and the others wait for it.
     """
     require(rounds >= 1, "rounds", rounds, "at least 1")
-    algorithm.check(federation)
     participants(len(federation.clients), participation)  # a wrong participation is refused before any work
-    with training.one_thread(), _deterministic(federation.device), _signals() as stop:
+    # The signals come second: a main thread that still waits for another one stops at once.
+    with training.one_thread(), _deterministic(federation.device), signals() as stop:
+        algorithm.check(federation)
         context = Context(federation, rounds)
         outcome = _load(checkpoint, label, federation)
         if outcome is None:
@@ -132,15 +138,18 @@ def simulate(
                 break
             context.start(round)
             row, timing = _round(outcome, algorithm, context, participation, accuracies)
-            if progress:
-                progress(row, timing)
-            due = checkpoint is not None and time.monotonic() - saved >= CHECKPOINT_SECONDS
             last = round == rounds - 1 or outcome.status == "diverged"
-            if checkpoint is not None and not last and (due or stop):
-                _save(checkpoint, label, outcome)
-                saved = time.monotonic()
-            if stop and not last:
-                raise Interrupted(round, rounds)
+            try:
+                if progress:
+                    progress(row, timing)
+            finally:  # also where a terminal that has gone away takes no more progress
+                stopping = bool(stop) and not last
+                due = time.monotonic() - saved >= CHECKPOINT_SECONDS and not last
+                if checkpoint is not None and (due or stopping):
+                    _save(checkpoint, label, outcome)
+                    saved = time.monotonic()
+            if stopping:
+                raise Interrupted.after(round, rounds, checkpoint is not None)
     return outcome
 
 
@@ -283,24 +292,40 @@ def _deterministic(device: torch.device) -> Iterator[None]:
         torch.use_deterministic_algorithms(before)
 
 
+_received: list[int] | None = None  # the signals that the outermost `signals` of the main thread has collected
+
+
 @contextmanager
-def _signals() -> Iterator[list[int]]:
-    """Collect the first SIGINT or SIGTERM, so that the round can end; a second one stops at once. Main thread only."""
-    received: list[int] = []
+def signals() -> Iterator[list[int]]:
+    """Collect the first SIGINT, SIGTERM or SIGHUP, so that the round or the writing of a record can end; a second one
+    stops at once. Main thread only; an inner block shares the outer one's list.
+    """
+    global _received
     if threading.current_thread() is not threading.main_thread():
-        yield received
+        yield []
         return
+    if _received is not None:
+        yield _received
+        return
+    received: list[int] = []
 
     def note(number: int, frame: Any) -> None:
         if received:
             raise KeyboardInterrupt("stopped inside a round; the last checkpoint, if any, is kept")
         received.append(number)
-        print("\nfinishing this round, then saving; once more to stop at once", file=sys.stderr)
+        with suppress(OSError):  # the terminal may be gone
+            print("\nfinishing this round, then saving; once more to stop at once", file=sys.stderr)
 
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    hangup = getattr(signal, "SIGHUP", None)
+    if hangup is not None and signal.getsignal(hangup) is not signal.SIG_IGN:  # `nohup` ignores it
+        numbers.append(hangup)
+    before = {number: signal.signal(number, note) for number in numbers}
+    _received = received
     try:
         yield received
     finally:
+        _received = None
         for number, handler in before.items():
             signal.signal(number, handler)
 

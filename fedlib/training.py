@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .randomness import forked
+from .randomness import exclusive, forked
 
 EVALUATION_BATCH = 500  # images a forward pass without gradients; results do not depend on it beyond rounding
 
@@ -69,13 +69,19 @@ class Settings:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One intra-op thread: the thread count changes the bits, and parallelism is across runs."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
+    """What decides bits and is the process's, for this Python thread alone (others that ask for it wait): one intra-op
+    thread, since their number changes the bits and parallelism is across runs; float32 by default, and gradients,
+    whatever the caller had set.
+    """
+    with exclusive, torch.inference_mode(False), torch.enable_grad():
+        threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
+        torch.set_num_threads(1)
+        torch.set_default_dtype(torch.float32)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
+            torch.set_default_dtype(dtype)
 
 
 def cross_entropy(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
