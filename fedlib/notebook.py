@@ -122,15 +122,11 @@ class Settings:
         """The runs of one or more grids under these settings, one grid after the other, see `grids`."""
         return [cell for cells in self.grids(*dict.fromkeys(grids)).values() for cell in cells]
 
-    def spec(self, grid: str, method: str, **labels: Any) -> runs.RunSpec:
-        """The specification of the first run of `method` (a label or an algorithm) in a grid, to be changed by hand.
-
-        `labels` are further attributes of `exhibits.Cell`, such as clients. The parameter `methods` is left aside.
+    def spec(self, grid: str, method: str) -> runs.RunSpec:
+        """The specification of the first run of `method` (a label or an algorithm) in a grid, to be changed by hand, even where
+        the parameter `methods` leaves that method out.
         """
-        cells = replace(self, methods=()).cells(grid)
-        choose("method", method, [name for cell in cells for name in (cell.method, cell.spec.algorithm)])
-        named = [cell for cell in cells if method in (cell.method, cell.spec.algorithm)]
-        return next(cell.spec for cell in named if all(getattr(cell, key) == value for key, value in labels.items()))
+        return replace(self, methods=(method,)).cells(grid)[0].spec
 
     def caption(self) -> str:
         return report.caption(
@@ -257,6 +253,11 @@ class Runs:
         """The runs of some methods only."""
         kept = [(cell, record) for cell, record in zip(self.cells, self.records, strict=True) if cell.method in methods]
         return Runs([cell for cell, _ in kept], [record for _, record in kept])
+
+    def among(self, methods: Iterable[str]) -> list[str]:
+        """Those of `methods` that have a run here, in the same order."""
+        present = {cell.method for cell in self.cells}
+        return [method for method in methods if method in present]
 
     def paired(self) -> "Runs":
         """Only the seeds that every method and value of a setting has: what differs is then not the draw of the clients."""
@@ -510,9 +511,18 @@ def save(
 
 
 def save_record(
-    name: str, figure: plots.Picture, table: pd.DataFrame, ranked: report.Ranked | None = None, scale: str = "demo"
+    name: str,
+    settings: Settings,
+    figure: plots.Picture,
+    table: pd.DataFrame,
+    ranked: report.Ranked | None = None,
+    scale: str = "demo",
 ) -> plots.Picture:
-    """Write a picture of results of record, figures/<scale>/<paper>/<exhibit>-of-record.png, .csv and .tex: these are committed."""
+    """Write a picture of results of record, figures/<scale>/<paper>/<exhibit>-of-record.png, .csv and .tex, and hand it back for
+    display. These files are committed, and do not depend on a notebook's parameters: a variation leaves them as they are.
+    """
+    if settings.variation:
+        return figure
     exhibit = exhibits.every()[name]
     folder = figures(scale) / exhibit.paper
     folder.mkdir(parents=True, exist_ok=True)
