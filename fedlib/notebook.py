@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 
@@ -373,6 +374,35 @@ def _cost(cell: exhibits.Cell, record: runs.Record | report.Recorded, rule: str)
 def trained(cells: Sequence[exhibits.Cell], jobs: int = 2) -> Runs:
     """The records of `cells`: read where they are finished, trained side by side (with a progress bar) where they are not."""
     return Runs(list(cells), runs.sweep([cell.spec for cell in cells], jobs=jobs))
+
+
+def check_training(records: Sequence[runs.Record], *methods: str) -> None:
+    """Print whether training trained, for all records and for those of each of `methods` (algorithms): facts so coarse that they
+    do not depend on the machine, for nbval to check.
+
+    Both are means over runs of the clients that trained, in units of chance, 1 / number of classes: `above their start` is a
+    rise by at least that much from the accuracy before training (round -1) to the last one, `above chance` at least twice that.
+    """
+    measured = [(record.spec.algorithm, *_gain(record)) for record in records]
+    for name in ("all runs", *methods):
+        rows = np.array([numbers for algorithm, *numbers in measured if name in ("all runs", algorithm)])
+        if not len(rows):
+            print(f"{name}: not among these runs")
+            continue
+        rise, end = rows.mean(axis=0)
+        said = {"above their start": rise >= 1, "above chance": end >= 2}
+        print(
+            f"{name}: trained clients end",
+            "; ".join(f"{fact}: {'ok' if holds else 'NO'}" for fact, holds in said.items()),
+        )
+
+
+def _gain(record: runs.Record) -> tuple[float, float]:
+    """(rise since before training, last accuracy) of a run: means over the clients that trained, in units of chance."""
+    classes = data.load(str(record.spec.dataset)).num_classes
+    before = record.clients[record.clients["round"] < 0].set_index("client")["accuracy"]
+    last = record.clients[record.clients["round"] >= 0].groupby("client")["accuracy"].last()
+    return classes * float((last - before[last.index]).mean()), classes * float(last.mean())
 
 
 def recorded(grid: str, scale: str = "demo") -> Runs:
