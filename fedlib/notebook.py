@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 
@@ -122,15 +123,11 @@ class Settings:
         """The runs of one or more grids under these settings, one grid after the other, see `grids`."""
         return [cell for cells in self.grids(*dict.fromkeys(grids)).values() for cell in cells]
 
-    def spec(self, grid: str, method: str, **labels: Any) -> runs.RunSpec:
-        """The specification of the first run of `method` (a label or an algorithm) in a grid, to be changed by hand.
-
-        `labels` are further attributes of `exhibits.Cell`, such as clients. The parameter `methods` is left aside.
+    def spec(self, grid: str, method: str) -> runs.RunSpec:
+        """The specification of the first run of `method` (a label or an algorithm) in a grid, to be changed by hand, even where
+        the parameter `methods` leaves that method out.
         """
-        cells = replace(self, methods=()).cells(grid)
-        choose("method", method, [name for cell in cells for name in (cell.method, cell.spec.algorithm)])
-        named = [cell for cell in cells if method in (cell.method, cell.spec.algorithm)]
-        return next(cell.spec for cell in named if all(getattr(cell, key) == value for key, value in labels.items()))
+        return replace(self, methods=(method,)).cells(grid)[0].spec
 
     def caption(self) -> str:
         return report.caption(
@@ -258,6 +255,11 @@ class Runs:
         kept = [(cell, record) for cell, record in zip(self.cells, self.records, strict=True) if cell.method in methods]
         return Runs([cell for cell, _ in kept], [record for _, record in kept])
 
+    def among(self, methods: Iterable[str]) -> list[str]:
+        """Those of `methods` that have a run here, in the same order."""
+        present = {cell.method for cell in self.cells}
+        return [method for method in methods if method in present]
+
     def paired(self) -> "Runs":
         """Only the seeds that every method and value of a setting has: what differs is then not the draw of the clients."""
         seeds: dict[str, dict[Any, set[int]]] = {}
@@ -372,6 +374,35 @@ def _cost(cell: exhibits.Cell, record: runs.Record | report.Recorded, rule: str)
 def trained(cells: Sequence[exhibits.Cell], jobs: int = 2) -> Runs:
     """The records of `cells`: read where they are finished, trained side by side (with a progress bar) where they are not."""
     return Runs(list(cells), runs.sweep([cell.spec for cell in cells], jobs=jobs))
+
+
+def check_training(records: Sequence[runs.Record], *methods: str) -> None:
+    """Print whether training trained, for all records and for those of each of `methods` (algorithms): facts so coarse that they
+    do not depend on the machine, for nbval to check.
+
+    Both are means over runs of the clients that trained, in units of chance, 1 / number of classes: `above their start` is a
+    rise by at least that much from the accuracy before training (round -1) to the last one, `above chance` at least twice that.
+    """
+    measured = [(record.spec.algorithm, *_gain(record)) for record in records]
+    for name in ("all runs", *methods):
+        rows = np.array([numbers for algorithm, *numbers in measured if name in ("all runs", algorithm)])
+        if not len(rows):
+            print(f"{name}: not among these runs")
+            continue
+        rise, end = rows.mean(axis=0)
+        said = {"above their start": rise >= 1, "above chance": end >= 2}
+        print(
+            f"{name}: trained clients end",
+            "; ".join(f"{fact}: {'ok' if holds else 'NO'}" for fact, holds in said.items()),
+        )
+
+
+def _gain(record: runs.Record) -> tuple[float, float]:
+    """(rise since before training, last accuracy) of a run: means over the clients that trained, in units of chance."""
+    classes = data.load(str(record.spec.dataset)).num_classes
+    before = record.clients[record.clients["round"] < 0].set_index("client")["accuracy"]
+    last = record.clients[record.clients["round"] >= 0].groupby("client")["accuracy"].last()
+    return classes * float((last - before[last.index]).mean()), classes * float(last.mean())
 
 
 def recorded(grid: str, scale: str = "demo") -> Runs:
@@ -510,9 +541,18 @@ def save(
 
 
 def save_record(
-    name: str, figure: plots.Picture, table: pd.DataFrame, ranked: report.Ranked | None = None, scale: str = "demo"
+    name: str,
+    settings: Settings,
+    figure: plots.Picture,
+    table: pd.DataFrame,
+    ranked: report.Ranked | None = None,
+    scale: str = "demo",
 ) -> plots.Picture:
-    """Write a picture of results of record, figures/<scale>/<paper>/<exhibit>-of-record.png, .csv and .tex: these are committed."""
+    """Write a picture of results of record, figures/<scale>/<paper>/<exhibit>-of-record.png, .csv and .tex, and hand it back for
+    display. These files are committed, and do not depend on a notebook's parameters: a variation leaves them as they are.
+    """
+    if settings.variation:
+        return figure
     exhibit = exhibits.every()[name]
     folder = figures(scale) / exhibit.paper
     folder.mkdir(parents=True, exist_ok=True)

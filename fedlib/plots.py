@@ -90,7 +90,11 @@ def _styled(draw: Callable[Parameters, Picture]) -> Callable[Parameters, Picture
 
 
 def _grid(panels: int, columns: int, width: float, height: float) -> tuple[Picture, list[Axes]]:
-    """A figure of `panels` axes of the given size in inches, outside pyplot's state."""
+    """A figure of `panels` axes of the given size in inches, outside pyplot's state; without panels it says that nothing is there."""
+    if not panels:
+        figure = Picture(figsize=(3.4, 0.8), layout="constrained")
+        figure.text(0.5, 0.5, "none of these runs belongs here", ha="center", va="center")
+        return figure, []
     rows = -(-panels // columns)
     figure = Picture(figsize=(width * columns, height * rows + 0.3), layout="constrained")
     return figure, [figure.add_subplot(rows, columns, number + 1) for number in range(panels)]
