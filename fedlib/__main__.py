@@ -4,7 +4,6 @@ import argparse
 import contextlib
 import dataclasses
 import json
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
@@ -240,16 +239,7 @@ def _stored(key: str) -> runs.Record:
 
 
 def _state(name: str) -> tuple[str, runs.Record | None]:
-    """A stored run's state in a word, and its record if it is whole."""
-    if ".stale-" in name or ".damaged-" in name:
-        return "set aside", None
-    try:
-        record = runs.read(runs.store() / name)
-    except FedlibError:
-        return "damaged", None
-    if record is None:
-        return "unfinished", None
-    return ("stale" if record.stale else record.status), record
+    return runs.state(runs.store() / name)
 
 
 def _list_runs() -> None:
@@ -280,13 +270,27 @@ def _diff(one: runs.Record, two: runs.Record) -> None:
 
 
 def _prune(really: bool) -> None:
-    doomed = [path for path in runs.stored() if _state(path.name)[0] not in ("finished", "diverged")]
-    for path in doomed:
-        print(f"{'deleted' if really else 'would delete'} {path.name} ({_state(path.name)[0]})")
-        if really:
-            shutil.rmtree(path)
+    doomed, failures = 0, []
+    for path in runs.stored():
+        state = runs.state(path)[0]
+        if state in ("finished", "diverged"):
+            continue
+        if runs.computing(path):
+            print(f"kept {path.name} (another process computes it)")
+            continue
+        doomed += 1
+        if not really:
+            print(f"would delete {path.name} ({state})")
+            continue
+        try:
+            runs.delete(path)
+            print(f"deleted {path.name} ({state})")
+        except FedlibError as error:
+            failures.append(str(error))
     if doomed and not really:
         print("nothing was deleted; add --yes")
+    if failures:
+        raise FedlibError("; ".join(failures))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

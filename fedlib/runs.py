@@ -1,8 +1,9 @@
 """A run's specification, its key, its record on disk, the cache, and parallel sweeps.
 
 `runs/<key>/` holds spec.json (what is hashed), provenance.json, rounds.csv, clients.csv, timing.csv, details.jsonl if
-the method notes any, final.pt if kept, checkpoint.pt while unfinished, and DONE, written last with the tables'
-digests. A finished run is never recomputed; an unfinished one resumes.
+the method notes any, final-server.pt or final-clients.pt if kept, checkpoint.pt while unfinished, and DONE, written
+last with the SHA-256 of every other file, below a line with its own. A finished run is never recomputed; an unfinished
+one resumes. A damaged one is set aside and said to be.
 """
 
 import ast
@@ -20,8 +21,9 @@ import subprocess
 import sys
 import threading
 import time
+import typing
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -388,8 +390,8 @@ class Record:
     rounds: one row a round (-1 is before training): round, selected, visited, loss, accuracy (mean over all clients),
     accuracy_selected, validation_accuracy, further ways of predicting, download_words, upload_words, published_words,
     diagnostics. clients: one row a (round, participant). timing: seconds, which need not repeat. details: what a method
-    noted in a round that is no single number (pFedHR's structures and distances), one a round that has any. Accuracies
-    are fractions of 1.
+    noted in a round that is no single number (pFedHR's structures and distances), one a round that has any. files:
+    SHA-256 of each file, by name. Accuracies are fractions of 1.
     """
 
     key: str
@@ -402,6 +404,7 @@ class Record:
     timing: pd.DataFrame
     details: list[dict[str, Any]]
     provenance: dict[str, Any]
+    files: dict[str, str]
     stale: bool
 
     def final(self) -> pd.DataFrame:
@@ -409,27 +412,81 @@ class Record:
         return self.clients.groupby("client", as_index=False).last()
 
 
+PROVENANCE = ("code", "commit", "python", "torch", "numpy", "machine", "device", "finished", "seconds")
+
+
 def read(path: Path) -> Record | None:
-    """The finished run in `path`, or None if unfinished. Raises FedlibError when a file is damaged or missing."""
+    """The finished run in `path`, or None if unfinished. Raises FedlibError when a file is damaged or missing; weights
+    (final-*.pt) are looked at by `weights`.
+    """
     if not (path / "DONE").exists():
         return None
     try:
-        done = json.loads((path / "DONE").read_text())
-        for name, digest in done["tables"].items():
-            if hashlib.sha256((path / name).read_bytes()).hexdigest() != digest:
+        done = json.loads(simulation.unseal((path / "DONE").read_bytes()))
+        files = done["files"]
+        content = {name: (path / name).read_bytes() for name in files if not name.startswith("final-")}
+        for name in content:
+            if hashlib.sha256(content[name]).hexdigest() != files[name]:
                 raise ValueError(f"{name} is not what was written")
-        stored = json.loads((path / "spec.json").read_text())
-        provenance = json.loads((path / "provenance.json").read_text())
-        rounds, clients, timing = (pd.read_csv(path / f"{name}.csv") for name in ("rounds", "clients", "timing"))
-        spec = RunSpec(**stored["spec"])
+        spec = _stored_spec(json.loads(content["spec.json"])["spec"])
+        provenance = json.loads(content["provenance.json"])
+        for name in PROVENANCE:
+            if name not in provenance:
+                raise ValueError(f"provenance.json has no {name}")
+        choose("status", done["status"], ("finished", "diverged"))
+        rounds, clients, timing = (pd.read_csv(io.BytesIO(content[f"{name}.csv"])) for name in TABLES)
+        details = [json.loads(line) for line in content.get("details.jsonl", b"").splitlines()]
         stale = provenance["code"] != code_digest(spec.algorithm)
-        noted = (path / "details.jsonl").read_text() if "details.jsonl" in done["tables"] else ""
-        details = [json.loads(line) for line in noted.splitlines()]
         return Record(
-            path.name, path, spec, done["status"], done["state"], rounds, clients, timing, details, provenance, stale
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise FedlibError(f"run {path.name}: its record is damaged ({error})") from error
+            path.name, path, spec, done["status"], done["state"],
+            rounds, clients, timing, details, provenance, files, stale,
+        )  # fmt: skip
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise FedlibError(f"run {path.name}: its record is damaged ({error or type(error).__name__})") from error
+
+
+def _stored_spec(values: dict[str, Any]) -> RunSpec:
+    """The specification that a finished run was stored with; raises ValueError where it is not one of this version."""
+    fields = {item.name: item for item in dataclasses.fields(RunSpec)}
+    if values.keys() != fields.keys():
+        different = ", ".join(sorted(values.keys() ^ fields.keys()))
+        raise ValueError(f"spec.json is of another version: {different}")
+    may_be_empty = ("classes_per_client", "public_dataset", "public_images")
+    for name, value in values.items():
+        kinds = (dict,) if name in ("params", "overrides") else _kinds(fields[name])
+        if type(value) not in kinds and not (value is None and name in may_be_empty):
+            raise ValueError(f"spec.json: {name} = {value!r}")
+    return RunSpec(**values)
+
+
+def _kinds(item: "dataclasses.Field[Any]") -> tuple[type, ...]:
+    """The types, None apart, that a field of RunSpec may have."""
+    kinds = typing.get_args(item.type) or (item.type,)
+    return tuple(kind for kind in kinds if kind is not type(None)) + ((int,) if float in kinds else ())
+
+
+def weights(record: Record, what: str) -> Path | None:
+    """The file with the weights of `what` (`server` or `clients`, whose file has the server's too), its digest checked;
+    None where the run kept none. Raises FedlibError when it is damaged.
+    """
+    for keep in KEEP[KEEP.index(what) :]:
+        file = record.path / f"final-{keep}.pt"
+        if file.name not in record.files or not file.exists():
+            continue
+        try:
+            with open(file, "rb") as content:
+                digest = hashlib.file_digest(content, "sha256").hexdigest()
+        except OSError as error:
+            raise FedlibError(f"run {record.key}: {file.name} cannot be read ({error.strerror})") from error
+        if digest != record.files[file.name]:
+            raise FedlibError(f"run {record.key}: its record is damaged ({file.name} is not what was written)")
+        return file
+    return None
+
+
+def _lock(key: str) -> filelock.BaseFileLock:
+    """Whoever computes or deletes the run holds it. Only a holder may remove the file (others then make a new one)."""
+    return filelock.FileLock(store() / f".{key}.lock")
 
 
 def run(spec: RunSpec, scale: str | None = None, *, progress: bool = True, reuse_stale: bool = False) -> Record:
@@ -449,7 +506,7 @@ def run(spec: RunSpec, scale: str | None = None, *, progress: bool = True, reuse
         resolved.algorithm.check(built)
     try:
         store().mkdir(parents=True, exist_ok=True)
-        lock = filelock.FileLock(store() / f".{resolved.key}.lock")
+        lock = _lock(resolved.key)
         try:
             lock.acquire(timeout=0)
         except filelock.Timeout:
@@ -461,6 +518,10 @@ def run(spec: RunSpec, scale: str | None = None, *, progress: bool = True, reuse
                 return record
             with _alone(resolved.label):
                 return _compute(resolved, built, progress)
+        except BaseException:
+            if not (store() / resolved.key).exists():
+                Path(lock.lock_file).unlink(missing_ok=True)
+            raise
         finally:
             lock.release()
     except OSError as error:
@@ -486,72 +547,100 @@ def _usable(resolved: Resolved, reuse_stale: bool, mend: bool = False) -> Record
     path = store() / resolved.key
     try:
         record = read(path)
-        if record is not None and json.loads((path / "spec.json").read_text()).get("hashed") != resolved.hashed:
+        if record is None:
+            return None
+        if json.loads((path / "spec.json").read_bytes()).get("hashed") != resolved.hashed:
             raise FedlibError(f"run {path.name}: its record is of another specification")
+        stale, keep = record.stale and not reuse_stale, resolved.spec.keep
+        whole = stale or keep == "none" or weights(record, keep) is not None
     except FedlibError as error:
         if mend:
             print(error, file=sys.stderr)
             simulation.set_aside(path, "damaged")
         return None
-    if record is None:
-        return None
-    if record.stale and not reuse_stale:
+    if stale:
         if mend and resolved.info.embedded:
             shutil.rmtree(path)
         elif mend:
             simulation.set_aside(path, "stale")
         return None
-    if resolved.spec.keep != "none" and not (path / f"final-{resolved.spec.keep}.pt").exists():
-        return None
-    return record
+    return record if whole else None
 
 
 def _compute(resolved: Resolved, built: federation.Federation, progress: bool) -> Record:
-    path = store() / resolved.key
-    path.mkdir(exist_ok=True)
-    spec = resolved.spec
+    """Train (or resume) and store; the locks are held. What a failed start leaves is removed."""
+    path, spec, code = store() / resolved.key, resolved.spec, code_digest(resolved.spec.algorithm)
+    stored = json.dumps({"spec": dataclasses.asdict(spec), "hashed": resolved.hashed}, indent=1).encode()
     assert spec.rounds and spec.participation
-    stored = {"spec": dataclasses.asdict(spec), "hashed": resolved.hashed}
-    simulation.write_bytes(path / "spec.json", json.dumps(stored, indent=1).encode())
-    code = code_digest(spec.algorithm)
-    started = time.time()
-    with tqdm(total=spec.rounds, desc=resolved.label, unit="round", disable=not progress, leave=False) as bar:
+    try:
+        with simulation.signals() as stop:
+            path.mkdir(exist_ok=True)
+            for leftover in path.glob(".*.tmp"):  # of a process that was killed while it wrote
+                leftover.unlink()
+            if not (path / "DONE").exists():  # else a whole record is only to be replaced by one that keeps more
+                simulation.write_bytes(path / "spec.json", stored)
+            with tqdm(total=spec.rounds, desc=resolved.label, unit="round", disable=not progress, leave=False) as bar:
 
-        def after_round(row: dict[str, Any], timing: dict[str, Any]) -> None:
-            bar.n = row["round"] + 1
-            bar.set_postfix_str(f"mean accuracy {row['accuracy']:.3f}, {timing['seconds']:.1f} s a round")
-            _report(row["samples"])
+                def after_round(row: dict[str, Any], timing: dict[str, Any]) -> None:
+                    bar.n = row["round"] + 1
+                    bar.set_postfix_str(f"mean accuracy {row['accuracy']:.3f}, {timing['seconds']:.1f} s a round")
+                    _report(row["samples"])
 
-        outcome = simulation.simulate(
-            built, resolved.algorithm, spec.rounds, spec.participation,
-            checkpoint=path / "checkpoint.pt", label=f"{resolved.key} {code}", progress=after_round,
-        )  # fmt: skip
-    tables = {"rounds.csv": outcome.rounds, "clients.csv": outcome.client_table, "timing.csv": outcome.timing}
-    written = {name: table.to_csv(index=False, lineterminator="\n").encode() for name, table in tables.items()}
-    if outcome.detail_rows:
-        written["details.jsonl"] = "".join(json.dumps(row) + "\n" for row in outcome.detail_rows).encode()
-    for name, content in written.items():
-        simulation.write_bytes(path / name, content)
-    if spec.keep != "none":
-        _keep(path, spec.keep, outcome)
-    simulation.write_bytes(path / "provenance.json", json.dumps(_provenance(spec, code, started), indent=1).encode())
-    digests = {name: hashlib.sha256(written[name]).hexdigest() for name in written if name != "timing.csv"}
-    done = {"status": outcome.status, "state": outcome.digest(), "tables": digests}
-    simulation.write_bytes(path / "DONE", json.dumps(done, indent=1).encode())
-    (path / "checkpoint.pt").unlink(missing_ok=True)
+                outcome = simulation.simulate(
+                    built, resolved.algorithm, spec.rounds, spec.participation,
+                    checkpoint=path / "checkpoint.pt", label=f"{resolved.key} {code}", progress=after_round,
+                )  # fmt: skip
+            _store(path, outcome, spec, code, stored)
+            if stop:
+                raise simulation.Interrupted(f"{resolved.key} is finished and stored; stopped after it")
+    except BaseException:
+        _tidy(path)
+        raise
     record = read(path)
     assert record is not None
     return record
 
 
-def _keep(path: Path, keep: str, outcome: simulation.Outcome) -> None:
-    """final-server.pt or final-clients.pt: weights only, loadable with `torch.load(weights_only=True)`."""
+TABLES = ("rounds", "clients", "timing")
+
+
+def _store(path: Path, outcome: simulation.Outcome, spec: RunSpec, code: str, stored: bytes) -> None:
+    """Write the record of a finished run, DONE last."""
+    tables = dict(zip(TABLES, (outcome.rounds, outcome.client_table, outcome.timing), strict=True))
+    files: dict[str, bytes | memoryview] = {"spec.json": stored}
+    files |= {f"{name}.csv": table.to_csv(index=False, lineterminator="\n").encode() for name, table in tables.items()}
+    if outcome.detail_rows:
+        files["details.jsonl"] = "".join(json.dumps(row) + "\n" for row in outcome.detail_rows).encode()
+    if spec.keep != "none":
+        files[f"final-{spec.keep}.pt"] = _kept(spec.keep, outcome)
+    files["provenance.json"] = json.dumps(_provenance(spec, code, outcome.seconds), indent=1).encode()
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    done = {"status": outcome.status, "state": outcome.digest(), "files": digests}
+    sealed = simulation.seal(json.dumps(done, indent=1).encode())
+    simulation.write_files({path / name: [content] for name, content in files.items()} | {path / "DONE": sealed})
+    for old in path.glob("final-*.pt"):
+        if old.name not in files:
+            old.unlink()
+    (path / "checkpoint.pt").unlink(missing_ok=True)
+
+
+def _kept(keep: str, outcome: simulation.Outcome) -> memoryview:
+    """The content of final-server.pt or final-clients.pt: weights only, for `torch.load(weights_only=True)`."""
     kept: dict[str, Any] = {"server": outcome.server}
     if keep == "clients":
         kept["clients"] = {client.id: client.snapshot() for client in outcome.clients if client.visited}
     buffer = io.BytesIO()
     torch.save(kept, buffer)
-    simulation.write_bytes(path / f"final-{keep}.pt", buffer.getvalue())
+    return buffer.getbuffer()
+
+
+def _tidy(path: Path) -> None:
+    """Remove a run's folder if there is nothing in it to read or to resume."""
+    with suppress(OSError):
+        names = {item.name for item in path.iterdir()}
+        if names <= {"spec.json"}:
+            (path / "spec.json").unlink(missing_ok=True)
+            path.rmdir()
 
 
 def code_digest(algorithm: str) -> str:
@@ -586,7 +675,7 @@ def bare_source(file: Path) -> str:
         return _sources[file]
 
 
-def _provenance(spec: RunSpec, code: str, started: float) -> dict[str, Any]:
+def _provenance(spec: RunSpec, code: str, seconds: float) -> dict[str, Any]:
     try:
         commit = subprocess.run(
             ["git", "describe", "--always", "--dirty"],
@@ -606,7 +695,7 @@ def _provenance(spec: RunSpec, code: str, started: float) -> dict[str, Any]:
         "machine": f"{platform.system()} {platform.machine()}",
         "device": torch.cuda.get_device_name() if spec.device == "cuda" else "cpu",
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "seconds": round(time.time() - started, 2),
+        "seconds": round(seconds, 2),
     }
 
 
@@ -819,6 +908,54 @@ def estimate(resolved: Sequence[Resolved], jobs: int) -> float:
 def stored() -> list[Path]:
     """Folders of the store that hold a run, finished or not, by name."""
     return sorted(path.parent for path in store().glob("*/spec.json")) if store().is_dir() else []
+
+
+def state(path: Path) -> tuple[str, Record | None]:
+    """A stored run's state in a word (finished, diverged, stale, unfinished, damaged, set aside), and its record if it
+    is whole.
+    """
+    if ".stale-" in path.name or ".damaged-" in path.name:
+        return "set aside", None
+    try:
+        record = read(path)
+    except FedlibError:
+        return "damaged", None
+    if record is None:
+        return "unfinished", None
+    return ("stale" if record.stale else record.status), record
+
+
+def computing(path: Path) -> bool:
+    """Whether a process computes (or deletes) the run at this moment."""
+    lock = _lock(path.name)
+    if not Path(lock.lock_file).exists():
+        return False
+    try:
+        with lock.acquire(timeout=0):
+            return False
+    except filelock.Timeout:
+        return True
+    except OSError:  # a store that cannot be written
+        return False
+
+
+def delete(path: Path) -> None:
+    """Delete a stored run that has no usable record: unfinished, stale, damaged or set aside (of a linked folder, the
+    link). Raises FedlibError, and deletes nothing, when it is being computed or finished, or cannot be deleted.
+    """
+    try:
+        with (lock := _lock(path.name)).acquire(timeout=0):
+            if state(path)[0] in ("finished", "diverged"):
+                raise FedlibError(f"run {path.name}: not deleted, it is finished by now")
+            if path.is_symlink():
+                path.unlink()
+            else:
+                shutil.rmtree(path)
+            Path(lock.lock_file).unlink(missing_ok=True)
+    except filelock.Timeout:
+        raise FedlibError(f"run {path.name}: not deleted, another process computes it") from None
+    except OSError as error:
+        raise FedlibError(f"run {path.name}: cannot be deleted ({error.strerror or error})") from error
 
 
 def export() -> int:

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -46,12 +46,14 @@ class Outcome:
 
     rounds: one row a round, -1 being the untrained start; clients: one row a (round, participant); timing: seconds a
     round; detail_rows: what a method noted in a round that is no single number;
-    status: `finished`, or `diverged` when a training loss was not finite.
+    status: `finished`, or `diverged` when a training loss was not finite; seconds: of all sessions of a run that was
+    resumed, as far as its checkpoints hold them.
     """
 
     federation: Federation
     server: ServerState
     status: str = "finished"
+    seconds: float = 0.0
     round_rows: list[dict[str, Any]] = field(default_factory=list)
     client_rows: list[dict[str, Any]] = field(default_factory=list)
     timing_rows: list[dict[str, Any]] = field(default_factory=list)
@@ -125,12 +127,14 @@ def simulate(
     participants(len(federation.clients), participation)  # a wrong participation is refused before any work
     # The signals come second: a main thread that still waits for another one stops at once.
     with training.one_thread(), _deterministic(federation.device), signals() as stop:
+        started = time.perf_counter()
         algorithm.check(federation)
         context = Context(federation, rounds)
         outcome = _load(checkpoint, label, federation)
         if outcome is None:
             outcome = Outcome(federation, algorithm.init_server(context))
             _evaluate_everyone(outcome)
+        earlier = outcome.seconds
         accuracies = _latest_accuracies(outcome)
         saved = time.monotonic()
         for round in range(len(outcome.round_rows) - 1, rounds):
@@ -143,6 +147,7 @@ def simulate(
                 if progress:
                     progress(row, timing)
             finally:  # also where a terminal that has gone away takes no more progress
+                outcome.seconds = earlier + time.perf_counter() - started
                 stopping = bool(stop) and not last
                 due = time.monotonic() - saved >= CHECKPOINT_SECONDS and not last
                 if checkpoint is not None and (due or stopping):
@@ -330,18 +335,48 @@ def signals() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def write_bytes(path: Path, content: bytes) -> None:
+def write_bytes(path: Path, content: bytes | memoryview) -> None:
     """Write a file whole or not at all: temporary file, fsync, `os.replace`."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    write_files({path: [content]})
+
+
+def write_files(files: Mapping[Path, Sequence[bytes | memoryview]]) -> None:
+    """Write files (path -> parts of its content) whole: all as temporary files first, so that a full disk leaves what
+    was there, then each in its place. The last one vouches for the others: an old one goes before they change.
+
+    Folders that are missing are made, also those that somebody removed meanwhile.
+    """
+    suffix = f".{os.getpid()}-{threading.get_ident()}.tmp"
+    staged = {path: path.with_name(f".{path.name}{suffix}") for path in files}
     try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        for path, parts in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with open(staged[path], "wb") as file:
+                file.writelines(parts)
+                file.flush()
+                os.fsync(file.fileno())
+        if len(files) > 1:
+            list(files)[-1].unlink(missing_ok=True)
+        for path, temporary in staged.items():
+            os.replace(temporary, path)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        for temporary in staged.values():
+            with suppress(OSError):
+                temporary.unlink()
         raise
+
+
+def seal(content: bytes | memoryview) -> list[bytes | memoryview]:
+    """`content` behind a line with its SHA-256, the parts of a file that `unseal` reads."""
+    return [hashlib.sha256(content).hexdigest().encode() + b"\n", content]
+
+
+def unseal(content: bytes) -> bytes:
+    """What `seal` was given; raises ValueError when a bit of it has changed."""
+    digest, line_end, sealed = content[:64], content[64:65], content[65:]
+    if line_end != b"\n" or hashlib.sha256(sealed).hexdigest().encode() != digest:
+        raise ValueError("its content is not what was written")
+    return sealed
 
 
 def set_aside(path: Path, reason: str) -> Path:
@@ -361,10 +396,9 @@ def _save(path: Path, label: str, outcome: Outcome) -> None:
     buffer = io.BytesIO()
     rows = {"rounds": outcome.round_rows, "clients": outcome.client_rows, "timing": outcome.timing_rows}
     rows["details"] = outcome.detail_rows
-    torch.save(
-        {"label": label, "status": outcome.status, "server": outcome.server, "clients": clients, "rows": rows}, buffer
-    )
-    write_bytes(path, buffer.getvalue())
+    state = {"label": label, "status": outcome.status, "seconds": outcome.seconds}
+    torch.save(state | {"server": outcome.server, "clients": clients, "rows": rows}, buffer)
+    write_files({path: seal(buffer.getbuffer())})
 
 
 def _load(path: Path | None, label: str, federation: Federation) -> Outcome | None:
@@ -372,9 +406,10 @@ def _load(path: Path | None, label: str, federation: Federation) -> Outcome | No
     if path is None or not path.exists():
         return None
     try:
-        state = torch.load(path, map_location=federation.device, weights_only=True)
+        content = io.BytesIO(unseal(path.read_bytes()))
+        state = torch.load(content, map_location=federation.device, weights_only=True)
         foreign = state["label"] != label
-    except Exception:  # a damaged zip, pickle or tensor: torch raises many kinds
+    except Exception:  # another digest, or no zip, pickle or tensor: torch raises many kinds
         set_aside(path, "corrupted")
         return None
     if foreign:
@@ -385,7 +420,7 @@ def _load(path: Path | None, label: str, federation: Federation) -> Outcome | No
     rows = state["rows"]
     federation.last_trained = {row["architecture"]: row["client"] for row in rows["clients"] if row["round"] >= 0}
     tables = [rows[name] for name in ("rounds", "clients", "timing", "details")]
-    return Outcome(federation, state["server"], state["status"], *tables)
+    return Outcome(federation, state["server"], state["status"], state["seconds"], *tables)
 
 
 def sampled_clients(seed: int, round: int, num_clients: int, participation: float) -> np.ndarray:

@@ -27,10 +27,9 @@ CLASS_NAMES = {  # in the order of the labels
 def kept(record: runs.Record, what: str) -> dict[str, Any]:
     """The weights of a run, on the CPU: {"server": ...} and, where `what` is `clients`, {"clients": {id: snapshot}} too.
 
-    Raises FedlibError when the run did not keep them.
+    Raises FedlibError when the run did not keep them, or when they are not what it wrote.
     """
-    files = [record.path / f"final-{keep}.pt" for keep in runs.KEEP[runs.KEEP.index(what) :]]
-    found = next((file for file in files if file.exists()), None)
+    found = runs.weights(record, what)
     if found is None:
         raise FedlibError(f"run {record.key}: it kept no weights of the {what}; run it again with keep={what!r}")
     return torch.load(found, map_location="cpu", weights_only=True)

@@ -1,6 +1,7 @@
 """Every mistake gets one clear line and a non-zero exit, and nothing is written or lost."""
 
 import errno
+import hashlib
 import json
 import os
 import pickle
@@ -137,10 +138,25 @@ def test_coercion_never_rounds():
 # -------------------------------------------------------------------- records and checkpoints that cannot be used
 
 
-def edit(path, change) -> None:
-    content = json.loads(path.read_text())
-    change(content)
-    path.write_text(json.dumps(content))
+def rewrite(path, name: str, change) -> None:
+    """Replace a file of a stored run (JSON, or bytes as they are), and the digests to match."""
+    done = processes.done(path)
+    if name == "DONE":
+        done = change(done)
+    else:
+        content = change(json.loads((path / name).read_bytes()))
+        content = content if isinstance(content, bytes) else json.dumps(content).encode()
+        (path / name).write_bytes(content)
+        done["files"][name] = hashlib.sha256(content).hexdigest()
+    simulation.write_files({path / "DONE": simulation.seal(json.dumps(done).encode())})
+
+
+def without(values: dict, name: str) -> dict:
+    return {key: value for key, value in values.items() if key != name}
+
+
+def field(stored: dict, **changed) -> dict:
+    return stored | {"spec": stored["spec"] | changed}
 
 
 DAMAGE = {
@@ -152,17 +168,44 @@ DAMAGE = {
     "timing.csv empty": lambda run: (run / "timing.csv").write_bytes(b""),
     "DONE empty": lambda run: (run / "DONE").write_bytes(b""),
     "DONE of noise": lambda run: (run / "DONE").write_bytes(b"\xff\x00\xfe"),
-    "DONE a list": lambda run: (run / "DONE").write_text("[]"),
-    "DONE with tables of another kind": lambda run: edit(run / "DONE", lambda done: done.update(tables=["rounds.csv"])),
-    "DONE without a status": lambda run: edit(run / "DONE", lambda done: done.pop("status")),
-    "spec.json of another specification": lambda run: edit(
-        run / "spec.json", lambda stored: stored["hashed"].update(seed=9)
+    "DONE of an earlier version": lambda run: (run / "DONE").write_bytes(
+        simulation.unseal((run / "DONE").read_bytes())
     ),
-    "spec.json without what was hashed": lambda run: edit(run / "spec.json", lambda stored: stored.pop("hashed")),
-    "spec.json with an unknown field": lambda run: edit(run / "spec.json", lambda stored: stored["spec"].update(x=1)),
-    "spec.json a list": lambda run: (run / "spec.json").write_text("[]"),
+    "another status": lambda run: (run / "DONE").write_bytes(
+        (run / "DONE").read_bytes().replace(b"finished", b"finisjed")
+    ),
+    "a digit changed in provenance.json": lambda run: (run / "provenance.json").write_bytes(
+        (run / "provenance.json").read_bytes().replace(b"2", b"3", 1)
+    ),
     "provenance.json missing": lambda run: (run / "provenance.json").unlink(),
-    "provenance.json without the code": lambda run: (run / "provenance.json").write_text("{}"),
+    # whole, as their digests say, but not what this version writes
+    "DONE a list": lambda run: rewrite(run, "DONE", lambda done: [done]),
+    "DONE with files of another kind": lambda run: rewrite(run, "DONE", lambda done: done | {"files": ["rounds.csv"]}),
+    "DONE without a status": lambda run: rewrite(run, "DONE", lambda done: without(done, "status")),
+    "DONE of another status": lambda run: rewrite(run, "DONE", lambda done: done | {"status": "good"}),
+    "DONE without a table": lambda run: rewrite(
+        run, "DONE", lambda done: done | {"files": without(done["files"], "timing.csv")}
+    ),
+    "spec.json of another specification": lambda run: rewrite(
+        run, "spec.json", lambda stored: stored | {"hashed": stored["hashed"] | {"seed": 9}}
+    ),
+    "spec.json without what was hashed": lambda run: rewrite(
+        run, "spec.json", lambda stored: without(stored, "hashed")
+    ),
+    "spec.json with an unknown field": lambda run: rewrite(run, "spec.json", lambda stored: field(stored, x=1)),
+    "spec.json without a field": lambda run: rewrite(
+        run, "spec.json", lambda stored: stored | {"spec": without(stored["spec"], "num_clients")}
+    ),
+    "spec.json with an empty field": lambda run: rewrite(
+        run, "spec.json", lambda stored: field(stored, num_clients=None)
+    ),
+    "a seed that is a list": lambda run: rewrite(run, "spec.json", lambda stored: field(stored, seed=[0])),
+    "spec.json a list": lambda run: rewrite(run, "spec.json", lambda stored: []),
+    "spec.json deeply nested": lambda run: rewrite(run, "spec.json", lambda stored: b"[" * 100_000),
+    "provenance.json without the code": lambda run: rewrite(run, "provenance.json", lambda stored: {}),
+    "provenance.json without seconds": lambda run: rewrite(
+        run, "provenance.json", lambda stored: without(stored, "seconds")
+    ),
 }
 
 
@@ -204,9 +247,11 @@ def checkpoint(path, label: str) -> bytes:
         (lambda path: b"noise" * 1000, "corrupted"),
         (lambda path: checkpoint(path, "x")[:-100], "corrupted"),
         (lambda path: pickle.dumps(Trap()), "corrupted"),
+        (lambda path: b"".join(simulation.seal(pickle.dumps(Trap()))), "corrupted"),
+        (lambda path: simulation.unseal(checkpoint(path, "x")), "corrupted"),
         (lambda path: checkpoint(path, "of another run"), "foreign"),
     ],
-    ids=["empty", "noise", "truncated", "pickle", "foreign"],
+    ids=["empty", "noise", "truncated", "pickle", "sealed pickle", "without its digest", "foreign"],
 )
 def test_a_checkpoint_that_cannot_be_used_is_reported_set_aside_and_recomputed(
     content, reason, small_digits, home, capsys, tmp_path, monkeypatch
@@ -227,11 +272,11 @@ def test_a_checkpoint_that_cannot_be_used_is_reported_set_aside_and_recomputed(
 
 def test_stale_records_are_recomputed_on_embedded_data_and_set_aside_on_real_data(small_digits, home, monkeypatch):
     record = run(SPEC, progress=False)
-    edit(record.path / "provenance.json", lambda provenance: provenance.update(code="0" * 16))
+    rewrite(record.path, "provenance.json", lambda provenance: provenance | {"code": "0" * 16})
     assert run(SPEC, progress=False, reuse_stale=True).stale
     assert not run(SPEC, progress=False).stale
     assert len(list((home / "runs").glob("FedSSA*"))) == 1  # recomputed in place
-    edit(record.path / "provenance.json", lambda provenance: provenance.update(code="0" * 16))
+    rewrite(record.path, "provenance.json", lambda provenance: provenance | {"code": "0" * 16})
     monkeypatch.setattr(data.Dataset, "embedded", False)
     assert not run(SPEC, progress=False).stale
     assert (home / "runs" / f"{record.key}.stale-1" / "DONE").exists()
@@ -306,7 +351,7 @@ def test_a_full_disk(call, keep, home, small_digits, monkeypatch, capsys):
         assert "Traceback" not in error
         assert not [name for name in files(home) if name.endswith(".tmp")]
         assert "DONE" not in files(home)
-    assert allowed == (7 if keep == "clients" else 6)  # spec, three tables, provenance, DONE, and what is kept
+    assert allowed == (8 if keep == "clients" else 7)  # spec twice, three tables, provenance, DONE, and what is kept
     assert "DONE" in files(home)
 
 
