@@ -8,7 +8,6 @@ a network.
 
 import hashlib
 import importlib.util
-import os
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ import torch
 from filelock import FileLock
 from torch import Tensor
 
-from .errors import FedlibError, choose, require
+from .errors import FedlibError, choose, folder_from, require
 
 # Per-channel mean and standard deviation of the training images in [0, 1].
 STATISTICS = {
@@ -111,8 +110,8 @@ class Dataset:
 
 
 def root() -> Path:
-    """Where the real data sets live (torchvision's layout)."""
-    return Path(os.environ.get("FEDLIB_DATA", "~/.cache/fedlib/data")).expanduser()
+    """Where the real data sets live (torchvision's layout): FEDLIB_DATA, else ~/.cache/fedlib/data."""
+    return folder_from("FEDLIB_DATA", "~/.cache/fedlib/data")
 
 
 def _digits_split() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
