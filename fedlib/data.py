@@ -8,7 +8,6 @@ a network. What a plan, a label or a key needs of them is in `info`, which reads
 
 import hashlib
 import importlib.util
-import os
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -20,7 +19,7 @@ import torch
 from filelock import FileLock
 from torch import Tensor
 
-from .errors import FedlibError, check_name, choose, require
+from .errors import FedlibError, check_name, choose, folder_from, require
 
 # Stand-ins: never set beside a paper's number as if comparable.
 EMBEDDED = ("digits", "digits100", "digits-inverted", "digits-noisy", "digits-rotated")
@@ -170,8 +169,8 @@ class Dataset:
 
 
 def root() -> Path:
-    """Where the real data sets live (torchvision's layout)."""
-    return Path(os.environ.get("FEDLIB_DATA", "~/.cache/fedlib/data")).expanduser()
+    """Where the real data sets live (torchvision's layout): FEDLIB_DATA, else ~/.cache/fedlib/data."""
+    return folder_from("FEDLIB_DATA", "~/.cache/fedlib/data")
 
 
 def _digits_split() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -25,6 +25,7 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,10 @@ import filelock
 import numpy as np
 import pandas as pd
 import torch
-from tqdm import tqdm
 
 from . import algorithms, costs, data, federation, models, partition, protocol, randomness, simulation, training
-from .errors import FedlibError, choose, coerce, require
+from .errors import FedlibError, choose, coerce, folder_from, require
+from .progress import Progress
 
 # What a scale fills in where a specification is silent. At `paper`, the text gives grids for T, E and B: the released
 # homogeneous script's defaults are *chosen* (500, 10, 512).
@@ -227,6 +228,7 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
         preset = dataclasses.replace(preset, lr=values["lr"])
     for name in ("num_clients", "rounds", "local_epochs", "batch_size"):
         require(values[name] >= 1, name, values[name], "at least 1")
+        require(values[name] < 2**31, name, values[name], "below 2**31")
     require(0 < values["participation"] <= 1, "participation", values["participation"], "in (0, 1]")
     require(0 <= values["seed"] < 2**63, "seed", values["seed"], "between 0 and 2**63 - 1")
     require(values["alpha"] > 0, "alpha", values["alpha"], "above 0")
@@ -373,10 +375,8 @@ def federation_of(resolved: Resolved) -> federation.Federation:
 
 def home() -> Path:
     """The root of runs/ and figures/: FEDLIB_HOME, else the repository, else (installed elsewhere) ~/.cache/fedlib."""
-    if os.environ.get("FEDLIB_HOME"):
-        return Path(os.environ["FEDLIB_HOME"]).expanduser().resolve()
     repository = Path(__file__).resolve().parent.parent
-    return repository if (repository / "notebooks").is_dir() else Path("~/.cache/fedlib").expanduser()
+    return folder_from("FEDLIB_HOME", str(repository) if (repository / "notebooks").is_dir() else "~/.cache/fedlib")
 
 
 def store() -> Path:
@@ -579,12 +579,11 @@ def _compute(resolved: Resolved, built: federation.Federation, progress: bool) -
                 leftover.unlink()
             if not (path / "DONE").exists():  # else a whole record is only to be replaced by one that keeps more
                 simulation.write_bytes(path / "spec.json", stored)
-            with tqdm(total=spec.rounds, desc=resolved.label, unit="round", disable=not progress, leave=False) as bar:
+            with Progress(resolved.label, spec.rounds, progress) as bar:
 
                 def after_round(row: dict[str, Any], timing: dict[str, Any]) -> None:
-                    bar.n = row["round"] + 1
-                    bar.set_postfix_str(f"mean accuracy {row['accuracy']:.3f}, {timing['seconds']:.1f} s a round")
-                    _report(row["samples"])
+                    bar.update(row["round"] + 1, f"{_reached(row, spec.rounds)}, {timing['seconds']:.1f} s a round")
+                    _report(row)
 
                 outcome = simulation.simulate(
                     built, resolved.algorithm, spec.rounds, spec.participation,
@@ -702,12 +701,17 @@ def _provenance(spec: RunSpec, code: str, seconds: float) -> dict[str, Any]:
 # ---------------------------------------------------------------------------------------------- several runs
 
 
-_reporter: Callable[[float], None] | None = None  # in a sweep's worker: sends the samples trained to the parent
+_reporter: Callable[[dict[str, Any]], None] | None = None  # in a sweep's worker: tells the parent of a round
 
 
-def _report(samples: float) -> None:
+def _report(row: dict[str, Any]) -> None:
     if _reporter is not None:
-        _reporter(samples)
+        _reporter(row)
+
+
+def _reached(row: dict[str, Any], rounds: int | None) -> str:
+    """Where a run is, for a bar: its round, of how many, and the mean accuracy over all clients."""
+    return f"round {row['round'] + 1}/{rounds} accuracy {row['accuracy']:.3f}"
 
 
 def missing(specs: Iterable[RunSpec], scale: str | None = None, reuse_stale: bool = False) -> list[Resolved]:
@@ -733,17 +737,22 @@ def sweep(
     """
     require(jobs >= 1, "jobs", jobs, "at least 1")
     todo = [item for item in missing(specs, scale, reuse_stale) if item.portable]
-    with tqdm(
-        total=round(sum(item.samples for item in todo)), unit="image", unit_scale=True, disable=not (progress and todo)
-    ) as bar:
-        failures = _in_workers(todo, min(jobs, len(todo)), bar, reuse_stale) if todo else []
+    failures = []
+    if todo:
+        seconds = expected_seconds(todo) if progress else [1.0] * len(todo)
+        expected = {item.key: one for item, one in zip(todo, seconds, strict=True)}
+        with Progress(f"0 of {len(todo)} runs", sum(seconds), progress) as bar:
+            failures = _in_workers(todo, min(jobs, len(todo)), bar, expected, reuse_stale)
     if failures:
         raise FedlibError("; ".join(failures))
     return [run(spec, scale, progress=False, reuse_stale=reuse_stale) for spec in specs]
 
 
-def _in_workers(todo: list[Resolved], jobs: int, bar: Any, reuse_stale: bool) -> list[str]:
-    """Train `todo` in `jobs` worker processes; returns what went wrong, a line each.
+def _in_workers(
+    todo: list[Resolved], jobs: int, bar: Progress, expected: dict[str, float], reuse_stale: bool
+) -> list[str]:
+    """Train `todo` in `jobs` worker processes; returns what went wrong, a line each. The bar goes by `expected`, each
+    run's seconds by its key.
 
     A worker is a Python of its own that reads specifications and writes reports as lines of JSON, so a script needs no
     main guard and a notebook no importable main module.
@@ -752,12 +761,15 @@ def _in_workers(todo: list[Resolved], jobs: int, bar: Any, reuse_stale: bool) ->
     workers = [_start_worker(reports, reuse_stale) for _ in range(jobs)]
     waiting, failures, finished = list(todo), [], 0
     interrupt: KeyboardInterrupt | None = None
+    training: dict[subprocess.Popen[str], Resolved] = {}
+    done: dict[str, float] = dict.fromkeys(expected, 0.0)  # seconds of `expected`, by run
 
     def give(worker: subprocess.Popen[str]) -> None:
         assert worker.stdin is not None
         try:
             if waiting and interrupt is None:
-                worker.stdin.write(json.dumps(dataclasses.asdict(waiting.pop(0).spec)) + "\n")
+                training[worker] = waiting.pop(0)
+                worker.stdin.write(json.dumps(dataclasses.asdict(training[worker].spec)) + "\n")
                 worker.stdin.flush()
             else:
                 worker.stdin.close()
@@ -785,12 +797,17 @@ def _in_workers(todo: list[Resolved], jobs: int, bar: Any, reuse_stale: bool) ->
                     alive -= 1
                     if worker.wait() and interrupt is None:
                         failures.append(f"a worker died (exit {worker.returncode}); the same command resumes its run")
-                elif "samples" in report:
-                    bar.update(round(report["samples"]))
+                elif "round" in report:  # a resumed run has the rounds before it done at once
+                    item = training[worker]
+                    assert item.spec.rounds
+                    done[item.key] = expected[item.key] * (report["round"] + 1) / item.spec.rounds
+                    bar.update(sum(done.values()), f"{item.spec.algorithm} {_reached(report, item.spec.rounds)}")
                 else:
                     finished += "finished" in report
                     failures += [report["failed"]] if "failed" in report else []
-                    bar.set_description_str(f"{finished} of {len(todo)} runs")
+                    bar.label = f"{finished} of {len(todo)} runs"
+                    done[training[worker].key] = expected[training[worker].key]
+                    bar.update(sum(done.values()))
                     give(worker)
         finally:
             for worker in workers:
@@ -825,11 +842,11 @@ def _work(reuse_stale: bool) -> None:
     def send(**report: Any) -> None:
         print(json.dumps(report), flush=True)
 
-    def report(samples: float) -> None:
+    def report(row: dict[str, Any]) -> None:
         if os.getppid() != parent:
             signal.raise_signal(signal.SIGTERM)
         else:
-            send(samples=samples)
+            send(round=row["round"], accuracy=row["accuracy"])
 
     _reporter = report
     try:
@@ -857,52 +874,121 @@ def _terminate_as_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGTERM, previous)
 
 
-def seconds_a_sample(resolved: Sequence[Resolved], steps: int = 3) -> dict[tuple[str, int, str], float]:
-    """A short calibration on this machine: seconds a training image by (architecture, batch size, optimiser), plain
-    training, one thread.
+# Time by FLOPs, against Standalone's, where more takes time than the FLOPs that PyTorch counts: singular value
+# decompositions, random weights, element-wise work. CNN-1..5, 256 images a client, E = 1, B = 64, one idle core.
+UNCOUNTED = {"FedKD": 1.5, "pFedBayes": 5.6, "pFedES": 1.15}
+
+
+def expected_seconds(resolved: Sequence[Resolved]) -> list[float]:
+    """Seconds that each run will take on one core of this machine, about: plain training of its architectures, timed here
+    in a moment, times the work that its method does beside it (`relative_work`).
     """
-    measured: dict[tuple[str, int, str], float] = {}
-    for item in resolved:
-        assert item.spec.batch_size
-        for architecture in item.architectures:
-            key = (architecture, item.spec.batch_size, item.protocol.optimiser)
-            if key not in measured:
-                measured[key] = _time_training(item.info, *key, steps)
-    return measured
+    return [_expected(item) for item in resolved]
 
 
-def _time_training(dataset: data.DatasetInfo, architecture: str, batch_size: int, optimiser: str, steps: int) -> float:
-    """On random images of the data set's shape: planning reads none of its own."""
+def _expected(item: Resolved) -> float:
+    assert item.spec.batch_size
+    shape = (item.info.num_classes, item.info.channels)
+    settings = (min(item.spec.batch_size, 64), item.protocol.optimiser)  # a larger batch is hardly faster
+    plain = [_seconds_an_image(name, *settings, *shape) for name in item.architectures]
+    return item.samples * float(np.mean(plain)) * relative_work(item)
+
+
+def relative_work(item: Resolved) -> float:
+    """A run's work, clients and server together, by that of Standalone with the same clients and rounds: the FLOPs of its
+    method with its usual parameters, counted once a process on CNN-3, and what they leave out (`UNCOUNTED`).
+    """
+    spec = item.spec
+    assert spec.num_clients and spec.participation and spec.rounds and spec.local_epochs
+    cost = _method_flops(spec.algorithm)
+    if cost is None:
+        return 1.0
+    selected = simulation.participants(spec.num_clients, spec.participation)
+    images = item.samples / (selected * spec.rounds * spec.local_epochs)
+    public = 0.0
+    if item.algorithm.public_data != "none":
+        public = spec.public_fraction * images * spec.num_clients
+        public = min(public, spec.public_images or public, getattr(item.algorithm, "public_samples", public))
+    round_ = selected * cost.local(round(images), spec.local_epochs, round(public))
+    round_ += cost.aggregation(selected, round(public))
+    plain = selected * images * spec.local_epochs * costs.training_flops("CNN-3", 10, 3)
+    return UNCOUNTED.get(spec.algorithm, 1.0) * round_ / plain
+
+
+@cache
+def _method_flops(algorithm: str) -> costs.Flops | None:
+    """FLOPs of a method with its usual parameters, in parts; None of one that cannot be measured by itself."""
+    try:
+        return costs.flops(algorithms.make(algorithm), "CNN-3")
+    except Exception:  # a user's method may need networks or data of the user's; it counts as plain training
+        return None
+
+
+@cache
+def _seconds_an_image(architecture: str, batch_size: int, optimiser: str, num_classes: int, channels: int) -> float:
+    """Seconds (of processor time) a training image of plain training, one thread: the quickest of four batches, after one to warm up, or of
+    one where a batch takes long.
+    """
     stream = randomness.generator(0, "init")
-    model = models.build(architecture, dataset.num_classes, dataset.channels, stream)
-    shape = (batch_size * steps, dataset.channels, 32, 32)
-    images = torch.from_numpy(stream.integers(0, 256, shape, dtype=np.uint8)).to(memory_format=torch.channels_last)
-    labels = torch.from_numpy(stream.integers(0, dataset.num_classes, len(images)))
-    scale = torch.full((dataset.channels, 1, 1), 127.5)
-    pool = training.Pool(images, labels, scale, scale)
+    model = models.build(architecture, num_classes, channels, stream)
+    scale = torch.full((channels, 1, 1), 127.5)
+    pool = training.Pool(torch.zeros(batch_size, channels, 32, 32).byte(), torch.zeros(batch_size).long(), scale, scale)
     settings = training.Settings(1, batch_size, 0.001, optimiser=optimiser)
+    took: list[float] = []
     with training.one_thread():
-        indices = torch.arange(len(images))
-        training.train(
-            training.cross_entropy, {"model": model}, pool, indices[:batch_size], settings, stream
-        )  # warm up
-        started = time.perf_counter()
-        training.train(training.cross_entropy, {"model": model}, pool, indices, settings, stream)
-    return (time.perf_counter() - started) / len(indices)
+        while len(took) < 5 and (len(took) < 2 or sum(took) < 1):
+            started = time.process_time()
+            indices = torch.arange(batch_size)
+            training.train(training.cross_entropy, {"model": model}, pool, indices, settings, stream)
+            took.append(time.process_time() - started)
+    return min(took[1:]) / batch_size
 
 
 def estimate(resolved: Sequence[Resolved], jobs: int) -> float:
-    """Seconds that `resolved` will take with `jobs` workers, about: plain training only, so methods with more work
-    take longer.
-    """
+    """Seconds that `resolved` will take with `jobs` workers, about; see `expected_seconds`."""
     require(jobs >= 1, "jobs", jobs, "at least 1")
-    speed = seconds_a_sample(resolved)
-    total = 0.0
-    for item in resolved:
-        assert item.spec.batch_size
-        keys = [(name, item.spec.batch_size, item.protocol.optimiser) for name in item.architectures]
-        total += item.samples * float(np.mean([speed[key] for key in keys]))
-    return total / min(jobs, max(1, len(resolved)))
+    return sum(expected_seconds(resolved)) / min(jobs, max(1, len(resolved)))
+
+
+def cores() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def differences(spec: RunSpec) -> list[str]:
+    """What a resolved specification sets otherwise than its method's usual run, in short words: architectures, partition, protocol,
+    overrides, hyper-parameters, public data, arithmetic. N, C, T, E and the seed are left to the caller.
+    """
+    found = [] if spec.scenario == "heterogeneous" else [str(spec.scenario)]
+    usual = 10 if str(spec.dataset).endswith("100") else 2
+    if spec.partition == "by-class" and spec.classes_per_client != usual:
+        found.append(f"{spec.classes_per_client} classes")
+    elif spec.partition != "by-class":
+        found.append(f"{spec.partition} {spec.alpha:g}" if spec.partition == "dirichlet" else spec.partition)
+    own = spec.algorithm if (spec.algorithm, spec.protocol) in protocol.PROTOCOLS else "FedSSA"
+    if spec.paper != own or spec.protocol != "paper":
+        found.append(f"{spec.protocol} of {spec.paper}" if spec.paper != own else spec.protocol)
+    whose = (str(spec.paper), spec.protocol, str(spec.scenario))
+    preset = protocol.protocol(*whose, spec.overrides)
+    if preset.inherit != "none" and "inherit" not in spec.overrides:
+        found.append(f"inherit={preset.inherit}")
+    found += [f"{name}={value}" for name, value in spec.overrides.items()]
+    if spec.lr != preset.lr:
+        found.append(f"lr={spec.lr:g}")
+    method = algorithms.ALGORITHMS.get(spec.algorithm)
+    given = (
+        dataclasses.asdict(algorithms.make(spec.algorithm, protocol.params(*whose, spec.algorithm))) if method else {}
+    )
+    found += [f"{name}={value}" for name, value in spec.params.items() if value != given.get(name)]
+    if method and method.public_data != "none":
+        found += [f"public {spec.public_dataset}"] if spec.public_dataset else []
+        found += [] if spec.public_labels else ["unlabelled"]
+        found += [f"{spec.public_images} public"] if spec.public_images else []
+        found += [f"public {spec.public_fraction:.3g}"] if spec.public_fraction != 0.1 else []
+    if spec.batch_size != (32 if spec.dataset in data.EMBEDDED else 64):
+        found.append(f"B={spec.batch_size}")
+    found += [] if spec.precision == "fp32" else [spec.precision]
+    return found + ([] if spec.device == "cpu" else [spec.device])
 
 
 def stored() -> list[Path]:

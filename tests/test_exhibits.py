@@ -197,7 +197,7 @@ def test_plan_at_scale_paper_prints_what_is_chosen(tmp_path, monkeypatch, capsys
     monkeypatch.setattr(
         reproduce, "plan", lambda chosen, scale, stale=False: (2, [runs.resolve(runs.RunSpec(), "smoke")])
     )
-    assert reproduce.reproduce("fedssa/table2", "paper", dry_run=True)
+    assert reproduce.reproduce("fedssa/table2", "paper", jobs=2, only="plan")
     shown = capsys.readouterr().out
     assert "2 runs needed, 1 stored, 1 to train" in shown and "about 2.0 hours" in shown
     assert "*chosen*" in shown and "rounds = 500" in shown
