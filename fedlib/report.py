@@ -295,14 +295,15 @@ class Ranked:
 def wide(table: pd.DataFrame, methods: Sequence[str], column: str = "setting", absent: str = "not yet") -> Ranked:
     """Methods down, settings across, one text cell each; the best of a setting is bold and the second underlined.
 
-    table: `summarise`'s rows. A method of `methods` without a row prints as `absent`.
+    table: `summarise`'s rows. A method of `methods` without a row prints as `absent`. Means that print alike share their mark, and a
+    setting whose means all print alike has none.
     """
     marks: dict[Any, str] = {}
     for _, group in table.dropna(subset=["ours"]).groupby(column, sort=False):
-        places = (
-            group["ours"].astype(float).round(2).rank(method="min", ascending=False)
-        )  # equal as printed: equal marks
-        marks |= {index: _MARKS[int(place) - 1] for index, place in places.items() if place <= len(_MARKS)}
+        means = group["ours"].astype(float).round(2)
+        places = means.rank(method="min", ascending=False)
+        if means.min() < means.max():
+            marks |= {index: _MARKS[int(place) - 1] for index, place in places.items() if place <= len(_MARKS)}
     text = {
         (row["method"], row[column]): cell(row["ours"], row["ci95"], row["n"], row["diverged"]) + marks.get(index, "")
         for index, row in table.iterrows()

@@ -90,6 +90,17 @@ def test_equal_means_share_their_mark():
     assert list(ranked) == ["60.00 (n = 1) °", "70.00 (n = 1) *", "60.00 (n = 1) °", "50.00 (n = 1)"]
 
 
+def test_where_all_tie_nothing_is_best():
+    rows = {"all tie": [50.0, 50.001, 50.0], "two tie": [60.0, 60.0, 50.0], "alone": [70.0]}
+    pairs = [("ABC"[place], name, mean) for name, means in rows.items() for place, mean in enumerate(means)]
+    table = pd.DataFrame(pairs, columns=["method", "setting", "ours"]).assign(ci95=np.nan, n=1, diverged=0)
+    ranked = report.wide(table, list("ABC"), absent="–")
+    assert list(ranked.table["all tie"]) == ["50.00 (n = 1)"] * 3
+    assert list(ranked.table["two tie"]) == ["60.00 (n = 1) *", "60.00 (n = 1) *", "50.00 (n = 1)"]
+    assert list(ranked.table["alone"]) == ["70.00 (n = 1)", "–", "–"]
+    assert ranked.latex().count(r"\textbf") == ranked._repr_html_().count("<b>") == 2
+
+
 def test_a_run_that_is_recorded_twice_counts_once(monkeypatch):
     once = notebook.recorded("fedssa/heterogeneous")
     available = report.recorded(notebook.NOTEBOOKS.parent / "results")
