@@ -18,8 +18,6 @@ import pandas as pd
 
 from . import (
     algorithms,
-    claims,
-    contradictions,
     costs,
     data,
     exhibits,
@@ -28,7 +26,6 @@ from . import (
     protocol,
     report,
     runs,
-    verdicts,
     views,
 )
 from .errors import FedlibError, choose, coerce, require
@@ -439,9 +436,10 @@ def notebook_digest(notebook: str) -> str:
 @functools.cache
 def drawing_digest() -> str:
     """SHA-256 of the source that turns records into exhibits."""
-    modules: list[types.ModuleType] = [exhibits, report, plots, views, claims, contradictions, verdicts]
-    sources = [runs.bare_source(Path(str(module.__file__))) for module in modules] + [runs.bare_source(Path(__file__))]
-    return hashlib.sha256("".join(sources).encode()).hexdigest()[:16]
+    modules: list[types.ModuleType] = [exhibits, report, plots, views]
+    files = [Path(str(module.__file__)) for module in modules] + [Path(__file__)]
+    files += sorted((Path(__file__).parent / "papers").rglob("*.py"))
+    return hashlib.sha256("".join(map(runs.bare_source, files)).encode()).hexdigest()[:16]
 
 
 def freshness(exhibit: exhibits.Exhibit, scale: str) -> str:
