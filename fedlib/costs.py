@@ -268,6 +268,36 @@ def flops_by_round(algorithm: "Algorithm", federation: "Federation", clients: pd
     return pd.DataFrame(rows)
 
 
+@dataclass(frozen=True)
+class Spent:
+    """What the clients of a run spent together in its first rounds.
+
+    reached: whether those rounds end at the target; words: 32-bit, up and down, as they travel and as the papers count;
+    flops: of local training, NaN where nothing was given to compute them from.
+    """
+
+    reached: bool
+    rounds: int
+    words: float
+    published_words: float
+    flops: float
+
+
+def until(rounds: pd.DataFrame, target: float, column: str = "accuracy", flops_per_image: float = np.nan) -> Spent:
+    """What it took until `column` (a fraction) first reached `target`, or what all rounds took if it never did.
+
+    rounds: a record's table; its untrained start (round -1) counts for nothing. flops_per_image: of a training image and
+    epoch; where `flops_by_round` was merged into the table, its exact numbers are taken instead.
+    """
+    trained = rounds[rounds["round"] >= 0]
+    there = (trained[column] >= target).to_numpy()
+    part = trained.iloc[: int(there.argmax()) + 1] if there.any() else trained
+    words = float(part["download_words"].sum() + part["upload_words"].sum())
+    exact = [name for name in ("client_flops", "server_flops") if name in part]
+    flops = part[exact].to_numpy().sum() if exact else part["samples"].sum() * flops_per_image
+    return Spent(bool(there.any()), len(part), words, float(part["published_words"].sum()), float(flops))
+
+
 def to_target(rounds: pd.DataFrame, target: float, column: str = "accuracy") -> dict[str, float] | None:
     """What it took until `column` first reached `target`, from a record's `rounds` table: the number of rounds, real
     and published words, bytes, and FLOPs if `flops_by_round` was merged in. None if it never did.

@@ -429,7 +429,7 @@ _AUDIT = [
     Exhibit("audit", "fedgh", "FedGH, one difference at a time", "audit/1_paper_or_code.ipynb", ("audit/fedgh",)),
     Exhibit("audit", "pfedes", "pFedES, one difference at a time", "audit/1_paper_or_code.ipynb", ("audit/pfedes",)),
     Exhibit(
-        *("audit", "claims", "77 claims of the papers, recomputed and judged", "audit/2_claims.ipynb"),
+        *("audit", "claims", "the papers' claims, recomputed and judged", "audit/2_claims.ipynb"),
         ("fedssa/heterogeneous", "fedgh/heterogeneous", "pfedes/heterogeneous"),
     ),
     Exhibit("audit", "contradictions", "where the papers contradict each other", "audit/3_contradictions.ipynb"),
@@ -470,6 +470,7 @@ class Cell:
     target: float  # accuracy target of the cost comparison, a fraction
     spec: RunSpec
     value: Any = None  # of the swept quantity
+    stands_for: int | None = None  # the paper's N, where embedded data are too few for so many clients
 
     @property
     def setting(self) -> str:
@@ -489,15 +490,16 @@ def cells(
         for data in [dataset] if dataset else every:
             for method, own in grid.methods.items():
                 fields = {**own, **(grid.smoke_methods.get(method, {}) if scale == "smoke" else {})}
-                for clients, target, setting, value in _settings(grid, scale, data):
+                for clients, target, setting, value, published in _settings(grid, scale, data):
                     for seed in seeds or SEEDS[scale]:
                         spec = RunSpec(seed=seed, **_filled(grid, scale, data, fields, setting, value) | changes)
-                        made.append(Cell(method, data, clients, target, _keeping(spec), value))
+                        stands_for = published if scale == "smoke" and published != spec.num_clients else None
+                        made.append(Cell(method, data, clients, target, _keeping(spec), value, stands_for))
     return made
 
 
-def _settings(grid: Grid, scale: str, dataset: str) -> list[tuple[str, float, Fields, Any]]:
-    """(label of N and C, accuracy target, fields, swept value) of a grid's columns."""
+def _settings(grid: Grid, scale: str, dataset: str) -> list[tuple[str, float, Fields, Any, int]]:
+    """(label of N and C, accuracy target, fields, swept value, the paper's N) of a grid's columns."""
     targets = TARGETS.get(dataset, (0.5, 0.5, 0.5))
     columns = [(*list(SETTINGS[scale].items())[place], targets[place]) for place in grid.columns]
     columns = columns or [(*HUNDRED[scale], targets[2])]
@@ -505,12 +507,22 @@ def _settings(grid: Grid, scale: str, dataset: str) -> list[tuple[str, float, Fi
         stand_in = scale == "smoke" and "num_clients" in grid.smoke
         suffix = f", N = {grid.smoke['num_clients']} (for N = {grid.common['num_clients']})" if stand_in else ""
         columns = [(clients + suffix, dict(fields), targets[0]) for clients, fields in grid.settings.items()]
+    published = [list(SETTINGS["paper"].values())[place]["num_clients"] for place in grid.columns]
+    if grid.settings or not grid.columns:
+        published = [grid.common.get("num_clients", HUNDRED["paper"][1]["num_clients"])] * len(columns)
     if grid.sweep is None:
-        return [(clients, target, fields, None) for clients, fields, target in columns]
+        return [
+            (clients, target, fields, None, paper)
+            for (clients, fields, target), paper in zip(columns, published, strict=True)
+        ]
     if grid.sweep is PARTICIPATION:
         columns = [(re.sub(r", C = \d+ %", "", clients), fields, target) for clients, fields, target in columns]
     values = grid.sweep.at(scale, dataset)
-    return [(clients, target, fields, value) for clients, fields, target in columns for value in values]
+    return [
+        (clients, target, fields, value, paper)
+        for (clients, fields, target), paper in zip(columns, published, strict=True)
+        for value in values
+    ]
 
 
 def _filled(grid: Grid, scale: str, dataset: str, fields: Fields, setting: Fields, value: Any) -> dict[str, Any]:

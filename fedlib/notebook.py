@@ -22,8 +22,6 @@ import torch
 
 from . import (
     algorithms,
-    claims,
-    contradictions,
     costs,
     data,
     exhibits,
@@ -31,7 +29,6 @@ from . import (
     plots,
     report,
     runs,
-    verdicts,
     views,
 )
 from . import protocol as presets
@@ -581,9 +578,10 @@ def notebook_digest(notebook: str) -> str:
 @functools.cache
 def drawing_digest() -> str:
     """SHA-256 of the source that turns records into exhibits."""
-    modules: list[types.ModuleType] = [exhibits, report, plots, views, claims, contradictions, verdicts]
-    sources = [runs.bare_source(Path(str(module.__file__))) for module in modules] + [runs.bare_source(Path(__file__))]
-    return hashlib.sha256("".join(sources).encode()).hexdigest()[:16]
+    modules: list[types.ModuleType] = [exhibits, report, plots, views]
+    files = [Path(str(module.__file__)) for module in modules] + [Path(__file__)]
+    files += sorted((Path(__file__).parent / "papers").rglob("*.py"))
+    return hashlib.sha256("".join(map(runs.bare_source, files)).encode()).hexdigest()[:16]
 
 
 def freshness(exhibit: exhibits.Exhibit, scale: str) -> str:

@@ -477,10 +477,10 @@ def images(rows: Mapping[str, np.ndarray]) -> Picture:
 
 # Good to bad to unknown, told apart in grey by lightness and hatching.
 _TALLY = {
-    "agrees": ("#0173b2", ""), "holds": ("#0173b2", ""), "holds in direction": ("#7fb9dc", ""),
-    "off in the last digit": ("#7fb9dc", ""), "disagrees": ("#d55e00", "xx"), "does not hold": ("#d55e00", "xx"),
-    "stand-in": ("#e3d9a8", ".."), "not testable here": ("#bbbbbb", "//"), "no table to check": ("#bbbbbb", "//"),
-    "not run yet": ("#eeeeee", ""),
+    "agrees": ("#0173b2", ""), "supported": ("#0173b2", ""),
+    "off in the last digit": ("#7fb9dc", ""), "disagrees": ("#d55e00", "xx"), "contradicted": ("#d55e00", "xx"),
+    "undecided": ("#bbbbbb", "//"), "no table to check": ("#bbbbbb", "//"),
+    "stand-in": ("#e3d9a8", ".."), "not run": ("#eeeeee", ""),
 }  # fmt: skip
 
 
@@ -511,37 +511,35 @@ def tallies(tables: Mapping[str, pd.DataFrame]) -> Picture:
 
 
 @_styled
-def agreement(tables: Mapping[str, pd.DataFrame]) -> Picture:
-    """What two papers print for the same thing, one against the other, a panel a pair of tables; on the diagonal they agree.
+def agreement(table: pd.DataFrame) -> Picture:
+    """What two papers print for the same thing, one against the other, one panel per pair of tables; on the diagonal they agree.
 
-    tables: title `y's table against x's, note` -> dataset, setting (`N=10 ...`), first (on the x axis) and second, per cent.
+    table: first_table and second_table (names of the pair), models (title of its panel), dataset, num_clients, first (on the x
+    axis) and second, per cent; NaN: a dash.
     """
-    figure, panels = _grid(len(tables), 2, 2.3, 2.2)
-    settings = sorted(
-        {text.split()[0] for table in tables.values() for text in table["setting"]}, key=lambda n: int(n[2:])
-    )
+    found = table.dropna(subset=["first", "second"])
+    pairs = list(found.groupby(["first_table", "second_table", "models"], sort=False))
+    figure, panels = _grid(len(pairs), 2, 2.3, 2.2)
     shapes, colours = (
-        dict(zip(settings, "os^D", strict=False)),
+        dict(zip(sorted(found["num_clients"].unique()), "os^D", strict=False)),
         {"cifar10": colour("FedSSA"), "cifar100": colour("pFedES")},
     )
-    for axes, (title, table) in zip(panels, tables.items(), strict=True):
-        pair, _, note = title.partition(", ")
+    for axes, ((first, second, models), rows) in zip(panels, pairs, strict=True):
         axes.axline((50, 50), slope=1, color="black", linewidth=0.6)
-        for row in table.dropna(subset=["first", "second"]).to_dict("records"):
+        for row in rows.to_dict("records"):
             axes.plot(
-                row["first"], row["second"], shapes[row["setting"].split()[0]], color=colours[row["dataset"]], markersize=4,
+                row["first"], row["second"], shapes[row["num_clients"]], color=colours[row["dataset"]], markersize=4,
                 markerfacecolor="none" if row["dataset"] == "cifar100" else colours[row["dataset"]],
             )  # fmt: skip
-        above, _, below = pair.partition(" against ")
-        axes.set(title=note, xlabel=f"{below} (%)", ylabel=f"{above} (%)")
+        axes.set(title=models, xlabel=f"{first} (%)", ylabel=f"{second} (%)")
         axes.set_aspect("equal", adjustable="datalim")
     handles = [
         Line2D([], [], color=shade, marker="o", linestyle="", markersize=4, label=name, markerfacecolor=fill)
         for (name, shade), fill in zip(colours.items(), (colour("FedSSA"), "none"), strict=True)
     ]
     handles += [
-        Line2D([], [], color="grey", marker=shape, linestyle="", markersize=4, label=f"N = {name[2:]}")
-        for name, shape in shapes.items()
+        Line2D([], [], color="grey", marker=shape, linestyle="", markersize=4, label=f"N = {number}")
+        for number, shape in shapes.items()
     ]
     _legend_below(figure, handles)
     return figure

@@ -5,7 +5,6 @@ Takes tidy tables, never trains, never imports torch. Accuracies are fractions o
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from .errors import choose, require
+from .papers.reported import ACCURACY, reported
 
 SELECTION_RULES = {
     "last": "the last round",
@@ -33,30 +33,25 @@ class RunTables(Protocol):
     def rounds(self) -> pd.DataFrame: ...
 
 
-def reported(paper: str, item: str) -> pd.DataFrame:
-    """The papers' own numbers of one table (`FedSSA`, `Table 2`), as printed; an empty value was printed as a dash."""
-    with files("fedlib.papers").joinpath("reported.csv").open() as file:
-        table = pd.read_csv(file)
-    return table[(table["paper"] == paper) & (table["item"] == item)].drop(columns=["paper", "item"])
-
-
 def printed(paper: str, item: str) -> pd.DataFrame:
     """A paper's accuracy table with our names: method, dataset, clients, value (per cent, NaN: a dash).
 
     clients: `N = 10, C = 100 %`; in pFedHR, whose tables have one N each, `labelled, Non-IID` or `M1, IID`.
     """
     table = reported(paper, item)
-    table = table[table["metric"].isin(["mean test accuracy", "test accuracy"])]
-    return table.assign(clients=table["setting"].map(_clients))[["method", "dataset", "clients", "value"]]
+    table = table[table["metric"].isin(ACCURACY)]
+    clients = [_clients(row) for row in table.to_dict("records")]
+    return table.assign(clients=clients)[["method", "dataset", "clients", "value"]]
 
 
-def _clients(setting: str) -> str:
-    """Our name of a printed setting: `N=10 C=1.0 ...`, or pFedHR's `N=12 B=4 ... unlabeled-public IID`."""
-    fields = dict(word.split("=") for word in setting.split() if "=" in word)
-    if "C" in fields:
-        return f"N = {fields['N']}, C = {int(100 * float(fields['C']))} %"
-    *_, what, distribution = setting.split()
-    return f"{what.replace('labeled-public', 'labelled')}, {distribution}"
+_SMALL_MODELS = {"homogeneous-M1": "M1", "homogeneous-M4": "M4"}
+
+
+def _clients(row: Mapping[Any, Any]) -> str:
+    """Our name of a printed setting."""
+    if not row["distribution"]:
+        return f"N = {row['num_clients']}, C = {round(100 * row['participation'])} %"
+    return f"{row['public_labels'] or _SMALL_MODELS[row['models']]}, {row['distribution']}"
 
 
 def selected_accuracy(rounds: pd.DataFrame, rule: str, column: str = "accuracy") -> float:
@@ -73,14 +68,16 @@ def selected_accuracy(rounds: pd.DataFrame, rule: str, column: str = "accuracy")
     return float(trained[column].iloc[int(trained[by].to_numpy().argmax())])
 
 
-def interval(values: Sequence[float] | np.ndarray) -> tuple[float, float]:
-    """Mean and half-width of its 95 % Student t interval; the half-width of a single value is NaN."""
+def interval(values: Sequence[float] | np.ndarray, level: float = 0.95) -> tuple[float, float]:
+    """Mean and half-width of its Student t interval, of 95 % unless `level` says; the half-width of a single value is NaN."""
     sample = np.asarray(values, dtype=float)
     if len(sample) < 2:
         return float(sample.mean()), float("nan")
     from scipy.stats import t
 
-    return float(sample.mean()), float(t.ppf(0.975, len(sample) - 1) * sample.std(ddof=1) / np.sqrt(len(sample)))
+    return float(sample.mean()), float(
+        t.ppf(0.5 + level / 2, len(sample) - 1) * sample.std(ddof=1) / np.sqrt(len(sample))
+    )
 
 
 SUMMARY = ("ours", "ci95", "n", "diverged", "selected")  # columns that `summarise` adds to a group's labels
