@@ -378,7 +378,9 @@ def check_training(records: Sequence[runs.Record], *methods: str) -> None:
     do not depend on the machine, for nbval to check.
 
     Both are means over runs of the clients that trained, in units of chance, 1 / number of classes: `above their start` is a
-    rise by at least that much from the accuracy before training (round -1) to the last one, `above chance` at least twice that.
+    rise by at least 1.5 of it from the accuracy before training (round -1) to the last one, `above chance` at least twice it.
+    FedSSA's mu makes a client prefer its own classes without any training, so FedSSA alone proves little: name another method
+    beside it, or hand in runs with mu0 = 0.
     """
     measured = [(record.spec.algorithm, *_gain(record)) for record in records]
     for name in ("all runs", *methods):
@@ -387,7 +389,7 @@ def check_training(records: Sequence[runs.Record], *methods: str) -> None:
             print(f"{name}: not among these runs")
             continue
         rise, end = rows.mean(axis=0)
-        said = {"above their start": rise >= 1, "above chance": end >= 2}
+        said = {"above their start": rise >= 1.5, "above chance": end >= 2}
         print(
             f"{name}: trained clients end",
             "; ".join(f"{fact}: {'ok' if holds else 'NO'}" for fact, holds in said.items()),
