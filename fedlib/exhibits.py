@@ -16,7 +16,7 @@ import pandas as pd
 from .algorithms import ALGORITHMS
 from .data import info
 from .errors import choose, require
-from .runs import SCALES, RunSpec
+from .runs import SCALES, RunSpec, resolve
 
 # (N, C) columns of FedSSA's Tables 1 and 2. The embedded data are too few for 100 clients: N = 20 and 40 stand in.
 SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
@@ -462,14 +462,25 @@ def index() -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a grid: the labels that a table gives it and the specification of its run."""
+    """One cell of a table: the labels that the table gives it and the specification of its run.
 
-    method: str
-    dataset: str
-    clients: str  # the setting of N and C, as printed
-    target: float  # accuracy target of the cost comparison, a fraction
-    spec: RunSpec
+    For runs of your own `Cell(spec=RunSpec(...))` is enough: the specification, resolved, says the rest.
+    """
+
+    method: str = ""
+    dataset: str = ""
+    clients: str = ""  # the setting of N and C, as printed
+    target: float = 0.5  # accuracy target of the cost comparison, a fraction
+    spec: RunSpec = field(default_factory=RunSpec)
     value: Any = None  # of the swept quantity
+
+    def __post_init__(self) -> None:
+        if not (self.method and self.dataset and self.clients):
+            spec = resolve(self.spec).spec
+            clients = f"N = {spec.num_clients}, C = {100 * float(spec.participation or 1):g} %"
+            given = {"method": self.method or spec.algorithm, "dataset": self.dataset or spec.dataset}
+            for name, value in (given | {"clients": self.clients or clients, "spec": spec}).items():
+                object.__setattr__(self, name, value)
 
     @property
     def setting(self) -> str:

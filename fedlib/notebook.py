@@ -28,6 +28,7 @@ from . import (
     protocol,
     report,
     runs,
+    sources,
     verdicts,
     views,
 )
@@ -249,11 +250,11 @@ def _cost(cell: exhibits.Cell, record: runs.Record | report.Recorded, rule: str)
     rounds = record.rounds.query("round >= 0")
     needed = report.rounds_to_target(rounds, cell.target)
     until = rounds.head(needed or len(rounds))
-    dataset, method = data.info(cell.dataset), algorithms.make(cell.method, cell.spec.params)
+    dataset, method = data.info(cell.dataset), algorithms.make(cell.spec.algorithm, cell.spec.params)
     assert cell.spec.local_epochs
     plain = [
         costs.training_flops(name, dataset.num_classes, dataset.channels)
-        for name in models.SCENARIOS[str(cell.spec.scenario)]
+        for name in models.architectures(str(cell.spec.scenario))
     ]
     # The method's share beyond plain training is measured on CNN-3, where it is within 1 % of the mean of the five.
     per_image = sum(plain) / len(plain) * costs.relative_to_standalone(method, "CNN-3", cell.spec.local_epochs)
@@ -440,8 +441,10 @@ def notebook_digest(notebook: str) -> str:
 def drawing_digest() -> str:
     """SHA-256 of the source that turns records into exhibits."""
     modules: list[types.ModuleType] = [exhibits, report, plots, views, claims, contradictions, verdicts]
-    sources = [runs.bare_source(Path(str(module.__file__))) for module in modules] + [runs.bare_source(Path(__file__))]
-    return hashlib.sha256("".join(sources).encode()).hexdigest()[:16]
+    texts = [sources.bare_source(Path(str(module.__file__))) for module in modules] + [
+        sources.bare_source(Path(__file__))
+    ]
+    return hashlib.sha256("".join(texts).encode()).hexdigest()[:16]
 
 
 def freshness(exhibit: exhibits.Exhibit, scale: str) -> str:

@@ -5,7 +5,6 @@ the method notes any, final.pt if kept, checkpoint.pt while unfinished, and DONE
 digests. A finished run is never recomputed; an unfinished one resumes.
 """
 
-import ast
 import dataclasses
 import hashlib
 import inspect
@@ -32,7 +31,19 @@ import pandas as pd
 import torch
 from tqdm import tqdm
 
-from . import algorithms, costs, data, federation, models, partition, protocol, randomness, simulation, training
+from . import (
+    algorithms,
+    costs,
+    data,
+    federation,
+    models,
+    partition,
+    protocol,
+    randomness,
+    simulation,
+    sources,
+    training,
+)
 from .errors import FedlibError, choose, coerce, require
 
 # What a scale fills in where a specification is silent. At `paper`, the text gives grids for T, E and B: the released
@@ -66,8 +77,6 @@ SCALES: dict[str, dict[str, Any]] = {
 KEEP = ("none", "server", "clients")
 PARTITIONS = ("by-class", "dirichlet", "iid")
 CHOICES = {
-    "scenario": models.SCENARIOS,
-    "partition": PARTITIONS,
     "precision": ("fp32", "bf16"),
     "device": ("cpu", "cuda", "auto"),
     "keep": KEEP,
@@ -88,12 +97,12 @@ class RunSpec:
     dataset: str | None = field(
         default=None, metadata={"help": "digits and digits100 are embedded; cifar10, cifar100, mnist, svhn"}
     )
-    scenario: str | None = field(
+    scenario: str | tuple[str, ...] | None = field(
         default=None,
         metadata={
             "help": "architectures: homogeneous (all CNN-1), heterogeneous (CNN-1..5 in turn), reassembly (M1..M4 in "
-            "turn), reassembly-500 (the same with 500 features each), homogeneous-M1, homogeneous-M4; default "
-            "heterogeneous, or reassembly under pFedHR's protocol",
+            "turn), reassembly-500 (the same with 500 features each), homogeneous-M1, homogeneous-M4, or names of "
+            "architectures in turn, such as CNN-1,CNN-5; default heterogeneous, or reassembly under pFedHR's protocol",
             "kind": str,
         },
     )
@@ -165,7 +174,7 @@ class Resolved:
     @property
     def architectures(self) -> tuple[str, ...]:
         """Those of clients 0, 1, 2, ... in turn."""
-        return models.SCENARIOS[str(self.spec.scenario)]
+        return models.architectures(str(self.spec.scenario))
 
     @property
     def label(self) -> str:
@@ -174,14 +183,8 @@ class Resolved:
 
     @property
     def portable(self) -> bool:
-        """Whether another process can compute the run: nothing in it was registered in this one."""
-        own = data.registered() | models.registered()
-        return type(self.algorithm).__module__.startswith("fedlib.") and not own & {
-            self.spec.dataset,
-            self.spec.public_dataset,
-            *self.hashed["architectures"],
-            *self.hashed["params"].values(),
-        }
+        """Whether another process can compute the run: nothing in it was defined or registered in this one."""
+        return not self.hashed.get("own") and not data.registered() & {self.spec.dataset, self.spec.public_dataset}
 
     @property
     def samples(self) -> float:
@@ -208,7 +211,7 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
         values["paper"] = values["algorithm"] if own else "FedSSA"
     if values["scenario"] is None:
         values["scenario"] = protocol.SCENARIOS.get(values["paper"], "heterogeneous")
-    choose("scenario", values["scenario"], models.SCENARIOS)
+    values["scenario"] = models.scenario(values["scenario"])
     whose = (values["paper"], values["protocol"], values["scenario"])
     sizes = SCALES[scale] | protocol.sizes(*whose, scale)
     values = {name: sizes.get(name) if value is None else value for name, value in values.items()}
@@ -219,8 +222,9 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
         kind = item.metadata.get("kind", type(item.default))
         if kind in (int, float, str, bool) and values[item.name] is not None:
             values[item.name] = coerce(item.name, values[item.name], kind)
-    for name, allowed in CHOICES.items():
-        choose(name, values[name], allowed)
+    for name, known in CHOICES.items():
+        choose(name, values[name], known)
+    choose("partition", values["partition"], [*PARTITIONS, *partition.REGISTERED])
     if values["lr"] is not None:
         preset = dataclasses.replace(preset, lr=values["lr"])
     for name in ("num_clients", "rounds", "local_epochs", "batch_size"):
@@ -275,10 +279,26 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
         hashed["public"] = data.info(values["public_dataset"]).fingerprint
     hashed |= {
         "protocol": dataclasses.asdict(preset),
-        "architectures": list(models.SCENARIOS[values["scenario"]]),
+        "architectures": list(models.architectures(values["scenario"])),
         "data": {"fingerprint": dataset.fingerprint, "mean": list(dataset.mean), "std": list(dataset.std)},
     }
+    digests = _own_parts(method, hashed["architectures"], values["partition"])
+    if digests:
+        hashed["own"] = digests
     return Resolved(RunSpec(**values), method, preset, dataset, hashed)
+
+
+def _own_parts(method: algorithms.Algorithm, architectures: Iterable[str], partition_name: str) -> dict[str, str]:
+    """Digests of what a person defined and a run uses: its method, networks (also those that the method's parameters
+    name) and partition. One changed line gives another digest, and so another key.
+    """
+    own: dict[str, Any] = {} if type(method) in algorithms.BUILT_IN else {"method": type(method)}
+    for name in sorted({*architectures, *map(str, dataclasses.asdict(method).values())}):
+        if name in models.BUILDERS and not models.is_built_in(name):
+            own[f"architecture {name}"] = models.BUILDERS[name]
+    if partition_name not in PARTITIONS:
+        own["partition"] = partition.REGISTERED[partition_name]
+    return {name: sources.digest(part) for name, part in own.items()}
 
 
 def classes_held(dataset: data.DatasetInfo) -> int:
@@ -344,8 +364,10 @@ def _dealt(resolved: Resolved, parts: list[np.ndarray], stream: np.random.Genera
         least = min(10, len(parts[0]) // (2 * clients))
         least_each = [max(3, least)] if len(parts) == 1 else [max(1, least), 1, 1]
         held = partition.dirichlet_parts(labels, clients, spec.alpha, stream, least_each, floors=preset.floors)
-    else:
+    elif spec.partition == "iid":
         held = [partition.iid(part, clients, stream) for part in labels]
+    else:
+        held = [partition.own(spec.partition, part, clients, stream) for part in labels]
     return [[part[own] for own in owns] for part, owns in zip(parts, held, strict=True)]
 
 
@@ -422,7 +444,7 @@ def read(path: Path) -> Record | None:
         provenance = json.loads((path / "provenance.json").read_text())
         rounds, clients, timing = (pd.read_csv(path / f"{name}.csv") for name in ("rounds", "clients", "timing"))
         spec = RunSpec(**stored["spec"])
-        stale = provenance["code"] != code_digest(spec.algorithm)
+        stale = provenance["code"] != code_digest(spec)
         noted = (path / "details.jsonl").read_text() if "details.jsonl" in done["tables"] else ""
         details = [json.loads(line) for line in noted.splitlines()]
         return Record(
@@ -495,7 +517,7 @@ def _compute(resolved: Resolved, built: federation.Federation, progress: bool) -
     assert spec.rounds and spec.participation
     stored = {"spec": dataclasses.asdict(spec), "hashed": resolved.hashed}
     simulation.write_bytes(path / "spec.json", json.dumps(stored, indent=1).encode())
-    code = code_digest(spec.algorithm)
+    code = code_digest(spec)
     started = time.time()
     with tqdm(total=spec.rounds, desc=resolved.label, unit="round", disable=not progress, leave=False) as bar:
 
@@ -536,34 +558,46 @@ def _keep(path: Path, keep: str, outcome: simulation.Outcome) -> None:
     simulation.write_bytes(path / f"final-{keep}.pt", buffer.getvalue())
 
 
-def code_digest(algorithm: str) -> str:
-    """SHA-256 (16 digits) of the source that determines a run's numbers, without comments and docstrings: data to
-    simulation, the method's file, those of the methods it extends and the modules that they use.
+def code_digest(spec: RunSpec) -> str:
+    """SHA-256 (16 digits) of fedlib's source that determines a run's numbers, without comments and docstrings: how
+    images are dealt, training and simulation, the networks, the method's file, those of the methods it extends and the
+    modules that they use. What a person defined is in the key instead.
     """
-    method = algorithms.ALGORITHMS.get(algorithm)
-    modules = (randomness, data, partition, models, protocol, training, costs, federation, simulation, algorithms.base)
+    method = algorithms.ALGORITHMS.get(spec.algorithm)
     classes = [cls for cls in method.__mro__ if issubclass(cls, algorithms.Algorithm)] if method else []
-    used = [value for cls in classes for value in vars(sys.modules[cls.__module__]).values() if inspect.ismodule(value)]
-    own = [module for module in used if module.__name__.startswith("fedlib.") and module not in modules]
-    files = [inspect.getsourcefile(module) for module in [*modules, *dict.fromkeys(own)]]
-    files += [inspect.getsourcefile(cls) for cls in classes]
-    return hashlib.sha256("".join(bare_source(Path(file)) for file in files if file).encode()).hexdigest()[:16]
+    networks = [*models.architectures(str(spec.scenario), known_only=False), *map(str, spec.params.values())]
+    builders = {name: models.BUILDERS[name] for name in networks if name in models.BUILDERS}
+    own = [cls for cls in classes if sources.is_own(cls.__module__)]
+    own_use = sources.used_of_fedlib(*own, *(builders[name] for name in builders if not models.is_built_in(name)))
+
+    # Of these, only what is used: another data set, preset or network is no other code.
+    shipped = [builders[name] for name in builders if models.is_built_in(name)]
+    in_part = {
+        data: {"Dataset"},
+        protocol: {"Protocol"},
+        costs: set(),
+        models: {"build", *(getattr(builder, "func", builder).__name__ for builder in shipped)},
+    }
+    homes = [sys.modules[cls.__module__] for cls in classes if cls not in own]
+    used = [value for home in homes for value in vars(home).values() if inspect.ismodule(value)]
+    used += [sys.modules[name] for name in own_use]
+    whole = [randomness, partition, training, federation, simulation, algorithms.base, *used, *homes]
+    files = [
+        Path(str(module.__file__))
+        for module in dict.fromkeys(whole)
+        if module.__name__.startswith("fedlib.") and module not in in_part
+    ]
+    texts = [sources.bare_source(file) for file in files]
+    texts.append(sources.part_of_source(Path(__file__), ("federation_of",)))
+    for module, names in in_part.items():
+        short = module.__name__.rpartition(".")[2]
+        names = names.union(own_use.get(module.__name__, ()), *(sources.mentioned(file, short) for file in files))
+        texts.append(sources.part_of_source(Path(str(module.__file__)), tuple(sorted(names)), REGISTRIES))
+    return hashlib.sha256("".join(texts).encode()).hexdigest()[:16]
 
 
-_sources: dict[Path, str] = {}
-
-
-def bare_source(file: Path) -> str:
-    if file not in _sources:
-        tree = ast.parse(file.read_text())
-        for node in ast.walk(tree):
-            if (
-                isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
-                and ast.get_docstring(node, clean=False) is not None
-            ):
-                node.body = node.body[1:] or [ast.Pass()]
-        _sources[file] = ast.unparse(tree)
-    return _sources[file]
+# Tables of all that there is, which a run looks one thing up in.
+REGISTRIES = ("BUILDERS", "BUILT_IN", "SCENARIOS", "PROTOCOLS", "EMBEDDED")
 
 
 def _provenance(spec: RunSpec, code: str, started: float) -> dict[str, Any]:
@@ -623,7 +657,11 @@ def sweep(
     raised when all others are done.
     """
     require(jobs >= 1, "jobs", jobs, "at least 1")
-    todo = [item for item in missing(specs, scale, reuse_stale) if item.portable]
+    wanted = missing(specs, scale, reuse_stale)
+    todo = [item for item in wanted if item.portable]
+    if jobs > 1 and len(wanted) - len(todo) > 1:
+        line = f"{len(wanted) - len(todo)} of {len(wanted)} runs have parts that this process defined"
+        print(f"{line}, which no worker knows: they train here, one after the other", file=sys.stderr)
     with tqdm(
         total=round(sum(item.samples for item in todo)), unit="image", unit_scale=True, disable=not (progress and todo)
     ) as bar:
