@@ -149,10 +149,6 @@ class Dataset:
         grey = self.images.float().mean(1, keepdim=True).round().to(torch.uint8)
         return grey.expand(-1, channels, -1, -1).contiguous(memory_format=torch.channels_last)
 
-    @property
-    def embedded(self) -> bool:
-        return self.name in EMBEDDED
-
     @cached_property
     def info(self) -> DatasetInfo:
         """What `info` says of it."""

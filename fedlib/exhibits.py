@@ -16,7 +16,7 @@ import pandas as pd
 from .algorithms import ALGORITHMS
 from .data import info
 from .errors import choose, require
-from .runs import SCALES, RunSpec
+from .runs import SCALES, RunSpec, resolve
 
 # Of every run of the Yi et al. papers at scale smoke: at the papers' 0.01, few rounds on few images would hardly move anything.
 _QUICK: dict[str, Any] = {"batch_size": 16, "lr": 0.05}
@@ -486,15 +486,26 @@ def index() -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a grid: the labels that a table gives it and the specification of its run."""
+    """One cell of a table: the labels that the table gives it and the specification of its run.
 
-    method: str
-    dataset: str
-    clients: str  # the setting of N and C, as printed
-    target: float  # accuracy target of the cost comparison, a fraction
-    spec: RunSpec
+    For runs of your own `Cell(spec=RunSpec(...))` is enough: the specification, resolved, says the rest.
+    """
+
+    method: str = ""
+    dataset: str = ""
+    clients: str = ""  # the setting of N and C, as printed
+    target: float = 0.5  # accuracy target of the cost comparison, a fraction
+    spec: RunSpec = field(default_factory=RunSpec)
     value: Any = None  # of the swept quantity
     stands_for: int | None = None  # the paper's N, where embedded data are too few for so many clients
+
+    def __post_init__(self) -> None:
+        if not (self.method and self.dataset and self.clients):
+            spec = resolve(self.spec).spec
+            clients = f"N = {spec.num_clients}, C = {100 * float(spec.participation or 1):g} %"
+            given = {"method": self.method or spec.algorithm, "dataset": self.dataset or spec.dataset}
+            for name, value in (given | {"clients": self.clients or clients, "spec": spec}).items():
+                object.__setattr__(self, name, value)
 
     @property
     def setting(self) -> str:
@@ -542,7 +553,7 @@ def _settings(grid: Grid, scale: str, dataset: str) -> list[tuple[str, float, Fi
     columns = [column for place, column in every.items() if not cut or place in grid.smoke_columns]
     values = grid.sweep.at(scale, dataset) if grid.sweep else (None,)
     if grid.sweep is PARTICIPATION:
-        columns = [(re.sub(r", C = \d+ %", "", clients), *rest) for clients, *rest in columns]
+        columns = [(re.sub(r", C = \d+ %", "", label), fields, target, paper) for label, fields, target, paper in columns]
     return [(label, target, fields, value, paper) for label, fields, target, paper in columns for value in values]
 
 

@@ -29,6 +29,7 @@ from . import (
     plots,
     report,
     runs,
+    sources,
     views,
 )
 from . import protocol as presets
@@ -349,11 +350,11 @@ def _cost(cell: exhibits.Cell, record: runs.Record | report.Recorded, rule: str)
     rounds = record.rounds.query("round >= 0")
     needed = report.rounds_to_target(rounds, cell.target)
     until = rounds.head(needed or len(rounds))
-    dataset, method = data.info(cell.dataset), algorithms.make(cell.method, cell.spec.params)
+    dataset, method = data.info(cell.dataset), algorithms.make(cell.spec.algorithm, cell.spec.params)
     assert cell.spec.local_epochs
     plain = [
         costs.training_flops(name, dataset.num_classes, dataset.channels)
-        for name in models.SCENARIOS[str(cell.spec.scenario)]
+        for name in models.architectures(str(cell.spec.scenario))
     ]
     # The method's share beyond plain training is measured on CNN-3, where it is within 1 % of the mean of the five.
     per_image = sum(plain) / len(plain) * costs.relative_to_standalone(method, "CNN-3", cell.spec.local_epochs)
@@ -583,7 +584,7 @@ def drawing_digest() -> str:
     modules: list[types.ModuleType] = [exhibits, report, plots, views]
     files = [Path(str(module.__file__)) for module in modules] + [Path(__file__)]
     files += sorted((Path(__file__).parent / "papers").rglob("*.py"))
-    return hashlib.sha256("".join(map(runs.bare_source, files)).encode()).hexdigest()[:16]
+    return hashlib.sha256("".join(map(sources.bare_source, files)).encode()).hexdigest()[:16]
 
 
 def freshness(exhibit: exhibits.Exhibit, scale: str) -> str:

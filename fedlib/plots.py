@@ -49,16 +49,30 @@ STYLE: Any = {
 }  # fmt: skip
 
 
+# Of methods of a person's own: the first one drawn gets the first look, and keeps it.
+_others: dict[str, int] = {}
+_OTHER_COLOURS = ("#b2182b", "#1b7837", "#542788", "#8c510a", "#003c30")
+_OTHER_MARKERS = "*Xp8h"
+_OTHER_DASHES = ("-", "--", ":", "-.")
+
+
 def colour(method: str) -> str:
-    return _COLOURS.get(_name(method), "#333333")
+    return _COLOURS.get(_name(method)) or _OTHER_COLOURS[_place(method) % 5]
 
 
 def _marker(method: str) -> str:
-    return _MARKERS.get(_name(method), "o")
+    return _MARKERS.get(_name(method)) or _OTHER_MARKERS[_place(method) % 5]
+
+
+def _place(method: str) -> int:
+    """0, 1, 2, ... in the order in which such methods are first drawn."""
+    return _others.setdefault(_name(method), len(_others))
 
 
 def _dash(method: str) -> Any:
-    return _DASHES.get(_name(method), "-")
+    if _name(method) in _COLOURS:
+        return _DASHES.get(_name(method), "-")
+    return _OTHER_DASHES[_place(method) // 5 % 4]
 
 
 def _name(method: str) -> str:

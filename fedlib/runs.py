@@ -6,7 +6,6 @@ last with the SHA-256 of every other file, below a line with its own. A finished
 one resumes. A damaged one is set aside and said to be.
 """
 
-import ast
 import dataclasses
 import hashlib
 import inspect
@@ -34,7 +33,19 @@ import numpy as np
 import pandas as pd
 import torch
 
-from . import algorithms, costs, data, federation, models, partition, protocol, randomness, simulation, training
+from . import (
+    algorithms,
+    costs,
+    data,
+    federation,
+    models,
+    partition,
+    protocol,
+    randomness,
+    simulation,
+    sources,
+    training,
+)
 from .errors import FedlibError, choose, coerce, folder_from, require
 from .progress import Progress
 
@@ -69,8 +80,6 @@ SCALES: dict[str, dict[str, Any]] = {
 KEEP = ("none", "server", "clients")
 PARTITIONS = ("by-class", "dirichlet", "iid")
 CHOICES = {
-    "scenario": models.SCENARIOS,
-    "partition": PARTITIONS,
     "precision": ("fp32", "bf16"),
     "device": ("cpu", "cuda", "auto"),
     "keep": KEEP,
@@ -91,12 +100,12 @@ class RunSpec:
     dataset: str | None = field(
         default=None, metadata={"help": "digits and digits100 are embedded; cifar10, cifar100, mnist, svhn"}
     )
-    scenario: str | None = field(
+    scenario: str | tuple[str, ...] | None = field(
         default=None,
         metadata={
             "help": "architectures: homogeneous (all CNN-1), heterogeneous (CNN-1..5 in turn), reassembly (M1..M4 in "
-            "turn), reassembly-500 (the same with 500 features each), homogeneous-M1, homogeneous-M4; default "
-            "heterogeneous, or reassembly under pFedHR's protocol",
+            "turn), reassembly-500 (the same with 500 features each), homogeneous-M1, homogeneous-M4, or names of "
+            "architectures in turn, such as CNN-1,CNN-5; default heterogeneous, or reassembly under pFedHR's protocol",
             "kind": str,
         },
     )
@@ -168,7 +177,7 @@ class Resolved:
     @property
     def architectures(self) -> tuple[str, ...]:
         """Those of clients 0, 1, 2, ... in turn."""
-        return models.SCENARIOS[str(self.spec.scenario)]
+        return models.architectures(str(self.spec.scenario))
 
     @property
     def label(self) -> str:
@@ -177,14 +186,8 @@ class Resolved:
 
     @property
     def portable(self) -> bool:
-        """Whether another process can compute the run: nothing in it was registered in this one."""
-        own = data.registered() | models.registered()
-        return type(self.algorithm).__module__.startswith("fedlib.") and not own & {
-            self.spec.dataset,
-            self.spec.public_dataset,
-            *self.hashed["architectures"],
-            *self.hashed["params"].values(),
-        }
+        """Whether another process can compute the run: nothing in it was defined or registered in this one."""
+        return not self.hashed.get("own") and not data.registered() & {self.spec.dataset, self.spec.public_dataset}
 
     @property
     def samples(self) -> float:
@@ -211,7 +214,7 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
         values["paper"] = values["algorithm"] if own else "FedSSA"
     if values["scenario"] is None:
         values["scenario"] = protocol.SCENARIOS.get(values["paper"], "heterogeneous")
-    choose("scenario", values["scenario"], models.SCENARIOS)
+    values["scenario"] = models.scenario(values["scenario"])
     whose = (values["paper"], values["protocol"], values["scenario"])
     sizes = SCALES[scale] | protocol.sizes(*whose, scale)
     values = {name: sizes.get(name) if value is None else value for name, value in values.items()}
@@ -222,8 +225,9 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
         kind = item.metadata.get("kind", type(item.default))
         if kind in (int, float, str, bool) and values[item.name] is not None:
             values[item.name] = coerce(item.name, values[item.name], kind)
-    for name, allowed in CHOICES.items():
-        choose(name, values[name], allowed)
+    for name, known in CHOICES.items():
+        choose(name, values[name], known)
+    choose("partition", values["partition"], [*PARTITIONS, *partition.REGISTERED])
     if values["lr"] is not None:
         preset = dataclasses.replace(preset, lr=values["lr"])
     for name in ("num_clients", "rounds", "local_epochs", "batch_size"):
@@ -279,10 +283,26 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
         hashed["public"] = data.info(values["public_dataset"]).fingerprint
     hashed |= {
         "protocol": dataclasses.asdict(preset),
-        "architectures": list(models.SCENARIOS[values["scenario"]]),
+        "architectures": list(models.architectures(values["scenario"])),
         "data": {"fingerprint": dataset.fingerprint, "mean": list(dataset.mean), "std": list(dataset.std)},
     }
+    digests = _own_parts(method, hashed["architectures"], values["partition"])
+    if digests:
+        hashed["own"] = digests
     return Resolved(RunSpec(**values), method, preset, dataset, hashed)
+
+
+def _own_parts(method: algorithms.Algorithm, architectures: Iterable[str], partition_name: str) -> dict[str, str]:
+    """Digests of what a person defined and a run uses: its method, networks (also those that the method's parameters
+    name) and partition. One changed line gives another digest, and so another key.
+    """
+    own: dict[str, Any] = {} if type(method) in algorithms.BUILT_IN else {"method": type(method)}
+    for name in sorted({*architectures, *map(str, dataclasses.asdict(method).values())}):
+        if name in models.BUILDERS and not models.is_built_in(name):
+            own[f"architecture {name}"] = models.BUILDERS[name]
+    if partition_name not in PARTITIONS:
+        own["partition"] = partition.REGISTERED[partition_name]
+    return {name: sources.digest(part) for name, part in own.items()}
 
 
 def classes_held(dataset: data.DatasetInfo) -> int:
@@ -348,8 +368,10 @@ def _dealt(resolved: Resolved, parts: list[np.ndarray], stream: np.random.Genera
         least = min(10, len(parts[0]) // (2 * clients))
         least_each = [max(3, least)] if len(parts) == 1 else [max(1, least), 1, 1]
         held = partition.dirichlet_parts(labels, clients, spec.alpha, stream, least_each, floors=preset.floors)
-    else:
+    elif spec.partition == "iid":
         held = [partition.iid(part, clients, stream) for part in labels]
+    else:
+        held = [partition.own(spec.partition, part, clients, stream) for part in labels]
     return [[part[own] for own in owns] for part, owns in zip(parts, held, strict=True)]
 
 
@@ -436,7 +458,7 @@ def read(path: Path) -> Record | None:
         choose("status", done["status"], ("finished", "diverged"))
         rounds, clients, timing = (pd.read_csv(io.BytesIO(content[f"{name}.csv"])) for name in TABLES)
         details = [json.loads(line) for line in content.get("details.jsonl", b"").splitlines()]
-        stale = provenance["code"] != code_digest(spec.algorithm)
+        stale = provenance["code"] != code_digest(spec)
         return Record(
             path.name, path, spec, done["status"], done["state"],
             rounds, clients, timing, details, provenance, files, stale,
@@ -569,7 +591,7 @@ def _usable(resolved: Resolved, reuse_stale: bool, mend: bool = False) -> Record
 
 def _compute(resolved: Resolved, built: federation.Federation, progress: bool) -> Record:
     """Train (or resume) and store; the locks are held. What a failed start leaves is removed."""
-    path, spec, code = store() / resolved.key, resolved.spec, code_digest(resolved.spec.algorithm)
+    path, spec, code = store() / resolved.key, resolved.spec, code_digest(resolved.spec)
     stored = json.dumps({"spec": dataclasses.asdict(spec), "hashed": resolved.hashed}, indent=1).encode()
     assert spec.rounds and spec.participation
     try:
@@ -642,36 +664,46 @@ def _tidy(path: Path) -> None:
             path.rmdir()
 
 
-def code_digest(algorithm: str) -> str:
-    """SHA-256 (16 digits) of the source that determines a run's numbers, without comments and docstrings: data to
-    simulation, the method's file, those of the methods it extends and the modules that they use.
+def code_digest(spec: RunSpec) -> str:
+    """SHA-256 (16 digits) of fedlib's source that determines a run's numbers, without comments and docstrings: how
+    images are dealt, training and simulation, the networks, the method's file, those of the methods it extends and the
+    modules that they use. What a person defined is in the key instead.
     """
-    method = algorithms.ALGORITHMS.get(algorithm)
-    modules = (randomness, data, partition, models, protocol, training, costs, federation, simulation, algorithms.base)
+    method = algorithms.ALGORITHMS.get(spec.algorithm)
     classes = [cls for cls in method.__mro__ if issubclass(cls, algorithms.Algorithm)] if method else []
-    used = [value for cls in classes for value in vars(sys.modules[cls.__module__]).values() if inspect.ismodule(value)]
-    own = [module for module in used if module.__name__.startswith("fedlib.") and module not in modules]
-    files = [inspect.getsourcefile(module) for module in [*modules, *dict.fromkeys(own)]]
-    files += [inspect.getsourcefile(cls) for cls in classes]
-    return hashlib.sha256("".join(bare_source(Path(file)) for file in files if file).encode()).hexdigest()[:16]
+    networks = [*models.architectures(str(spec.scenario), known_only=False), *map(str, spec.params.values())]
+    builders = {name: models.BUILDERS[name] for name in networks if name in models.BUILDERS}
+    own = [cls for cls in classes if sources.is_own(cls.__module__)]
+    own_use = sources.used_of_fedlib(*own, *(builders[name] for name in builders if not models.is_built_in(name)))
+
+    # Of these, only what is used: another data set, preset or network is no other code.
+    shipped = [builders[name] for name in builders if models.is_built_in(name)]
+    in_part = {
+        data: {"Dataset"},
+        protocol: {"Protocol"},
+        costs: set(),
+        models: {"build", *(getattr(builder, "func", builder).__name__ for builder in shipped)},
+    }
+    homes = [sys.modules[cls.__module__] for cls in classes if cls not in own]
+    used = [value for home in homes for value in vars(home).values() if inspect.ismodule(value)]
+    used += [sys.modules[name] for name in own_use]
+    whole = [randomness, partition, training, federation, simulation, algorithms.base, *used, *homes]
+    files = [
+        Path(str(module.__file__))
+        for module in dict.fromkeys(whole)
+        if module.__name__.startswith("fedlib.") and module not in in_part
+    ]
+    texts = [sources.bare_source(file) for file in files]
+    texts.append(sources.part_of_source(Path(__file__), ("federation_of",)))
+    for module, names in in_part.items():
+        short = module.__name__.rpartition(".")[2]
+        names = names.union(own_use.get(module.__name__, ()), *(sources.mentioned(file, short) for file in files))
+        texts.append(sources.part_of_source(Path(str(module.__file__)), tuple(sorted(names)), REGISTRIES))
+    return hashlib.sha256("".join(texts).encode()).hexdigest()[:16]
 
 
-_sources: dict[Path, str] = {}
-_parsing = threading.Lock()  # CPython 3.11's parser loses count of its depth where threads parse side by side
-
-
-def bare_source(file: Path) -> str:
-    with _parsing:
-        if file not in _sources:
-            tree = ast.parse(file.read_text())
-            for node in ast.walk(tree):
-                if (
-                    isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
-                    and ast.get_docstring(node, clean=False) is not None
-                ):
-                    node.body = node.body[1:] or [ast.Pass()]
-            _sources[file] = ast.unparse(tree)
-        return _sources[file]
+# Tables of all that there is, which a run looks one thing up in.
+REGISTRIES = ("BUILDERS", "BUILT_IN", "SCENARIOS", "PROTOCOLS", "EMBEDDED")
 
 
 def _provenance(spec: RunSpec, code: str, seconds: float) -> dict[str, Any]:
@@ -736,7 +768,11 @@ def sweep(
     raised when all others are done.
     """
     require(jobs >= 1, "jobs", jobs, "at least 1")
-    todo = [item for item in missing(specs, scale, reuse_stale) if item.portable]
+    wanted = missing(specs, scale, reuse_stale)
+    todo = [item for item in wanted if item.portable]
+    if jobs > 1 and len(wanted) - len(todo) > 1:
+        line = f"{len(wanted) - len(todo)} of {len(wanted)} runs have parts that this process defined"
+        print(f"{line}, which no worker knows: they train here, one after the other", file=sys.stderr)
     failures = []
     if todo:
         seconds = expected_seconds(todo) if progress else [1.0] * len(todo)

@@ -347,7 +347,7 @@ def test_stale_records_are_recomputed_on_embedded_data_and_set_aside_on_real_dat
     assert not run(SPEC, progress=False).stale
     assert len(list((home / "runs").glob("FedSSA*"))) == 1  # recomputed in place
     rewrite(record.path, "provenance.json", lambda provenance: provenance | {"code": "0" * 16})
-    monkeypatch.setattr(data.Dataset, "embedded", False)
+    monkeypatch.setattr(data.DatasetInfo, "embedded", False)
     assert not run(SPEC, progress=False).stale
     assert (home / "runs" / f"{record.key}.stale-1" / "DONE").exists()
 

@@ -131,7 +131,7 @@ def write_files(name: str, root, monkeypatch) -> tuple[np.ndarray, np.ndarray]:
 def test_digits():
     digits = data.load("digits")
     assert digits.images.shape == (1797, 3, 32, 32) and digits.images.dtype == torch.uint8
-    assert digits.num_classes == 10 and digits.embedded
+    assert digits.num_classes == 10 and digits.info.embedded
     assert digits.num_train == 1498  # 5:1
     from sklearn.datasets import load_digits
 
@@ -154,7 +154,7 @@ def test_digits_are_scikit_learns_enlarged():
 
 def test_digits100_is_pairs_from_their_own_part():
     pairs, digits = data.load("digits100"), data.load("digits")
-    assert pairs.images.shape == (2500, 3, 32, 32) and pairs.num_classes == 100 and pairs.embedded
+    assert pairs.images.shape == (2500, 3, 32, 32) and pairs.num_classes == 100 and pairs.info.embedded
     assert pairs.num_train == 2000
     assert (np.bincount(pairs.labels[:2000]) == 20).all() and (np.bincount(pairs.labels[2000:]) == 5).all()
     # each half, 8x8, is a digit of its class and from the same side of the digits' split
@@ -178,7 +178,7 @@ def test_digits100_is_pairs_from_their_own_part():
 def test_changed_digits_are_the_digits_in_another_domain():
     digits, (inverted, noisy, rotated) = data.load("digits"), map(data.load, data.EMBEDDED[2:])
     for other in (inverted, noisy, rotated):
-        assert torch.equal(other.labels, digits.labels) and other.num_train == digits.num_train and other.embedded
+        assert torch.equal(other.labels, digits.labels) and other.num_train == digits.num_train and other.info.embedded
         assert (other.images == other.images[:, :1]).all() and other.images.shape == digits.images.shape
     assert torch.equal(inverted.images, 255 - digits.images)
     assert torch.equal(rotated.images, digits.images.rot90(dims=(2, 3)))
@@ -222,7 +222,7 @@ def test_statistics_of_own_data_are_those_of_its_training_images():
     train = images[:6].astype(np.float64) / 255
     np.testing.assert_allclose(own.mean, train.mean(axis=(0, 2, 3)), atol=5.1e-5)
     np.testing.assert_allclose(own.std, train.std(axis=(0, 2, 3)), atol=1e-4)
-    assert own.num_classes == 3 and not own.embedded
+    assert own.num_classes == 3 and not own.info.embedded
     assert own.images.is_contiguous(memory_format=torch.channels_last)
     assert np.array_equal(own.images.numpy(), images) and np.array_equal(own.labels.numpy(), labels)
 
@@ -280,7 +280,7 @@ def test_reads_the_format(name, root, monkeypatch):
     assert np.array_equal(loaded.labels, labels)
     assert loaded.num_classes == (100 if name == "cifar100" else 10)
     assert loaded.num_train == NUM_TRAIN[name]
-    assert not loaded.embedded and loaded.info == data.info(name)
+    assert not loaded.info.embedded and loaded.info == data.info(name)
     assert data.available(name)
 
 

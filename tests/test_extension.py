@@ -64,14 +64,6 @@ def test_it_runs_and_its_record_is_kept(monkeypatch):
         assert again.rounds.equals(record.rounds) and not again.stale
 
 
-def test_its_code_belongs_to_the_record(monkeypatch):
-    """Other code in the method's file makes its record stale, and nobody else's."""
-    codes = [runs.code_digest(name) for name in ("SharedBias", "FedAvg")]
-    own = Path(inspect.getsourcefile(SharedBias) or "")
-    monkeypatch.setitem(runs._sources, own, runs.bare_source(own) + "\npass")
-    assert runs.code_digest("SharedBias") != codes[0] and runs.code_digest("FedAvg") == codes[1]
-
-
 def test_it_resumes_to_the_same_bits(monkeypatch, tmp_path):
     with monkeypatch.context() as patch:
         patch.setenv("FEDLIB_HOME", str(tmp_path / "undisturbed"))

@@ -11,7 +11,7 @@ import pytest
 import torch
 from pixels import federation
 
-from fedlib import ALGORITHMS, Dataset, Federation, FedlibError, RunSpec, partition, report, runs, simulate
+from fedlib import ALGORITHMS, Dataset, Federation, FedlibError, RunSpec, data, partition, report, runs, simulate
 from fedlib.algorithms.base import Algorithm
 from fedlib.protocol import PARAMS, PROTOCOLS, Protocol, protocol
 from fedlib.randomness import generator
@@ -249,7 +249,8 @@ def test_a_client_without_test_images_is_an_error() -> None:
 )
 def test_normalisation(name: str, normalise: str, mean: float, std: float) -> None:
     images = np.full((4, 3, 32, 32), 51, dtype=np.uint8)  # 0.2
-    dataset = Dataset.from_arrays(name, images, np.array([0, 1, 0, 1]), images[:1], np.array([0]))
+    known = {"mean": data.info(name).mean, "std": data.info(name).std}
+    dataset = Dataset.from_arrays(name, images, np.array([0, 1, 0, 1]), images[:1], np.array([0]), **known)
     built = Federation(dataset, [np.arange(5)], protocol=Protocol(normalise=normalise))
     green = built.pool.batch(torch.tensor([0]))[0, 1]
     assert torch.allclose(green, torch.tensor((0.2 - mean) / std), atol=1e-5)

@@ -265,9 +265,12 @@ def test_methods_refuse_clients_they_cannot_serve(monkeypatch):
     fed = ten_clients()
     with pytest.raises(FedlibError, match=r"FedAvg.*every client needs the same architecture; got tiny-a, tiny-b"):
         simulate(fed, make("FedAvg"), 1)
-    wide = models.BUILDERS["tiny-a"](3, 1)
-    wide.extractor[2], wide.header = torch.nn.Linear(4, 9), torch.nn.Linear(9, 3)
-    monkeypatch.setitem(models.BUILDERS, "wide", lambda num_classes, channels: wide)
+
+    def wide(num_classes, channels):
+        extractor = torch.nn.Sequential(torch.nn.AvgPool2d(16), torch.nn.Flatten(), torch.nn.Linear(4, 9))
+        return Model(extractor, torch.nn.Linear(9, num_classes))
+
+    monkeypatch.setitem(models.BUILDERS, "wide", wide)
     with pytest.raises(FedlibError, match=r"FedSSA.*header's input width.*'tiny-a': 3, 'wide': 9"):
         simulate(ten_clients(architectures=("tiny-a", "wide")), make("FedSSA"), 1)
     simulate(ten_clients(architectures=("tiny-a", "wide")), make("Standalone"), 1)

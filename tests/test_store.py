@@ -91,7 +91,7 @@ def test_no_flipped_bit_of_an_unfinished_run_changes_its_result(tmp_path, monkey
     assert {name for name, _ in positions} == {"spec.json", "checkpoint.pt"} and len(positions) >= FLIPS
     capsys.readouterr()
     resolved = runs.resolve(SPEC)
-    built, label = runs.federation_of(resolved), f"{resolved.key} {runs.code_digest('FedSSA')}"
+    built, label = runs.federation_of(resolved), f"{resolved.key} {runs.code_digest(resolved.spec)}"
     assert simulation._load(path / "checkpoint.pt", label, built) is not None
     for place, (name, bit) in enumerate(positions):
         shutil.rmtree(path)

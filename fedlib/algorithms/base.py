@@ -49,9 +49,9 @@ class Algorithm:
     """
 
     name: ClassVar[str]
-    paper: ClassVar[str]  # authors, title, venue
-    year: ClassVar[int]
-    exchanges: ClassVar[str]  # what travels, in a few words
+    paper: ClassVar[str] = "one's own"  # authors, title, venue
+    year: ClassVar[int] = 0
+    exchanges: ClassVar[str] = "-"  # what travels, in a few words
     public_data: ClassVar[str] = "none"  # "none", "unlabelled" or "labelled": images that server and clients share
     needs: ClassVar[str] = ""  # what clients must have in common: "", "features" (the header's width) or "architecture"
 
