@@ -314,13 +314,12 @@ def judge(check: Check | None, found: Evidence, printed: float = float("nan")) -
         planned |= {(cell.method, Place.of(cell)) for cell in cells}
         foreign |= {run.cell.dataset for run in own} - {cell.dataset for cell in cells}
         runs += own
+    run = {(run.cell.method, run.place) for run in runs}
     if not comparisons:
-        methods = sorted({run.cell.method for run in runs})
-        return Finding(NOT_RUN, f"only {', '.join(methods)}" if methods else "")
+        return Finding(NOT_RUN, f"{len(planned & run)} of {len(planned)} cells run" if runs else "")
     evidence = _evidence(comparisons, check.most)
     if foreign:
         return Finding(STAND_IN, f"on {', '.join(sorted(foreign))}", evidence)
-    run = {(run.cell.method, run.place) for run in runs}
     reasons = _reasons(comparisons, runs, found.scale, len(planned & run), len(planned))
     if any(_varied(part, found) for part in check.parts):
         reasons.append(f"T, E or B are not those of scale {found.scale}")
