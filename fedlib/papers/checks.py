@@ -283,7 +283,7 @@ class Saves(Check):
 
     def _saved(self, kind: str, name: str, place: Place, own: Seeds, other: Seeds) -> Comparison:
         seeds = [seed for seed in own if seed in other]
-        spent = [(_spent(own[seed]), _spent(other[seed])) for seed in seeds]
+        spent = [(_spent(own[seed], kind), _spent(other[seed], kind)) for seed in seeds]
         saved = tuple(
             100 * (1 - _amount(mine, kind) / _amount(its, kind)) for mine, its in spent if mine.reached and its.reached
         )
@@ -294,11 +294,12 @@ class Saves(Check):
         return Comparison(what, saved, self.low, self.high, "%", obstacle)
 
 
-def _spent(run: Run) -> costs.Spent:
-    spec = run.cell.spec
-    method = algorithms.make(spec.algorithm, spec.params)
-    # What a method computes beyond plain training is measured on CNN-3, where it is within 1 % of the mean of the five.
-    per_image = costs.relative_to_standalone(method, "CNN-3", spec.local_epochs or 1)
+def _spent(run: Run, kind: str) -> costs.Spent:
+    spec, per_image = run.cell.spec, float("nan")
+    if kind == "flops":
+        # What a method computes beyond plain training is measured on CNN-3, where it is within 1 % of the mean of the five.
+        method = algorithms.make(spec.algorithm, spec.params)
+        per_image = costs.relative_to_standalone(method, "CNN-3", spec.local_epochs or 1)
     return costs.until(run.record.rounds, run.cell.target, flops_per_image=per_image)
 
 

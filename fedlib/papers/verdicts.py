@@ -314,14 +314,15 @@ def judge(check: Check | None, found: Evidence, printed: float = float("nan")) -
         planned |= {(cell.method, Place.of(cell)) for cell in cells}
         foreign |= {run.cell.dataset for run in own} - {cell.dataset for cell in cells}
         runs += own
+    run = {(run.cell.method, run.place) for run in runs}
     if not comparisons:
-        methods = sorted({run.cell.method for run in runs})
-        return Finding(NOT_RUN, f"only {', '.join(methods)}" if methods else "")
+        return Finding(NOT_RUN, f"{len(planned & run)} of {len(planned)} cells run" if runs else "")
     evidence = _evidence(comparisons, check.most)
     if foreign:
         return Finding(STAND_IN, f"on {', '.join(sorted(foreign))}", evidence)
-    run = {(run.cell.method, run.place) for run in runs}
     reasons = _reasons(comparisons, runs, found.scale, len(planned & run), len(planned))
+    if any(_varied(part, found) for part in check.parts):
+        reasons.append(f"T, E or B are not those of scale {found.scale}")
     size = _size(check.printed_of([c for c in comparisons if c.n]), printed) if check.sized else ""
     if reasons:
         return Finding(UNDECIDED, "; ".join([*_lean(comparisons), *reasons]), evidence, size)
@@ -342,9 +343,24 @@ def _reasons(comparisons: list[Comparison], runs: list[Run], scale: str, there: 
     reasons = list(dict.fromkeys(one.obstacle for one in comparisons if one.obstacle))
     reasons += [f"{there} of {planned} cells run"] if there < planned else []
     if counts and counts[0] < MIN_SEEDS:
-        reasons.append("one seed" if counts[0] == 1 else f"{counts[0]} seeds")
+        few = "one seed" if counts[0] == 1 else f"{counts[0]} seeds"
+        reasons.append(few + (" in places" if counts[-1] > counts[0] else ""))
     reasons += [f"scale {scale}"] if scale not in DECISIVE_SCALES else []
     return reasons + ([f"protocol {', '.join(sorted(others))}"] if others else [])
+
+
+def _varied(check: Check, found: Evidence) -> bool:
+    """Whether some run has other sizes than its scale gives it: a reader's variation is not a result at that scale."""
+    if found.scale not in set(DECISIVE_SCALES) & set(exhibits.SCALES):
+        return False
+
+    def sizes(cell: exhibits.Cell) -> tuple[Any, ...]:
+        return cell.spec.rounds, cell.spec.local_epochs, cell.spec.batch_size
+
+    cells = exhibits.cells(check.grids, found.scale, seeds=(0,))
+    own = {(cell.method, Place.of(cell)): sizes(cell) for cell in cells}
+    ran = [run.cell for run in found.runs(check)]
+    return any(sizes(cell) != own.get((cell.method, Place.of(cell)), sizes(cell)) for cell in ran)
 
 
 def _lean(comparisons: list[Comparison]) -> list[str]:
