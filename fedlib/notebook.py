@@ -37,7 +37,7 @@ from .simulation import write_bytes
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 # name -> (type, default, help): the parameters that every notebook has. Defaults are the smoke scale.
 PARAMETERS: dict[str, tuple[type, Any, str]] = {
-    "scale": (str, "smoke", "smoke (embedded data), demo (real data, an evening) or paper (the published setting)"),
+    "scale": (str, "smoke", "smoke (embedded data), demo (real data, fewer rounds) or paper (the published setting)"),
     "dataset": (str, "", "one data set only; empty: those of the scale"),
     "seeds": (list, [], "seeds, such as [0, 1, 2]; empty: those of the scale"),
     "rounds": (int, 0, "communication rounds T; 0: the scale's"),
