@@ -109,6 +109,7 @@ def _parser() -> Parser:
         "reproduce",
         help="make exhibits: train what is missing, execute the notebooks, check figures and tables",
         description="Make one exhibit (fedssa/table2), a paper's (fedssa), or all.",
+        usage=f"{parser.prog} reproduce [exhibit] [options]",
         epilog="exhibits:\n" + _exhibits(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -158,7 +159,7 @@ def _exhibits() -> str:
     for item in exhibits.every().values():
         by_paper.setdefault(item.paper, []).append(item.item)
     lines = [f"  {paper + '/':<8}{', '.join(items)}" for paper, items in by_paper.items()]
-    return "\n".join(textwrap.fill(line, WIDTH, subsequent_indent=" " * 10) for line in lines)
+    return "\n".join(textwrap.fill(line, WIDTH, subsequent_indent=" " * 10, break_on_hyphens=False) for line in lines)
 
 
 def _list() -> None:

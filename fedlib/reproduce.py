@@ -228,21 +228,13 @@ def _without_progress(cell: Any) -> None:
 def write_readme() -> None:
     """Bring README.md's generated tables up to date."""
     text = readme()
-    (notebook.NOTEBOOKS.parent / "README.md").write_text(text)
+    (notebook.NOTEBOOKS.parent / "README.md").write_text(text, encoding="utf-8")
 
 
 def readme() -> str:
     """README.md with its generated tables brought up to date: the results of record and the index of exhibits."""
-    record = notebook.recorded("fedssa/record").summary("last")
-    printed = report.printed("FedSSA", "Table 2").set_index(["method", "dataset", "clients"])["value"]
-    table = report.wide(record, list(dict.fromkeys(record["method"]))).table
-    for (dataset, clients, setting), _ in record.groupby(["dataset", "clients", "setting"], sort=False):
-        paper = [
-            f"{printed.get((method, dataset, clients), float('nan')):.2f}".replace("nan", "–") for method in table.index
-        ]
-        table.insert(list(table.columns).index(str(setting)) + 1, f"the paper's, {clients}", paper)
-    text = (notebook.NOTEBOOKS.parent / "README.md").read_text()
-    text = _between(text, "record", table.reset_index())
+    text = (notebook.NOTEBOOKS.parent / "README.md").read_text(encoding="utf-8")
+    text = _between(text, "record", _record())
     audits = {"FedSSA": "audit/fedssa", "FedGH": "audit/fedgh", "pFedES": "audit/pfedes"}
     text = _between(text, "audit", pd.concat([_means(grid, case=paper) for paper, grid in audits.items()]))
     tables = [_means(f"pfedhr/{labels}") for labels in ("labelled", "unlabelled")]
@@ -250,16 +242,50 @@ def readme() -> str:
     return _between(text, "exhibits", exhibits.index().reset_index())
 
 
+def _record() -> pd.DataFrame:
+    """FedSSA's Table 2: methods down, settings across, with T and E in their names and the paper's numbers beside them."""
+    found = notebook.recorded("fedssa/record")
+    summary = found.summary("last")
+    table = report.wide(summary, list(dict.fromkeys(summary["method"]))).table
+    for row in summary[summary["n"] > 1].to_dict("records"):
+        marked = table.loc[row["method"], row["setting"]]
+        number, mark = (marked[:-2], marked[-2:]) if marked[-1] in "*°" else (marked, "")
+        table.loc[row["method"], row["setting"]] = f"{number} (n = {row['n']}){mark}"
+    printed = report.printed("FedSSA", "Table 2").set_index(["method", "dataset", "clients"])["value"]
+    sizes = {cell.setting: f"T = {cell.spec.rounds}, E = {cell.spec.local_epochs}" for cell in found.cells}
+    columns: dict[str, list[str]] = {"method": list(table.index)}
+    for (dataset, clients, setting), _ in summary.groupby(["dataset", "clients", "setting"], sort=False):
+        columns[f"{clients}, {sizes[str(setting)]}"] = [_emphasised(cell) for cell in table[str(setting)]]
+        paper = [printed.get((method, dataset, clients), float("nan")) for method in table.index]
+        columns[f"the paper's, {clients}"] = [f"{value:.2f}".replace("nan", "–") for value in paper]
+    return pd.DataFrame(columns)
+
+
+def _emphasised(cell: str) -> str:
+    """A cell of `report.wide` in Markdown: the best bold, the second in italics."""
+    for mark, around in ((" *", "**"), (" °", "*")):
+        if cell.endswith(mark):
+            return f"{around}{cell.removesuffix(mark)}{around}"
+    return cell
+
+
 def _means(grid: str, case: str = "") -> pd.DataFrame:
-    """A grid's results of record on the seeds that all have, a row a method (or a case of the audit of `case`): mean over all clients
-    and over the selected.
+    """A grid's results of record on the seeds that all have, a row a method (or a case of the audit of `case`): how they were run,
+    their mean over all clients and over the selected.
     """
     found = notebook.recorded(grid).paired()
     rows = found.summary("last").to_dict("records") if found.cells else []
+    specs = {(cell.method, cell.setting): cell.spec for cell in found.cells}
+    of = [specs[row["method"], row["setting"]] for row in rows]
     return pd.DataFrame(
         {
             "case" if case else "method": [f"{case}: {row['method']}" if case else row["method"] for row in rows],
             "setting": [row["setting"] for row in rows],
+            "N": [str(spec.num_clients) for spec in of],
+            "T": [str(spec.rounds) for spec in of],
+            "E": [str(spec.local_epochs) for spec in of],
+            "protocol": [spec.protocol for spec in of],
+            "n": [str(row["n"]) for row in rows],
             "all clients": [report.cell(row["ours"], row["ci95"], row["n"], row["diverged"]) for row in rows],
             "the last round's clients": [f"{row['selected']:.2f}" for row in rows],
         }

@@ -940,13 +940,12 @@ def relative_work(item: Resolved) -> float:
     if cost is None:
         return 1.0
     selected = simulation.participants(spec.num_clients, spec.participation)
-    images = item.samples / (selected * spec.rounds * spec.local_epochs)
-    public = 0.0
+    images = round(item.samples / (selected * spec.rounds * spec.local_epochs))
+    public = 0
     if item.algorithm.public_data != "none":
-        public = spec.public_fraction * images * spec.num_clients
+        public = round(spec.public_fraction * images * spec.num_clients)
         public = min(public, spec.public_images or public, getattr(item.algorithm, "public_samples", public))
-    round_ = selected * cost.local(round(images), spec.local_epochs, round(public))
-    round_ += cost.aggregation(selected, round(public))
+    round_ = selected * cost.local(images, spec.local_epochs, public) + cost.aggregation(selected, public)
     plain = selected * images * spec.local_epochs * costs.training_flops("CNN-3", 10, 3)
     return UNCOUNTED.get(spec.algorithm, 1.0) * round_ / plain
 
