@@ -307,6 +307,13 @@ def test_another_method_under_a_built_in_name_has_its_own_key(defined):
     assert after.key != before.key and before.hashed.get("own") is None and not after.portable
 
 
+def test_parameters_of_a_class_that_a_method_extends_are_its_own(defined):
+    source = METHOD.replace("@register\nclass SharedBias(", "class Half(")
+    cell(source + "@register\nclass Whole(Half):\n    rounds_alone: int = 0\n")
+    spec = runs.resolve(RunSpec("Whole", params={"weight": "0.3"})).spec
+    assert spec.params == {"weight": 0.3, "rounds_alone": 0}
+
+
 def test_architectures_are_named_in_turn(defined):
     one = runs.resolve(RunSpec("Standalone", scenario=("small", "CNN-5")))
     assert one.architectures == ("small", "CNN-5") and one.spec.scenario == "small,CNN-5"

@@ -46,8 +46,9 @@ def register(method: type[Algorithm]) -> type[Algorithm]:
     """
     subclass = isinstance(method, type) and issubclass(method, Algorithm)
     require(subclass, "method", method, "a subclass of fedlib.algorithms.Algorithm")
-    if "__dataclass_fields__" not in vars(method):
-        method = dataclasses.dataclass(frozen=True)(method)
+    for cls in reversed(method.__mro__):  # also a class that it extends, so that its parameters count
+        if issubclass(cls, Algorithm) and "__dataclass_fields__" not in vars(cls):
+            dataclasses.dataclass(frozen=True)(cls)
     if "name" not in vars(method):
         method.name = method.__name__
     check_name("method", method.name)
