@@ -17,6 +17,8 @@ from traitlets.config import Config
 from fedlib import Model, exhibits, models, notebook, plots, reassembly, reproduce, runs, simulation, views
 from fedlib.errors import FedlibError
 
+pytestmark = pytest.mark.filterwarnings("default")  # as in a kernel: seaborn uses what matplotlib is about to drop
+
 NOTEBOOKS = reproduce.all_notebooks()
 EXHIBITS = {name: [item for item in exhibits.every().values() if item.notebook == name] for name in NOTEBOOKS}
 WIDTH = models.FEATURES
