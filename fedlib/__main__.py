@@ -11,8 +11,9 @@ from typing import Any, NoReturn
 
 import pandas as pd
 
-from . import algorithms, costs, data, exhibits, models, report, reproduce, runs
+from . import algorithms, costs, data, exhibits, models, reproduce, runs
 from .errors import FedlibError, choose
+from .show import intervals
 
 DESCRIPTION = "A reproducible companion to four papers on model-heterogeneous personalised federated learning."
 
@@ -195,7 +196,7 @@ def _run(options: argparse.Namespace) -> None:
     else:
         validated = record.rounds["validation_accuracy"].notna().any()
         rules = ", ".join(
-            f"{rule} {100 * report.selected_accuracy(record.rounds, rule):.2f}"
+            f"{rule} {100 * intervals.selected_accuracy(record.rounds, rule):.2f}"
             for rule in ("last", "last10", *(["validation"] if validated else []))
         )
         print(
@@ -260,7 +261,9 @@ def _list_runs() -> None:
         if record is not None:
             spec = record.spec
             accuracy = (
-                "–" if record.status == "diverged" else f"{100 * report.selected_accuracy(record.rounds, 'last'):.2f}"
+                "–"
+                if record.status == "diverged"
+                else f"{100 * intervals.selected_accuracy(record.rounds, 'last'):.2f}"
             )
             line += f"{spec.num_clients:>5}{spec.participation:>6}{spec.rounds:>5}{spec.seed:>6}{accuracy:>12}"
         print(line)
@@ -274,7 +277,7 @@ def _diff(one: runs.Record, two: runs.Record) -> None:
             if pair[0][name] != pair[1].get(name):
                 print(f"{part}.{name}: {pair[0][name]} | {pair[1].get(name)}")
     same = one.digest == two.digest
-    last = [f"{100 * report.selected_accuracy(record.rounds, 'last'):.2f}" for record in (one, two)]
+    last = [f"{100 * intervals.selected_accuracy(record.rounds, 'last'):.2f}" for record in (one, two)]
     print(f"last accuracy: {' | '.join(last)} %")
     print(f"final states: {'the same bits' if same else 'different bits'}")
 

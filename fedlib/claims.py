@@ -11,7 +11,8 @@ from importlib.resources import files
 
 import pandas as pd
 
-from . import report, verdicts
+from . import verdicts
+from .papers.printed import reported
 
 AGREES, LAST_DIGIT, DISAGREES, NO_TABLE = "agrees", "off in the last digit", "disagrees", "no table to check"
 AGREEMENTS = (AGREES, LAST_DIGIT, DISAGREES, NO_TABLE)
@@ -34,7 +35,7 @@ Recomputed = tuple[float, str]  # the number, and how it came about
 
 def cells(paper: str, item: str, metric: str = "accuracy", datasets: Sequence[str] = ()) -> pd.DataFrame:
     """A printed table's rows whose metric ends in `metric`, of some data sets or of all; dashes left out."""
-    table = report.reported(paper, item)
+    table = reported(paper, item)
     table = table[table["dataset"].isin(datasets)] if datasets else table
     return table[table["metric"].str.endswith(metric)].dropna(subset=["value"])
 

@@ -12,15 +12,45 @@ import pandas as pd
 
 from . import algorithms, models, protocol
 from .claims import cells, number, numbers
-from .report import reported
+from .papers.printed import accuracies
 
 TEN, FIFTY, HUNDRED = "N=10 C=1.0", "N=50 C=0.2", "N=100 C=0.1"
-PAIRS = {  # tables of two papers for the same settings
-    "FedGH's Table 1 against FedSSA's Table 1, equal models": (("FedSSA", "Table 1"), ("FedGH", "Table 1")),
-    "FedGH's Table 3 against FedSSA's Table 2, unequal models": (("FedSSA", "Table 2"), ("FedGH", "Table 3")),
-    "pFedES's Table 2 against FedSSA's Table 1, equal models": (("FedSSA", "Table 1"), ("pFedES", "Table 2")),
-    "pFedES's Table 3 against FedSSA's Table 2, unequal models": (("FedSSA", "Table 2"), ("pFedES", "Table 3")),
-}
+EQUAL, UNEQUAL = "equal models", "unequal models"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Tables (paper, item) of two papers for the same settings, with `equal models` or `unequal models`."""
+
+    first: tuple[str, str]
+    second: tuple[str, str]
+    models: str
+
+    def __str__(self) -> str:
+        return f"{self.second[0]}'s {self.second[1]} against {self.first[0]}'s {self.first[1]}, {self.models}"
+
+    def table(self) -> pd.DataFrame:
+        """What both print for the same method, data set and setting: method, dataset, num_clients, participation, first, second
+        (per cent; NaN: a dash), and the names of the tables and models, as `plots.agreement` takes them.
+        """
+        keys = ["method", "dataset", "num_clients", "participation"]
+        first, second = (accuracies(*name)[[*keys, "value"]] for name in (self.first, self.second))
+        both = first.merge(second, on=keys).rename(columns={"value_x": "first", "value_y": "second"})
+        names = {"first_table": self.first, "second_table": self.second}
+        return both.assign(**{name: f"{paper}'s {item}" for name, (paper, item) in names.items()}, models=self.models)
+
+
+PAIRS = (
+    Pair(("FedSSA", "Table 1"), ("FedGH", "Table 1"), EQUAL),
+    Pair(("FedSSA", "Table 2"), ("FedGH", "Table 3"), UNEQUAL),
+    Pair(("FedSSA", "Table 1"), ("pFedES", "Table 2"), EQUAL),
+    Pair(("FedSSA", "Table 2"), ("pFedES", "Table 3"), UNEQUAL),
+)
+
+
+def pairs() -> pd.DataFrame:
+    """All PAIRS under each other."""
+    return pd.concat([pair.table() for pair in PAIRS], ignore_index=True)
 
 
 @dataclass(frozen=True)
@@ -31,14 +61,6 @@ class Contradiction:
     sources: str
     numbers: Callable[[], str]
     resolution: str
-
-
-def shared(first: tuple[str, str], second: tuple[str, str]) -> pd.DataFrame:
-    """What two tables print for the same method, data set and setting: method, dataset, setting, first, second (NaN: a dash)."""
-    keys = ["method", "dataset", "setting", "value"]
-    tables = [reported(*name).query("metric == 'mean test accuracy'")[keys] for name in (first, second)]
-    names = {"value_x": "first", "value_y": "second"}
-    return tables[0].merge(tables[1], on=keys[:3]).rename(columns=names)
 
 
 def _both(method: str, setting: str, *tables: tuple[str, str]) -> str:
@@ -53,10 +75,10 @@ def _both(method: str, setting: str, *tables: tuple[str, str]) -> str:
 
 def _same_baselines() -> str:
     counts = []
-    for name in list(PAIRS)[2:]:
-        table = shared(*PAIRS[name])
+    for pair in PAIRS[2:]:
+        table = pair.table()
         same = (table["first"] == table["second"]) | (table["first"].isna() & table["second"].isna())
-        counts.append(f"{int(same.sum())} of {len(table)} cells alike ({name.split(', ')[1]})")
+        counts.append(f"{int(same.sum())} of {len(table)} cells alike ({pair.models})")
     return "; ".join(counts)
 
 
@@ -154,7 +176,7 @@ CONTRADICTIONS = (
         "Standalone with equal models and 10 clients differs by points between papers",
         "FedGH Table 1; FedSSA Table 1",
         lambda: _both("Standalone", TEN, ("FedGH", "Table 1"), ("FedSSA", "Table 1"), ("pFedES", "Table 2")),
-        "tables of different papers are never mixed: report.printed takes one paper",
+        "tables of different papers are never mixed: printed.accuracies takes one paper",
     ),
     Contradiction(
         "So does FedProto; FD fails on CIFAR-100 in both",
@@ -187,7 +209,7 @@ CONTRADICTIONS = (
             + "; FedKD, "
             + _both("FedKD", TEN, ("FedGH", "Table 3"), ("FedSSA", "Table 2"))
         ),
-        "ours are run; a diverged run is a dash with its count (report.cell)",
+        "ours are run; a diverged run is a dash with its count (tables.cell)",
     ),
     Contradiction(
         "FedSSA and pFedES print the same baselines",

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from . import algorithms, costs, exhibits, models, report
+from . import algorithms, costs, exhibits, models
+from .show import intervals
 
 HOLDS, DIRECTION, FAILS = "holds", "holds in direction", "does not hold"
 UNTESTABLE, NOT_RUN, STAND_IN = "not testable here", "not run yet", "stand-in"
@@ -59,7 +60,7 @@ class Evidence:
             | {
                 "accuracy": np.nan
                 if record.status == "diverged"
-                else 100 * report.selected_accuracy(record.rounds, self.rule)
+                else 100 * intervals.selected_accuracy(record.rounds, self.rule)
             }
             for cell, record in self.pairs(names)
             if _is(cell, dataset, clients)
@@ -179,7 +180,7 @@ def _gain(
         return Finding(NOT_RUN, "")
     relative = unit == "relative"
     leads = 100 * (by_seed[method] / by_seed[name] - 1) if relative else by_seed[method] - by_seed[name]
-    mean, half = report.interval(leads.to_numpy())
+    mean, half = intervals.interval(leads.to_numpy())
     shown = f"{mean:+.2f}" + ("" if len(leads) == 1 else f" ± {half:.2f} (n = {len(leads)})")
     evidence = f"{shown} {'per cent' if relative else 'points'} over {name}"
     if mean <= 0:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from fedlib import contradictions, plots
+from fedlib import contradictions
+from fedlib.show import plots
 
 TABLE = contradictions.table()
 
@@ -35,11 +36,11 @@ def test_twenty_items_each_with_its_sources_and_what_is_done():
 
 
 def test_two_papers_share_their_baselines_and_two_do_not():
-    pairs = {name: contradictions.shared(*tables) for name, tables in contradictions.PAIRS.items()}
-    apart = {name: (pair["first"] - pair["second"]).abs().max() for name, pair in pairs.items()}
-    first, second, *same = apart.values()
+    tables = [pair.table() for pair in contradictions.PAIRS]
+    first, second, *same = [(table["first"] - table["second"]).abs().max() for table in tables]
     assert first == pytest.approx(70.04 - 58.35) and 0 < second < 1 and same == [0, 0]
-    figure = plots.agreement(pairs)
+    figure = plots.agreement(contradictions.pairs())
     assert len(figure.axes) == 4
-    assert [text.get_text() for text in figure.legends[0].get_texts()][:2] == ["cifar10", "cifar100"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()][:2] == ["CIFAR-10", "CIFAR-100"]
     assert figure.axes[0].get_xlabel() == "FedSSA's Table 1 (%)"
+    assert str(contradictions.PAIRS[0]) == "FedGH's Table 1 against FedSSA's Table 1, equal models"

@@ -11,10 +11,11 @@ import pytest
 import torch
 from pixels import federation
 
-from fedlib import ALGORITHMS, Dataset, Federation, FedlibError, RunSpec, partition, report, runs, simulate
+from fedlib import ALGORITHMS, Dataset, Federation, FedlibError, RunSpec, partition, runs, simulate
 from fedlib.algorithms.base import Algorithm
 from fedlib.protocol import PARAMS, PROTOCOLS, Protocol, protocol
 from fedlib.randomness import generator
+from fedlib.show import intervals
 from fedlib.simulation import Interrupted, participants
 from fedlib.training import augmented
 
@@ -202,7 +203,7 @@ def test_without_validation_images_nothing_is_selected_by_them() -> None:
     with pytest.raises(
         FedlibError, match=r"rule = 'validation': must be last, last10 or best: .* no validation images"
     ):
-        report.selected_accuracy(outcome.rounds, "validation")
+        intervals.selected_accuracy(outcome.rounds, "validation")
 
 
 def test_floors_leave_what_rounding_down_leaves() -> None:
