@@ -126,6 +126,10 @@ def recorded(folder: Path) -> list[Recorded]:
     ]
 
 
+# Metrics of FedGH's Table 3.
+PER_ROUND, ROUNDS, TO_TARGET = "communication per client per round", "rounds to target", "communication to target"
+
+
 def communication(words: pd.DataFrame, clients: int = 10, paper: str = "FedGH", item: str = "Table 3") -> pd.DataFrame:
     """A paper's communication columns recomputed, a row a printed number that is not 0.
 
@@ -133,10 +137,10 @@ def communication(words: pd.DataFrame, clients: int = 10, paper: str = "FedGH", 
     are the paper's own number of rounds x `clients` a round x words. KB is 1024 bytes, MB 1024 KB.
     """
     table = reported(paper, item)
-    rounds = table[table["metric"] == "rounds to target"].set_index(["dataset", "method"])["value"]
+    rounds = table[table["metric"] == ROUNDS].set_index(["dataset", "method"])["value"]
     rows = []
-    for row in table[table["metric"].str.startswith("communication") & (table["value"] > 0)].to_dict("records"):
-        per_round = row["metric"].endswith("round")
+    for row in table[table["metric"].isin([PER_ROUND, TO_TARGET]) & (table["value"] > 0)].to_dict("records"):
+        per_round = row["metric"] == PER_ROUND
         visits = 1 if per_round else rounds[row["dataset"], row["method"]] * clients
         share = visits * 4 / (2**20 if row["unit"] == "MB" else 2**10)
         ours, real = (words.loc[row["method"], f"{row['dataset']}_{counted}"] for counted in ("published", "real"))
@@ -151,11 +155,11 @@ def communication(words: pd.DataFrame, clients: int = 10, paper: str = "FedGH", 
 
 def beside_costs(costs: pd.DataFrame, paper: str = "FedGH", item: str = "Table 3") -> pd.DataFrame:
     """`notebook.Runs.targets`'s rows with the paper's numbers beside them, in KB of 1024 bytes; NaN: a dash, or not reached."""
-    names = {"per round": "per_round_kb", "rounds to target": "rounds", "communication to target": "total_kb"}
+    names = {PER_ROUND: "per_round_kb", ROUNDS: "rounds", TO_TARGET: "total_kb"}
     table = costs.copy()
     for metric, name in names.items():
         printed = reported(paper, item)
-        printed = printed[printed["metric"].str.endswith(metric)]
+        printed = printed[printed["metric"] == metric]
         values = printed["value"] * printed["unit"].map({"MB": 1024.0}).fillna(1.0)
         values.index = pd.MultiIndex.from_frame(printed[["dataset", "method"]])
         keys = pd.MultiIndex.from_frame(table[["dataset", "method"]])

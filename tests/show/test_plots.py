@@ -1,14 +1,16 @@
 """Figures from made-up tables: what is drawn, what is said, and that it is drawn the same twice."""
 
+import ast
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib import exhibits
+from fedlib import exhibits, show
 from fedlib.algorithms import ALGORITHMS
 from fedlib.algorithms.base import Algorithm
 from fedlib.algorithms.fedavg import FedAvg
@@ -39,6 +41,17 @@ def hollow(figure):
 def test_show_loads_no_torch():
     code = "import fedlib.show, fedlib.show.plots, fedlib.show.tables, sys; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_show_stands_on_the_ground_floor_alone():
+    allowed = {"look", "errors", "algorithms"}  # of fedlib; everything else is its own
+    for file in Path(show.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.level == 2:
+                assert str(node.module).partition(".")[0] in allowed, f"{file.name}: {node.module}"
+            names = [name.name for name in node.names] if isinstance(node, ast.Import) else []
+            names += [str(node.module)] if isinstance(node, ast.ImportFrom) and not node.level else []
+            assert not any(name.partition(".")[0] in ("fedlib", "torch") for name in names), file.name
 
 
 def test_the_public_names_are_loaded_on_first_use():
