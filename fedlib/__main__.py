@@ -16,8 +16,14 @@ from typing import Any, NoReturn
 
 import pandas as pd
 
+<<<<<<< HEAD
 from . import algorithms, costs, data, exhibits, models, report, reproduce, runs
 from .errors import FedlibError, choose, coerce
+=======
+from . import algorithms, costs, data, exhibits, models, reproduce, runs
+from .errors import FedlibError, choose
+from .show import intervals
+>>>>>>> w-show
 
 WIDTH = 80  # of what is printed, in characters
 DESCRIPTION = "A reproducible companion to four papers on model-heterogeneous personalised federated learning."
@@ -247,9 +253,19 @@ def _run(options: argparse.Namespace) -> None:
     if record.status == "diverged":
         print("accuracy: – (a training loss was not finite)")
     else:
+<<<<<<< HEAD
         rounds = record.rounds[record.rounds["round"] >= 0]
         rules = {"last": "last round"} | (
             {"last10": f"mean of the last {min(10, len(rounds))}"} if len(rounds) > 1 else {}
+=======
+        validated = record.rounds["validation_accuracy"].notna().any()
+        rules = ", ".join(
+            f"{rule} {100 * intervals.selected_accuracy(record.rounds, rule):.2f}"
+            for rule in ("last", "last10", *(["validation"] if validated else []))
+        )
+        print(
+            f"mean test accuracy over all clients, %: {rules}; over the last round's clients: {100 * last['accuracy_selected']:.2f}"
+>>>>>>> w-show
         )
         if rounds["validation_accuracy"].notna().any():
             rules["validation"] = "round of best validation"
@@ -334,12 +350,30 @@ def _row(path: Path, state: str, record: runs.Record | None) -> tuple[str, ...]:
     return name, shown, *map(str, numbers), ", ".join(runs.differences(spec))
 
 
+<<<<<<< HEAD
 def _described(path: Path, state: str, record: runs.Record | None) -> dict[str, Any]:
     if record is None:
         return {"key": path.name, "state": state}
     accuracy = None if record.status == "diverged" else report.selected_accuracy(record.rounds, "last")
     spec = dataclasses.asdict(record.spec)
     return {"key": path.name, "state": state, "accuracy": accuracy, "spec": spec, "provenance": record.provenance}
+=======
+def _list_runs() -> None:
+    print(f"{'run':<44}{'state':<12}{'N':>5}{'C':>6}{'T':>5}{'seed':>6}{'accuracy %':>12}")
+    for path in runs.stored():
+        state, record = _state(path.name)
+        line = f"{path.name:<44}{state:<12}"
+        if record is not None:
+            spec = record.spec
+            accuracy = (
+                "–"
+                if record.status == "diverged"
+                else f"{100 * intervals.selected_accuracy(record.rounds, 'last'):.2f}"
+            )
+            line += f"{spec.num_clients:>5}{spec.participation:>6}{spec.rounds:>5}{spec.seed:>6}{accuracy:>12}"
+        print(line)
+    print(f"in {runs.store()}")
+>>>>>>> w-show
 
 
 def _diff(one: runs.Record, two: runs.Record) -> None:
@@ -349,7 +383,7 @@ def _diff(one: runs.Record, two: runs.Record) -> None:
             if pair[0][name] != pair[1].get(name):
                 print(f"{part}.{name}: {pair[0][name]} | {pair[1].get(name)}")
     same = one.digest == two.digest
-    last = [f"{100 * report.selected_accuracy(record.rounds, 'last'):.2f}" for record in (one, two)]
+    last = [f"{100 * intervals.selected_accuracy(record.rounds, 'last'):.2f}" for record in (one, two)]
     print(f"last accuracy: {' | '.join(last)} %")
     print(f"final states: {'the same bits' if same else 'different bits'}")
 

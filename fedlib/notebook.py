@@ -26,14 +26,20 @@ from . import (
     data,
     exhibits,
     models,
+<<<<<<< HEAD
     plots,
     report,
+=======
+    protocol,
+>>>>>>> w-show
     runs,
     sources,
     views,
 )
 from . import protocol as presets
 from .errors import FedlibError, choose, coerce, require
+from .papers import printed
+from .show import intervals, labels, looks, plots, tables
 from .simulation import write_bytes
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
@@ -121,6 +127,7 @@ class Settings:
         """The runs of one or more grids under these settings, one grid after the other, see `grids`."""
         return [cell for cells in self.grids(*dict.fromkeys(grids)).values() for cell in cells]
 
+<<<<<<< HEAD
     def spec(self, grid: str, method: str) -> runs.RunSpec:
         """The specification of the first run of `method` (a label or an algorithm) in a grid, to be changed by hand, even where
         the parameter `methods` leaves that method out.
@@ -129,6 +136,10 @@ class Settings:
 
     def caption(self) -> str:
         return report.caption(
+=======
+    def caption(self, protocol: str = "paper") -> str:
+        return tables.caption(
+>>>>>>> w-show
             scale=self.scale,
             datasets=self.datasets,
             embedded=self.embedded,
@@ -163,7 +174,7 @@ def settings(
     values |= {"rounds": coerce("rounds", rounds, int), "jobs": coerce("jobs", jobs, int)}
     values |= {"methods": _methods(methods), "seeds": _seeds(seeds)}
     choose("scale", values["scale"], exhibits.DATASETS)
-    choose("rule", values["rule"], report.SELECTION_RULES)
+    choose("rule", values["rule"], intervals.SELECTION_RULES)
     if values["dataset"]:
         choose("dataset", values["dataset"], data.names())
     if values["protocol"]:
@@ -233,10 +244,10 @@ class Runs:
     """The finished runs of a grid: cells and their records, side by side."""
 
     cells: list[exhibits.Cell]
-    records: Sequence[runs.Record | report.Recorded]
+    records: Sequence[runs.Record | printed.Recorded]
 
     def summary(self, rule: str) -> pd.DataFrame:
-        """method, dataset, clients, setting, value (of the swept quantity, if any), then `report.summarise`'s columns."""
+        """method, dataset, clients, setting, value (of the swept quantity, if any), then `intervals.summarise`'s columns."""
         swept = any(
             c.value is not None for c in self.cells
         )  # None itself may be one of the values: the clients' own data
@@ -245,8 +256,8 @@ class Runs:
             | ({"value": c.value} if swept else {})
             for c in self.cells
         ]
-        table = report.summarise(zip(labels, self.records, strict=True), rule)
-        return table if len(table) else pd.DataFrame(columns=[*LABELS, "value", *report.SUMMARY])
+        table = intervals.summarise(zip(labels, self.records, strict=True), rule)
+        return table if len(table) else pd.DataFrame(columns=[*LABELS, "value", *intervals.SUMMARY])
 
     def of(self, *methods: str) -> "Runs":
         """The runs of some methods only."""
@@ -269,19 +280,30 @@ class Runs:
         return Runs([cell for cell, _ in kept], [record for _, record in kept])
 
     def rounds(self) -> pd.DataFrame:
-        """setting, method, seed, value (of the swept quantity, if any) and the records' rounds from 0."""
+        """dataset, clients, setting, method, seed, value (of the swept quantity, if any) and the records' rounds from 0."""
         tables = [
             record.rounds.query("round >= 0").assign(
-                setting=cell.setting, method=cell.method, seed=cell.spec.seed, value=cell.value
+                dataset=cell.dataset,
+                clients=cell.clients,
+                setting=cell.setting,
+                method=cell.method,
+                seed=cell.spec.seed,
+                value=cell.value,
             )
             for cell, record in zip(self.cells, self.records, strict=True)
         ]
         return pd.concat(tables, ignore_index=True)
 
     def clients(self) -> pd.DataFrame:
-        """setting, method, seed and each client's last measured row."""
+        """dataset, clients, setting, method, seed and each client's last measured row."""
         tables = [
-            _final(record).assign(setting=cell.setting, method=cell.method, seed=cell.spec.seed)
+            _final(record).assign(
+                dataset=cell.dataset,
+                clients=cell.clients,
+                setting=cell.setting,
+                method=cell.method,
+                seed=cell.spec.seed,
+            )
             for cell, record in zip(self.cells, self.records, strict=True)
         ]
         return pd.concat(tables, ignore_index=True)
@@ -326,10 +348,10 @@ class Runs:
         return counts.join(means).reset_index()
 
     def effects(self, reference: str, rule: str, instead: Mapping[str, str] = {}) -> pd.DataFrame:
-        """What each method changes against the method `reference`, see `report.effects`."""
+        """What each method changes against the method `reference`, see `intervals.effects`."""
         pairs = zip(self.cells, self.records, strict=True)
         runs_ = ((cell.method, cell.dataset, cell.spec.seed, record) for cell, record in pairs)
-        return report.effects(runs_, reference, rule, instead)
+        return intervals.effects(runs_, reference, rule, instead)
 
     def costs(self, rule: str) -> pd.DataFrame:
         """Words and FLOPs until the target accuracy (or in all rounds where it is not reached), means over seeds."""
@@ -342,15 +364,21 @@ class Runs:
         )
 
 
-def _final(record: runs.Record | report.Recorded) -> pd.DataFrame:
+def _final(record: runs.Record | printed.Recorded) -> pd.DataFrame:
     return record.clients.groupby("client", as_index=False).last()
 
 
-def _cost(cell: exhibits.Cell, record: runs.Record | report.Recorded, rule: str) -> dict[str, Any]:
+def _cost(cell: exhibits.Cell, record: runs.Record | printed.Recorded, rule: str) -> dict[str, Any]:
     rounds = record.rounds.query("round >= 0")
+<<<<<<< HEAD
     needed = report.rounds_to_target(rounds, cell.target)
     until = rounds.head(needed or len(rounds))
     dataset, method = data.info(cell.dataset), algorithms.make(cell.spec.algorithm, cell.spec.params)
+=======
+    spent = costs.to_target(rounds, cell.target)
+    until = rounds.head(int(spent["rounds"]) if spent else len(rounds))
+    dataset, method = data.load(cell.dataset), algorithms.make(cell.method, cell.spec.params)
+>>>>>>> w-show
     assert cell.spec.local_epochs
     plain = [
         costs.training_flops(name, dataset.num_classes, dataset.channels)
@@ -362,8 +390,8 @@ def _cost(cell: exhibits.Cell, record: runs.Record | report.Recorded, rule: str)
         "dataset": cell.dataset,
         "clients": cell.clients,
         "method": cell.method,
-        "reached": needed is not None,
-        "accuracy": 100 * report.selected_accuracy(record.rounds, rule),
+        "reached": spent is not None,
+        "accuracy": 100 * intervals.selected_accuracy(record.rounds, rule),
         "words": int(until[["download_words", "upload_words"]].to_numpy().sum()),
         "flops": float(until["samples"].sum() * per_image),
     }
@@ -410,7 +438,7 @@ def recorded(grid: str, scale: str = "demo") -> Runs:
 
     A run that is there twice, under the keys of two versions, counts once: the one that kept most, or the last by key.
     """
-    available = report.recorded(NOTEBOOKS.parent / "results")
+    available = printed.recorded(NOTEBOOKS.parent / "results")
     available.sort(key=lambda record: (runs.KEEP.index(record.row["keep"]), record.key))
     matched = [(cell, [one for one in available if _same(cell, one)]) for cell in exhibits.cells(grid, scale)]
     found = [(cell, records[-1]) for cell, records in matched if records]
@@ -467,7 +495,7 @@ def coverage(grid: str, scale: str = "demo") -> str:
     return f"{grid}: {len(found)} of {len(every)} runs at scale {scale} are on record ({'; '.join(settings)})."
 
 
-def _same(cell: exhibits.Cell, record: report.Recorded) -> bool:
+def _same(cell: exhibits.Cell, record: printed.Recorded) -> bool:
     """Whether a result of record is a run of `cell`: fields compared by value, the data's fingerprint left aside."""
     spec, row = cell.spec, record.row
     fields = [
@@ -510,7 +538,7 @@ def save(
     figure: plots.Picture,
     table: pd.DataFrame,
     used: Runs | None = None,
-    ranked: report.Ranked | None = None,
+    ranked: tables.Ranked | None = None,
 ) -> plots.Picture:
     """Write an exhibit's PNG, CSV, LaTeX (of `ranked`, where it is given) and stamp under figures/<scale>/ and hand back the
     figure for display.
@@ -541,12 +569,16 @@ def save(
 
 
 def save_record(
+<<<<<<< HEAD
     name: str,
     settings: Settings,
     figure: plots.Picture,
     table: pd.DataFrame,
     ranked: report.Ranked | None = None,
     scale: str = "demo",
+=======
+    name: str, figure: plots.Picture, table: pd.DataFrame, ranked: tables.Ranked | None = None, scale: str = "demo"
+>>>>>>> w-show
 ) -> plots.Picture:
     """Write a picture of results of record, figures/<scale>/<paper>/<exhibit>-of-record.png, .csv and .tex, and hand it back for
     display. These files are committed, and do not depend on a notebook's parameters: a variation leaves them as they are.
@@ -561,7 +593,7 @@ def save_record(
     if ranked is not None:
         caption = (
             f"Results of record on real data, scale {scale}, protocol paper: mean test accuracy in per cent over all clients, "
-            f"{report.SELECTION_RULES['last']}; a 95 % interval where n, the number of seeds, is above 1. Best in bold, second underlined."
+            f"{intervals.SELECTION_RULES['last']}; a 95 % interval where n, the number of seeds, is above 1. {tables.MARKED}"
         )
         write_bytes(folder / f"{exhibit.item}-of-record.tex", ranked.latex(caption).encode())
     return figure
@@ -581,10 +613,28 @@ def notebook_digest(notebook: str) -> str:
 @functools.cache
 def drawing_digest() -> str:
     """SHA-256 of the source that turns records into exhibits."""
+<<<<<<< HEAD
     modules: list[types.ModuleType] = [exhibits, report, plots, views]
     files = [Path(str(module.__file__)) for module in modules] + [Path(__file__)]
     files += sorted((Path(__file__).parent / "papers").rglob("*.py"))
     return hashlib.sha256("".join(map(sources.bare_source, files)).encode()).hexdigest()[:16]
+=======
+    modules: list[types.ModuleType] = [
+        exhibits,
+        intervals,
+        labels,
+        looks,
+        plots,
+        printed,
+        tables,
+        views,
+        claims,
+        contradictions,
+        verdicts,
+    ]
+    sources = [runs.bare_source(Path(str(module.__file__))) for module in modules] + [runs.bare_source(Path(__file__))]
+    return hashlib.sha256("".join(sources).encode()).hexdigest()[:16]
+>>>>>>> w-show
 
 
 def freshness(exhibit: exhibits.Exhibit, scale: str) -> str:

@@ -15,8 +15,15 @@ from typing import Any
 import pandas as pd
 import psutil
 
+<<<<<<< HEAD
 from . import exhibits, notebook, report, runs
 from .errors import FedlibError, choose, require
+=======
+from . import exhibits, notebook, runs
+from .errors import FedlibError
+from .papers.printed import accuracies
+from .show import tables
+>>>>>>> w-show
 
 # A busy machine may start a kernel slowly; the kernel's own log says nothing that a reader needs.
 PAPERMILL: Any = {
@@ -233,12 +240,26 @@ def write_readme() -> None:
 
 def readme() -> str:
     """README.md with its generated tables brought up to date: the results of record and the index of exhibits."""
+<<<<<<< HEAD
     text = (notebook.NOTEBOOKS.parent / "README.md").read_text(encoding="utf-8")
     text = _between(text, "record", _record())
+=======
+    record = notebook.recorded("fedssa/record").summary("last")
+    printed = accuracies("FedSSA", "Table 2").set_index(["method", "dataset", "clients"])["value"]
+    ranked = tables.wide(record, list(dict.fromkeys(record["method"])))
+    table = ranked.text()
+    for (dataset, clients, setting), _ in record.groupby(["dataset", "clients", "setting"], sort=False):
+        paper = [
+            f"{printed.get((method, dataset, clients), float('nan')):.2f}".replace("nan", "–") for method in table.index
+        ]
+        table.insert(list(table.columns).index(str(setting)) + 1, f"the paper's, {clients}", paper)
+    text = (notebook.NOTEBOOKS.parent / "README.md").read_text()
+    text = _between(text, "record", table.reset_index(), ranked.footer)
+>>>>>>> w-show
     audits = {"FedSSA": "audit/fedssa", "FedGH": "audit/fedgh", "pFedES": "audit/pfedes"}
     text = _between(text, "audit", pd.concat([_means(grid, case=paper) for paper, grid in audits.items()]))
-    tables = [_means(f"pfedhr/{labels}") for labels in ("labelled", "unlabelled")]
-    text = _between(text, "reassembly", pd.concat(tables))
+    reassembly = [_means(f"pfedhr/{labels}") for labels in ("labelled", "unlabelled")]
+    text = _between(text, "reassembly", pd.concat(reassembly))
     return _between(text, "exhibits", exhibits.index().reset_index())
 
 
@@ -281,21 +302,25 @@ def _means(grid: str, case: str = "") -> pd.DataFrame:
         {
             "case" if case else "method": [f"{case}: {row['method']}" if case else row["method"] for row in rows],
             "setting": [row["setting"] for row in rows],
+<<<<<<< HEAD
             "N": [str(spec.num_clients) for spec in of],
             "T": [str(spec.rounds) for spec in of],
             "E": [str(spec.local_epochs) for spec in of],
             "protocol": [spec.protocol for spec in of],
             "n": [str(row["n"]) for row in rows],
             "all clients": [report.cell(row["ours"], row["ci95"], row["n"], row["diverged"]) for row in rows],
+=======
+            "all clients": [tables.cell(row["ours"], row["ci95"], row["n"], row["diverged"]) for row in rows],
+>>>>>>> w-show
             "the last round's clients": [f"{row['selected']:.2f}" for row in rows],
         }
     )
 
 
-def _between(text: str, mark: str, table: pd.DataFrame) -> str:
-    """`text` with a Markdown table of `table` between the comments `mark` and `/mark`."""
+def _between(text: str, mark: str, table: pd.DataFrame, footer: str = "") -> str:
+    """`text` with a Markdown table of `table`, and `footer` under it, between the comments `mark` and `/mark`."""
     lines = [list(table.columns), ["---"] * len(table.columns), *table.astype(str).to_numpy().tolist()]
-    drawn = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    drawn = "\n".join("| " + " | ".join(line) + " |" for line in lines) + (f"\n\n{footer}" if footer else "")
     before, rest = text.split(f"<!-- {mark} -->")
     return f"{before}<!-- {mark} -->\n{drawn}\n<!-- /{mark} -->{rest.split(f'<!-- /{mark} -->')[1]}"
 

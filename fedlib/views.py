@@ -18,10 +18,10 @@ from . import federation, models, randomness, runs, training
 from .errors import FedlibError, require
 
 PERPLEXITY = 30.0  # of the t-SNE maps: the library's default; the papers state none (*chosen*)
-
-CLASS_NAMES = {  # in the order of the labels
-    "cifar10": ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
-}
+SHOWN = (  # how `enhanced` shows pixels, for the foot of a picture
+    "Originals as stored. Enhanced images are the extractor's output, which has no scale of pixels: each is rescaled by itself, "
+    "its least value over all channels to 0 and its largest to 1."
+)
 
 
 def kept(record: runs.Record, what: str) -> dict[str, Any]:

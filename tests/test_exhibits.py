@@ -10,8 +10,9 @@ import processes
 import psutil
 import pytest
 
-from fedlib import exhibits, notebook, report, runs
+from fedlib import exhibits, notebook, runs
 from fedlib.errors import FedlibError
+from fedlib.papers import printed
 
 BOTH = {"cifar10", "cifar100"}
 THREE = {(10, 1.0), (50, 0.2), (100, 0.1)}
@@ -162,7 +163,7 @@ def test_results_of_record_of_other_public_data_are_not_taken_for_a_cell(change)
         spec = vars(runs.resolve(stored.spec).spec)
         row = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in spec.items()}
         read = pd.read_csv(io.StringIO(pd.DataFrame([row]).to_csv(index=False))).to_dict("records")[0]
-        record = report.Recorded("key", "finished", read, pd.DataFrame(), pd.DataFrame())
+        record = printed.Recorded("key", "finished", read, pd.DataFrame(), pd.DataFrame())
         assert notebook._same(own, record) == (own is stored)
 
 
@@ -175,9 +176,9 @@ def test_papers_own_tables_have_our_labels():
         ("pFedHR", "Table 4", "pfedhr/homogeneous"),
     ):
         labels = {(cell.dataset, cell.clients) for cell in exhibits.cells(grids, "paper")}
-        printed = report.printed(paper, item)
-        assert set(zip(printed["dataset"], printed["clients"], strict=True)) == labels
-        assert set(printed["method"]) <= {method for grid in grids for method in exhibits.GRIDS[grid].methods}
+        table = printed.accuracies(paper, item)
+        assert set(zip(table["dataset"], table["clients"], strict=True)) == labels
+        assert set(table["method"]) <= {method for grid in grids for method in exhibits.GRIDS[grid].methods}
 
 
 @pytest.mark.parametrize("scale", ["smoke", "demo", "paper"])

@@ -2,7 +2,6 @@
 
 import inspect
 import signal
-import statistics
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,9 +86,3 @@ def test_it_is_listed_and_runs_from_the_command_line(capsys):
 def test_what_it_cannot_do_is_refused():
     with pytest.raises(FedlibError, match="SharedBias has no parameters"):
         run(RunSpec(algorithm="SharedBias", params={"mu": 1}), progress=False)
-
-
-def test_a_method_is_a_short_file():
-    files = {inspect.getsourcefile(method) for name, method in ALGORITHMS.items() if name != "SharedBias"}
-    lengths = [len(Path(file or "").read_text().splitlines()) for file in files]
-    assert len(files) >= 18 and statistics.median(lengths) <= 90 and max(lengths) <= 180, sorted(lengths)

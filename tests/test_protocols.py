@@ -11,10 +11,15 @@ import pytest
 import torch
 from pixels import federation
 
+<<<<<<< HEAD
 from fedlib import ALGORITHMS, Dataset, Federation, FedlibError, RunSpec, data, partition, report, runs, simulate
+=======
+from fedlib import ALGORITHMS, Dataset, Federation, FedlibError, RunSpec, partition, runs, simulate
+>>>>>>> w-show
 from fedlib.algorithms.base import Algorithm
 from fedlib.protocol import PARAMS, PROTOCOLS, Protocol, protocol
 from fedlib.randomness import generator
+from fedlib.show import intervals
 from fedlib.simulation import Interrupted, participants
 from fedlib.training import augmented
 
@@ -202,7 +207,7 @@ def test_without_validation_images_nothing_is_selected_by_them() -> None:
     with pytest.raises(
         FedlibError, match=r"rule = 'validation': must be last, last10 or best: .* no validation images"
     ):
-        report.selected_accuracy(outcome.rounds, "validation")
+        intervals.selected_accuracy(outcome.rounds, "validation")
 
 
 def test_floors_leave_what_rounding_down_leaves() -> None:

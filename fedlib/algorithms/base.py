@@ -9,6 +9,7 @@ from torch import Tensor
 from .. import models
 from ..errors import FedlibError, require
 from ..federation import Client, ClientInfo, Context, Federation, Message, PublicData
+from ..look import Look as Look
 
 ServerState = dict[str, Any]  # plain tensors and numbers, so that it checkpoints
 
@@ -53,6 +54,7 @@ class Algorithm:
     year: ClassVar[int] = 0
     exchanges: ClassVar[str] = "-"  # what travels, in a few words
     public_data: ClassVar[str] = "none"  # "none", "unlabelled" or "labelled": images that server and clients share
+    look: ClassVar[Look | None] = None  # in figures; None: one from a spare palette
     needs: ClassVar[str] = ""  # what clients must have in common: "", "features" (the header's width) or "architecture"
 
     def check(self, federation: Federation) -> None:

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from .. import training
 from ..errors import require
-from .base import Algorithm, Client, ClientInfo, Context, Message, ServerState
+from .base import Algorithm, Client, ClientInfo, Context, Look, Message, ServerState
 
 
 def standardise(logits: Tensor) -> Tensor:
@@ -73,6 +73,7 @@ class FCCL(Algorithm):
 
     name, paper, year, exchanges = "FCCL", "Huang et al., CVPR 2022", 2022, "logits on public images"
     public_data = "unlabelled"
+    look = Look("#fbafe4", "H")
 
     def __post_init__(self) -> None:
         for field in ("off_diagonal", "intra", "inter", "public_lr"):

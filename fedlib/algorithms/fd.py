@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from ..errors import choose, require
 from ..training import class_means
-from .base import Algorithm, Client, ClientInfo, Context, Message, ServerState
+from .base import Algorithm, Client, ClientInfo, Context, Look, Message, ServerState
 
 
 def fd_loss(model: nn.Module, images: Tensor, labels: Tensor, logits: Tensor, known: Tensor, gamma: float) -> Tensor:
@@ -54,6 +54,7 @@ class FD(Algorithm):
     exclude_self: bool = True
 
     name, paper, year, exchanges = "FD", "Jeong et al., NeurIPS workshop 2018", 2018, "mean logits of seen classes"
+    look = Look("#de8f05", "*")
 
     def __post_init__(self) -> None:
         require(self.gamma >= 0, "gamma", self.gamma, "at least 0")

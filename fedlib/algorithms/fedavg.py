@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..training import weighted_mean
-from .base import Algorithm, Client, ClientInfo, Context, Message, ServerState
+from .base import Algorithm, Client, ClientInfo, Context, Look, Message, ServerState
 
 
 @dataclass(frozen=True)
 class FedAvg(Algorithm):
     name, paper, year, exchanges = "FedAvg", "McMahan et al., AISTATS 2017", 2017, "whole model"
     needs = "architecture"
+    look = Look("#d55e00", "P")
 
     def init_server(self, context: Context) -> ServerState:
         return dict(context.build(context.federation.architectures[0]).state_dict())

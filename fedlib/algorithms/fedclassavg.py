@@ -22,7 +22,7 @@ from torch import Tensor
 
 from ..errors import choose, require
 from ..models import Model
-from .base import Client, Context, Message
+from .base import Client, Context, Look, Message
 from .lg_fedavg import LGFedAvg
 
 
@@ -75,6 +75,7 @@ class FedClassAvg(LGFedAvg):
     temperature: float = 0.07
 
     name, paper, year, exchanges = "FedClassAvg", "Jang et al., ICPP 2022", 2022, "header"
+    look = Look("#fbafe4", "X")
 
     def __post_init__(self) -> None:
         require(self.rho >= 0, "rho", self.rho, "at least 0")

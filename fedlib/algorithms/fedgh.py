@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from ..errors import choose, require
 from ..randomness import forked
 from ..training import class_means
-from .base import Algorithm, Client, ClientInfo, Context, Message, ServerState
+from .base import Algorithm, Client, ClientInfo, Context, Look, Message, ServerState
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,7 @@ class FedGH(Algorithm):
         "header down, class means of representations up",
     )
     needs = "features"
+    look = Look("#cc78bc", "D", (0, (5, 1, 1, 1, 1, 1)))
 
     def __post_init__(self) -> None:
         require(self.server_lr >= 0, "server_lr", self.server_lr, "at least 0")

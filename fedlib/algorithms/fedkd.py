@@ -32,7 +32,7 @@ from .. import models
 from ..errors import choose, require
 from ..randomness import forked
 from ..training import kl_divergence
-from .base import Algorithm, Client, ClientInfo, Context, Message, ServerState
+from .base import Algorithm, Client, ClientInfo, Context, Look, Message, ServerState
 
 
 def distillation_loss(
@@ -94,6 +94,7 @@ class FedKD(Algorithm):
     shared: str = "CNN-5"
 
     name, paper, year, exchanges = "FedKD", "Wu et al., Nat. Commun. 2022", 2022, "small shared model, compressed"
+    look = Look("#ca9161", "p")
 
     def __post_init__(self) -> None:
         require(0 < self.energy_start <= 1, "energy_start", self.energy_start, "in (0, 1]")

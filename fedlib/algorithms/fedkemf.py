@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from .. import models, training
 from ..errors import choose, require
-from .base import Algorithm, Client, ClientInfo, Context, Federation, Message, ServerState, check_public_labels
+from .base import Algorithm, Client, ClientInfo, Context, Federation, Look, Message, ServerState, check_public_labels
 
 
 def mutual_loss(
@@ -75,6 +75,7 @@ class FedKEMF(Algorithm):
 
     name, paper, year, exchanges = "FedKEMF", "Yu et al., 2022", 2022, "small knowledge network"
     public_data = "unlabelled"
+    look = Look("#cdbb00", "P")
 
     def __post_init__(self) -> None:
         choose("knowledge", self.knowledge, models.BUILDERS)

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from .. import training
 from ..errors import require
-from .base import Algorithm, Client, ClientInfo, Context, Message, ServerState
+from .base import Algorithm, Client, ClientInfo, Context, Look, Message, ServerState
 
 
 def digest_loss(model: nn.Module, images: Tensor, labels: Tensor, consensus: Tensor) -> Tensor:
@@ -44,6 +44,7 @@ class FedMD(Algorithm):
 
     name, paper, year, exchanges = "FedMD", "Li and Wang, NeurIPS workshop 2019", 2019, "logits on public images"
     public_data = "labelled"
+    look = Look("#de8f05", "8")
 
     def __post_init__(self) -> None:
         require(self.public_samples >= 1, "public_samples", self.public_samples, "at least 1")

@@ -24,7 +24,7 @@ from torch import Tensor
 from ..errors import require
 from ..models import Model
 from ..training import class_means
-from .base import Algorithm, Client, ClientInfo, Context, Message, ServerState
+from .base import Algorithm, Client, ClientInfo, Context, Look, Message, ServerState
 
 
 def prototype_loss(
@@ -48,6 +48,7 @@ class FedProto(Algorithm):
 
     name, paper, year, exchanges = "FedProto", "Tan et al., AAAI 2022", 2022, "prototypes of seen classes"
     needs = "features"
+    look = Look("#029e73", "^", "-.")
 
     def __post_init__(self) -> None:
         require(self.lam >= 0, "lam", self.lam, "at least 0")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from ..errors import require
 from ..training import proximal_cross_entropy
-from .base import Client, Context, Message
+from .base import Client, Context, Look, Message
 from .fedavg import FedAvg
 
 
@@ -28,6 +28,7 @@ class FedProx(FedAvg):
     mu: float = 0.01
 
     name, paper, year, exchanges = "FedProx", "Li et al., MLSys 2020", 2020, "whole model"
+    look = Look("#de8f05", "X")
 
     def __post_init__(self) -> None:
         require(self.mu >= 0, "mu", self.mu, "at least 0 (0: this is FedAvg)")

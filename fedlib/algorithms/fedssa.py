@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from ..errors import choose, require
-from .base import Algorithm, Client, ClientInfo, Context, Message, ServerState
+from .base import Algorithm, Client, ClientInfo, Context, Look, Message, ServerState
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,7 @@ class FedSSA(Algorithm):
 
     name, paper, year, exchanges = "FedSSA", "Yi et al., IJCAI 2024", 2024, "header rows of seen classes"
     needs = "features"
+    look = Look("#0173b2", "s")
 
     def __post_init__(self) -> None:
         require(0 <= self.mu0 <= 1, "mu0", self.mu0, "in [0, 1]")

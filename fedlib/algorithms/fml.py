@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from .. import models
 from ..errors import choose, require
 from ..training import kl_divergence
-from .base import Algorithm, Client, ClientInfo, Context, Message, ServerState
+from .base import Algorithm, Client, ClientInfo, Context, Look, Message, ServerState
 
 
 def mutual_loss(
@@ -51,6 +51,7 @@ class FML(Algorithm):
     shared: str = "CNN-5"
 
     name, paper, year, exchanges = "FML", "Shen et al., 2020", 2020, "small shared model"
+    look = Look("#cdbb00", "v")
 
     def __post_init__(self) -> None:
         require(0 <= self.alpha <= 1, "alpha", self.alpha, "in [0, 1]")

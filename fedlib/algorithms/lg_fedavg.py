@@ -14,13 +14,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..training import weighted_mean
-from .base import Algorithm, Client, ClientInfo, Context, Message, ServerState
+from .base import Algorithm, Client, ClientInfo, Context, Look, Message, ServerState
 
 
 @dataclass(frozen=True)
 class LGFedAvg(Algorithm):
     name, paper, year, exchanges = "LG-FedAvg", "Liang et al., 2020", 2020, "header"
     needs = "features"
+    look = Look("#56b4e9", "h", ":")
 
     def init_server(self, context: Context) -> ServerState:
         return dict(context.federation.initial_header().state_dict())

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from ..errors import require
-from .base import Client, Context, Message
+from .base import Client, Context, Look, Message
 from .fedavg import FedAvg
 
 
@@ -55,6 +55,7 @@ class PerFedAvg(FedAvg):
     beta: float = 0.0
 
     name, paper, year, exchanges = "Per-FedAvg", "Fallah et al., NeurIPS 2020", 2020, "whole model"
+    look = Look("#cdbb00", "<")
 
     def __post_init__(self) -> None:
         require(self.alpha >= 0, "alpha", self.alpha, "at least 0 (0: this is FedAvg)")

@@ -30,7 +30,7 @@ from torch.func import functional_call
 from ..errors import require
 from ..randomness import forked
 from ..training import fresh_optimiser, learning, step
-from .base import Client, Context, Message, ServerState
+from .base import Client, Context, Look, Message, ServerState
 from .fedavg import FedAvg
 
 Moments = list[tuple[Tensor, Tensor]]  # mean and standard deviation of each parameter, in the network's order
@@ -93,6 +93,7 @@ class PFedBayes(FedAvg):
     noise: float = 1.0
 
     name, paper, year, exchanges = "pFedBayes", "Zhang et al., ICML 2022", 2022, "mean and spread of every weight"
+    look = Look("#fbafe4", "d")
 
     def __post_init__(self) -> None:
         require(self.zeta >= 0, "zeta", self.zeta, "at least 0")

@@ -25,7 +25,7 @@ from ..errors import choose, require
 from ..models import proxy_extractor
 from ..randomness import forked
 from ..training import weighted_mean
-from .base import Algorithm, Client, ClientInfo, Context, Message, ServerState
+from .base import Algorithm, Client, ClientInfo, Context, Look, Message, ServerState
 
 
 def mixed_loss(model: nn.Module, images: Tensor, labels: Tensor, extractor: nn.Module, mu: float) -> Tensor:
@@ -52,6 +52,7 @@ class PFedES(Algorithm):
     output: str = "relu"
 
     name, paper, year, exchanges = "pFedES", "Yi et al., 2023", 2023, "proxy feature extractor"
+    look = Look("#d55e00", "d")
 
     def __post_init__(self) -> None:
         require(0 <= self.mu <= 1, "mu", self.mu, "in [0, 1]")

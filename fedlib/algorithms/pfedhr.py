@@ -28,7 +28,7 @@ from .. import contrastive, reassembly, training
 from ..errors import choose, require
 from ..models import num_floats
 from ..reassembly import Source
-from .base import Algorithm, Client, ClientInfo, Context, Federation, Message, ServerState, check_public_labels
+from .base import Algorithm, Client, ClientInfo, Context, Federation, Look, Message, ServerState, check_public_labels
 
 CHOICES = {
     "kd": ("kl", "raw"),
@@ -83,6 +83,7 @@ class PFedHR(Algorithm):
 
     name, paper, year, exchanges = "pFedHR", "Wang et al., NeurIPS 2023", 2023, "model up, reassembled model down"
     public_data = "unlabelled"
+    look = Look("#000000", "o")
 
     def __post_init__(self) -> None:
         for field, names in CHOICES.items():

@@ -21,7 +21,7 @@ import torch
 from ..errors import require
 from ..randomness import forked
 from ..training import fresh_optimiser, learning, proximal_cross_entropy, step
-from .base import Client, Context, Message, ServerState
+from .base import Client, Context, Look, Message, ServerState
 from .fedavg import FedAvg
 
 
@@ -42,6 +42,7 @@ class PFedMe(FedAvg):
     beta: float = 1.0
 
     name, paper, year, exchanges = "pFedMe", "Dinh et al., NeurIPS 2020", 2020, "whole model"
+    look = Look("#ca9161", ">")
 
     def __post_init__(self) -> None:
         for field in ("lam", "eta", "inner_lr", "beta"):
