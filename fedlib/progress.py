@@ -60,7 +60,7 @@ class _Terminal(_Nothing):
         self.bar.set_description_str(f"{progress.label} ", refresh=False)
         if text:
             self.bar.set_postfix_str(text, refresh=False)
-        self.bar.update(progress.done - self.bar.n)
+        self.bar.n = progress.done
         self.bar.refresh()
 
     def end(self) -> None:
