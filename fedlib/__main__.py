@@ -16,14 +16,9 @@ from typing import Any, NoReturn
 
 import pandas as pd
 
-<<<<<<< HEAD
-from . import algorithms, costs, data, exhibits, models, report, reproduce, runs
-from .errors import FedlibError, choose, coerce
-=======
 from . import algorithms, costs, data, exhibits, models, reproduce, runs
-from .errors import FedlibError, choose
+from .errors import FedlibError, choose, coerce
 from .show import intervals
->>>>>>> w-show
 
 WIDTH = 80  # of what is printed, in characters
 DESCRIPTION = "A reproducible companion to four papers on model-heterogeneous personalised federated learning."
@@ -253,23 +248,13 @@ def _run(options: argparse.Namespace) -> None:
     if record.status == "diverged":
         print("accuracy: – (a training loss was not finite)")
     else:
-<<<<<<< HEAD
         rounds = record.rounds[record.rounds["round"] >= 0]
         rules = {"last": "last round"} | (
             {"last10": f"mean of the last {min(10, len(rounds))}"} if len(rounds) > 1 else {}
-=======
-        validated = record.rounds["validation_accuracy"].notna().any()
-        rules = ", ".join(
-            f"{rule} {100 * intervals.selected_accuracy(record.rounds, rule):.2f}"
-            for rule in ("last", "last10", *(["validation"] if validated else []))
-        )
-        print(
-            f"mean test accuracy over all clients, %: {rules}; over the last round's clients: {100 * last['accuracy_selected']:.2f}"
->>>>>>> w-show
         )
         if rounds["validation_accuracy"].notna().any():
             rules["validation"] = "round of best validation"
-        shown = [f"{name} {100 * report.selected_accuracy(record.rounds, rule):.2f}" for rule, name in rules.items()]
+        shown = [f"{name} {100 * intervals.selected_accuracy(record.rounds, rule):.2f}" for rule, name in rules.items()]
         _print(f"mean test accuracy over all clients, %: {', '.join(shown)}")
         print(f"over the last round's clients, %: {100 * last['accuracy_selected']:.2f}")
     words = record.rounds.query("round >= 0")[["download_words", "upload_words"]].sum().sum()
@@ -344,36 +329,18 @@ def _row(path: Path, state: str, record: runs.Record | None) -> tuple[str, ...]:
     if record is None:
         return name, state, *[""] * 5, ""
     spec = record.spec
-    accuracy = 100 * report.selected_accuracy(record.rounds, "last")
+    accuracy = 100 * intervals.selected_accuracy(record.rounds, "last")
     shown = f"{accuracy:.2f}" if state == "finished" else "–" if state == "diverged" else f"{state} {accuracy:.2f}"
     numbers = (spec.num_clients, f"{spec.participation:.2f}", spec.rounds, spec.local_epochs, spec.seed)
     return name, shown, *map(str, numbers), ", ".join(runs.differences(spec))
 
 
-<<<<<<< HEAD
 def _described(path: Path, state: str, record: runs.Record | None) -> dict[str, Any]:
     if record is None:
         return {"key": path.name, "state": state}
-    accuracy = None if record.status == "diverged" else report.selected_accuracy(record.rounds, "last")
+    accuracy = None if record.status == "diverged" else intervals.selected_accuracy(record.rounds, "last")
     spec = dataclasses.asdict(record.spec)
     return {"key": path.name, "state": state, "accuracy": accuracy, "spec": spec, "provenance": record.provenance}
-=======
-def _list_runs() -> None:
-    print(f"{'run':<44}{'state':<12}{'N':>5}{'C':>6}{'T':>5}{'seed':>6}{'accuracy %':>12}")
-    for path in runs.stored():
-        state, record = _state(path.name)
-        line = f"{path.name:<44}{state:<12}"
-        if record is not None:
-            spec = record.spec
-            accuracy = (
-                "–"
-                if record.status == "diverged"
-                else f"{100 * intervals.selected_accuracy(record.rounds, 'last'):.2f}"
-            )
-            line += f"{spec.num_clients:>5}{spec.participation:>6}{spec.rounds:>5}{spec.seed:>6}{accuracy:>12}"
-        print(line)
-    print(f"in {runs.store()}")
->>>>>>> w-show
 
 
 def _diff(one: runs.Record, two: runs.Record) -> None:

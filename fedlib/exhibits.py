@@ -553,7 +553,9 @@ def _settings(grid: Grid, scale: str, dataset: str) -> list[tuple[str, float, Fi
     columns = [column for place, column in every.items() if not cut or place in grid.smoke_columns]
     values = grid.sweep.at(scale, dataset) if grid.sweep else (None,)
     if grid.sweep is PARTICIPATION:
-        columns = [(re.sub(r", C = \d+ %", "", label), fields, target, paper) for label, fields, target, paper in columns]
+        columns = [
+            (re.sub(r", C = \d+ %", "", label), fields, target, paper) for label, fields, target, paper in columns
+        ]
     return [(label, target, fields, value, paper) for label, fields, target, paper in columns for value in values]
 
 

@@ -26,12 +26,6 @@ from . import (
     data,
     exhibits,
     models,
-<<<<<<< HEAD
-    plots,
-    report,
-=======
-    protocol,
->>>>>>> w-show
     runs,
     sources,
     views,
@@ -127,7 +121,6 @@ class Settings:
         """The runs of one or more grids under these settings, one grid after the other, see `grids`."""
         return [cell for cells in self.grids(*dict.fromkeys(grids)).values() for cell in cells]
 
-<<<<<<< HEAD
     def spec(self, grid: str, method: str) -> runs.RunSpec:
         """The specification of the first run of `method` (a label or an algorithm) in a grid, to be changed by hand, even where
         the parameter `methods` leaves that method out.
@@ -135,11 +128,7 @@ class Settings:
         return replace(self, methods=(method,)).cells(grid)[0].spec
 
     def caption(self) -> str:
-        return report.caption(
-=======
-    def caption(self, protocol: str = "paper") -> str:
         return tables.caption(
->>>>>>> w-show
             scale=self.scale,
             datasets=self.datasets,
             embedded=self.embedded,
@@ -370,15 +359,9 @@ def _final(record: runs.Record | printed.Recorded) -> pd.DataFrame:
 
 def _cost(cell: exhibits.Cell, record: runs.Record | printed.Recorded, rule: str) -> dict[str, Any]:
     rounds = record.rounds.query("round >= 0")
-<<<<<<< HEAD
-    needed = report.rounds_to_target(rounds, cell.target)
-    until = rounds.head(needed or len(rounds))
-    dataset, method = data.info(cell.dataset), algorithms.make(cell.spec.algorithm, cell.spec.params)
-=======
     spent = costs.to_target(rounds, cell.target)
     until = rounds.head(int(spent["rounds"]) if spent else len(rounds))
-    dataset, method = data.load(cell.dataset), algorithms.make(cell.method, cell.spec.params)
->>>>>>> w-show
+    dataset, method = data.info(cell.dataset), algorithms.make(cell.spec.algorithm, cell.spec.params)
     assert cell.spec.local_epochs
     plain = [
         costs.training_flops(name, dataset.num_classes, dataset.channels)
@@ -569,16 +552,12 @@ def save(
 
 
 def save_record(
-<<<<<<< HEAD
     name: str,
     settings: Settings,
     figure: plots.Picture,
     table: pd.DataFrame,
-    ranked: report.Ranked | None = None,
+    ranked: tables.Ranked | None = None,
     scale: str = "demo",
-=======
-    name: str, figure: plots.Picture, table: pd.DataFrame, ranked: tables.Ranked | None = None, scale: str = "demo"
->>>>>>> w-show
 ) -> plots.Picture:
     """Write a picture of results of record, figures/<scale>/<paper>/<exhibit>-of-record.png, .csv and .tex, and hand it back for
     display. These files are committed, and do not depend on a notebook's parameters: a variation leaves them as they are.
@@ -613,28 +592,10 @@ def notebook_digest(notebook: str) -> str:
 @functools.cache
 def drawing_digest() -> str:
     """SHA-256 of the source that turns records into exhibits."""
-<<<<<<< HEAD
-    modules: list[types.ModuleType] = [exhibits, report, plots, views]
+    modules: list[types.ModuleType] = [exhibits, intervals, labels, looks, plots, tables, views]
     files = [Path(str(module.__file__)) for module in modules] + [Path(__file__)]
     files += sorted((Path(__file__).parent / "papers").rglob("*.py"))
     return hashlib.sha256("".join(map(sources.bare_source, files)).encode()).hexdigest()[:16]
-=======
-    modules: list[types.ModuleType] = [
-        exhibits,
-        intervals,
-        labels,
-        looks,
-        plots,
-        printed,
-        tables,
-        views,
-        claims,
-        contradictions,
-        verdicts,
-    ]
-    sources = [runs.bare_source(Path(str(module.__file__))) for module in modules] + [runs.bare_source(Path(__file__))]
-    return hashlib.sha256("".join(sources).encode()).hexdigest()[:16]
->>>>>>> w-show
 
 
 def freshness(exhibit: exhibits.Exhibit, scale: str) -> str:

@@ -15,15 +15,10 @@ from typing import Any
 import pandas as pd
 import psutil
 
-<<<<<<< HEAD
-from . import exhibits, notebook, report, runs
-from .errors import FedlibError, choose, require
-=======
 from . import exhibits, notebook, runs
-from .errors import FedlibError
+from .errors import FedlibError, choose, require
 from .papers.printed import accuracies
 from .show import tables
->>>>>>> w-show
 
 # A busy machine may start a kernel slowly; the kernel's own log says nothing that a reader needs.
 PAPERMILL: Any = {
@@ -240,22 +235,8 @@ def write_readme() -> None:
 
 def readme() -> str:
     """README.md with its generated tables brought up to date: the results of record and the index of exhibits."""
-<<<<<<< HEAD
     text = (notebook.NOTEBOOKS.parent / "README.md").read_text(encoding="utf-8")
     text = _between(text, "record", _record())
-=======
-    record = notebook.recorded("fedssa/record").summary("last")
-    printed = accuracies("FedSSA", "Table 2").set_index(["method", "dataset", "clients"])["value"]
-    ranked = tables.wide(record, list(dict.fromkeys(record["method"])))
-    table = ranked.text()
-    for (dataset, clients, setting), _ in record.groupby(["dataset", "clients", "setting"], sort=False):
-        paper = [
-            f"{printed.get((method, dataset, clients), float('nan')):.2f}".replace("nan", "–") for method in table.index
-        ]
-        table.insert(list(table.columns).index(str(setting)) + 1, f"the paper's, {clients}", paper)
-    text = (notebook.NOTEBOOKS.parent / "README.md").read_text()
-    text = _between(text, "record", table.reset_index(), ranked.footer)
->>>>>>> w-show
     audits = {"FedSSA": "audit/fedssa", "FedGH": "audit/fedgh", "pFedES": "audit/pfedes"}
     text = _between(text, "audit", pd.concat([_means(grid, case=paper) for paper, grid in audits.items()]))
     reassembly = [_means(f"pfedhr/{labels}") for labels in ("labelled", "unlabelled")]
@@ -267,27 +248,19 @@ def _record() -> pd.DataFrame:
     """FedSSA's Table 2: methods down, settings across, with T and E in their names and the paper's numbers beside them."""
     found = notebook.recorded("fedssa/record")
     summary = found.summary("last")
-    table = report.wide(summary, list(dict.fromkeys(summary["method"]))).table
+    ranked = tables.wide(summary, list(dict.fromkeys(summary["method"])))
+    table = ranked.table.copy()
     for row in summary[summary["n"] > 1].to_dict("records"):
-        marked = table.loc[row["method"], row["setting"]]
-        number, mark = (marked[:-2], marked[-2:]) if marked[-1] in "*°" else (marked, "")
-        table.loc[row["method"], row["setting"]] = f"{number} (n = {row['n']}){mark}"
-    printed = report.printed("FedSSA", "Table 2").set_index(["method", "dataset", "clients"])["value"]
+        table.loc[row["method"], row["setting"]] += f" (n = {row['n']})"
+    table = tables.Ranked(table, ranked.marks).markdown()
+    printed = accuracies("FedSSA", "Table 2").set_index(["method", "dataset", "clients"])["value"]
     sizes = {cell.setting: f"T = {cell.spec.rounds}, E = {cell.spec.local_epochs}" for cell in found.cells}
     columns: dict[str, list[str]] = {"method": list(table.index)}
     for (dataset, clients, setting), _ in summary.groupby(["dataset", "clients", "setting"], sort=False):
-        columns[f"{clients}, {sizes[str(setting)]}"] = [_emphasised(cell) for cell in table[str(setting)]]
+        columns[f"{clients}, {sizes[str(setting)]}"] = list(table[str(setting)])
         paper = [printed.get((method, dataset, clients), float("nan")) for method in table.index]
         columns[f"the paper's, {clients}"] = [f"{value:.2f}".replace("nan", "–") for value in paper]
     return pd.DataFrame(columns)
-
-
-def _emphasised(cell: str) -> str:
-    """A cell of `report.wide` in Markdown: the best bold, the second in italics."""
-    for mark, around in ((" *", "**"), (" °", "*")):
-        if cell.endswith(mark):
-            return f"{around}{cell.removesuffix(mark)}{around}"
-    return cell
 
 
 def _means(grid: str, case: str = "") -> pd.DataFrame:
@@ -302,16 +275,12 @@ def _means(grid: str, case: str = "") -> pd.DataFrame:
         {
             "case" if case else "method": [f"{case}: {row['method']}" if case else row["method"] for row in rows],
             "setting": [row["setting"] for row in rows],
-<<<<<<< HEAD
             "N": [str(spec.num_clients) for spec in of],
             "T": [str(spec.rounds) for spec in of],
             "E": [str(spec.local_epochs) for spec in of],
             "protocol": [spec.protocol for spec in of],
             "n": [str(row["n"]) for row in rows],
-            "all clients": [report.cell(row["ours"], row["ci95"], row["n"], row["diverged"]) for row in rows],
-=======
             "all clients": [tables.cell(row["ours"], row["ci95"], row["n"], row["diverged"]) for row in rows],
->>>>>>> w-show
             "the last round's clients": [f"{row['selected']:.2f}" for row in rows],
         }
     )

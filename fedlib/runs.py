@@ -706,30 +706,7 @@ def code_digest(spec: RunSpec) -> str:
 REGISTRIES = ("BUILDERS", "BUILT_IN", "SCENARIOS", "PROTOCOLS", "EMBEDDED")
 
 
-<<<<<<< HEAD
 def _provenance(spec: RunSpec, code: str, seconds: float) -> dict[str, Any]:
-=======
-def bare_source(file: Path) -> str:
-    if file not in _sources:
-        tree = ast.parse(file.read_text())
-        for node in ast.walk(tree):
-            if (
-                isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
-                and ast.get_docstring(node, clean=False) is not None
-            ):
-                node.body = node.body[1:] or [ast.Pass()]
-            if isinstance(node, ast.ClassDef):  # a method's colour is no part of what ran
-                node.body = [line for line in node.body if not _is_look(line)] or [ast.Pass()]
-        _sources[file] = ast.unparse(tree)
-    return _sources[file]
-
-
-def _is_look(line: ast.stmt) -> bool:
-    return isinstance(line, ast.Assign) and [getattr(target, "id", "") for target in line.targets] == ["look"]
-
-
-def _provenance(spec: RunSpec, code: str, started: float) -> dict[str, Any]:
->>>>>>> w-show
     try:
         commit = subprocess.run(
             ["git", "describe", "--always", "--dirty"],

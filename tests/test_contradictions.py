@@ -5,13 +5,9 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-<<<<<<< HEAD
-from fedlib import exhibits, plots
+from fedlib import exhibits
 from fedlib.papers import contradictions
-=======
-from fedlib import contradictions
 from fedlib.show import plots
->>>>>>> w-show
 
 NO_RECORD = SimpleNamespace(cells=[], records=[])
 TABLE = contradictions.table(NO_RECORD)
@@ -64,20 +60,9 @@ def test_the_selected_clients_of_the_results_of_record():
 
 
 def test_two_papers_share_their_baselines_and_two_do_not():
-<<<<<<< HEAD
     pairs = [pair.shared() for pair in contradictions.PAIRS]
     first, second, *same = [(pair["first"] - pair["second"]).abs().max() for pair in pairs]
     assert first == pytest.approx(70.04 - 58.35) and 0 < second < 1 and same == [0, 0]
     figure = plots.agreement(contradictions.shared_tables())
     assert len(figure.axes) == 4
     assert figure.axes[0].get_xlabel() == "FedSSA Table 1 (%)"
-=======
-    tables = [pair.table() for pair in contradictions.PAIRS]
-    first, second, *same = [(table["first"] - table["second"]).abs().max() for table in tables]
-    assert first == pytest.approx(70.04 - 58.35) and 0 < second < 1 and same == [0, 0]
-    figure = plots.agreement(contradictions.pairs())
-    assert len(figure.axes) == 4
-    assert [text.get_text() for text in figure.legends[0].get_texts()][:2] == ["CIFAR-10", "CIFAR-100"]
-    assert figure.axes[0].get_xlabel() == "FedSSA's Table 1 (%)"
-    assert str(contradictions.PAIRS[0]) == "FedGH's Table 1 against FedSSA's Table 1, equal models"
->>>>>>> w-show

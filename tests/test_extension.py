@@ -4,7 +4,6 @@ import inspect
 import signal
 import textwrap
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 import torch

@@ -14,8 +14,9 @@ from IPython.core.interactiveshell import InteractiveShell
 from torch import nn
 from traitlets.config import Config
 
-from fedlib import Model, exhibits, models, notebook, plots, reassembly, reproduce, runs, simulation, views
+from fedlib import Model, exhibits, models, notebook, reassembly, reproduce, runs, simulation, views
 from fedlib.errors import FedlibError
+from fedlib.show import plots
 
 pytestmark = pytest.mark.filterwarnings("default")  # as in a kernel: seaborn uses what matplotlib is about to drop
 

@@ -11,11 +11,7 @@ import pytest
 import torch
 from pixels import federation
 
-<<<<<<< HEAD
-from fedlib import ALGORITHMS, Dataset, Federation, FedlibError, RunSpec, data, partition, report, runs, simulate
-=======
-from fedlib import ALGORITHMS, Dataset, Federation, FedlibError, RunSpec, partition, runs, simulate
->>>>>>> w-show
+from fedlib import ALGORITHMS, Dataset, Federation, FedlibError, RunSpec, data, partition, runs, simulate
 from fedlib.algorithms.base import Algorithm
 from fedlib.protocol import PARAMS, PROTOCOLS, Protocol, protocol
 from fedlib.randomness import generator

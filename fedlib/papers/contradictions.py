@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-<<<<<<< HEAD:fedlib/papers/contradictions.py
 from .. import algorithms, models, protocol
 from .reported import ACCURACY, PLACE, SIZE, accuracy, numbers, reported
 from .verdicts import Run, Runs
@@ -36,19 +35,10 @@ FEDSSA1, FEDSSA2, FEDSSA5 = (Printed("FedSSA", item) for item in ("Table 1", "Ta
 FEDGH1, FEDGH3 = Printed("FedGH", "Table 1"), Printed("FedGH", "Table 3")
 PFEDES2, PFEDES3 = Printed("pFedES", "Table 2"), Printed("pFedES", "Table 3")
 SIZES = (Printed("FedSSA", "Table 3"), Printed("FedGH", "Table 2"), Printed("pFedES", "Table 1"))
-=======
-from . import algorithms, models, protocol
-from .claims import cells, number, numbers
-from .papers.printed import accuracies
-
-TEN, FIFTY, HUNDRED = "N=10 C=1.0", "N=50 C=0.2", "N=100 C=0.1"
-EQUAL, UNEQUAL = "equal models", "unequal models"
->>>>>>> w-show:fedlib/contradictions.py
 
 
 @dataclass(frozen=True)
 class Pair:
-<<<<<<< HEAD:fedlib/papers/contradictions.py
     """Tables of two papers for the same settings."""
 
     first: Printed
@@ -73,39 +63,6 @@ PAIRS = (
     Pair(FEDSSA1, PFEDES2, EQUAL),
     Pair(FEDSSA2, PFEDES3, UNEQUAL),
 )
-=======
-    """Tables (paper, item) of two papers for the same settings, with `equal models` or `unequal models`."""
-
-    first: tuple[str, str]
-    second: tuple[str, str]
-    models: str
-
-    def __str__(self) -> str:
-        return f"{self.second[0]}'s {self.second[1]} against {self.first[0]}'s {self.first[1]}, {self.models}"
-
-    def table(self) -> pd.DataFrame:
-        """What both print for the same method, data set and setting: method, dataset, num_clients, participation, first, second
-        (per cent; NaN: a dash), and the names of the tables and models, as `plots.agreement` takes them.
-        """
-        keys = ["method", "dataset", "num_clients", "participation"]
-        first, second = (accuracies(*name)[[*keys, "value"]] for name in (self.first, self.second))
-        both = first.merge(second, on=keys).rename(columns={"value_x": "first", "value_y": "second"})
-        names = {"first_table": self.first, "second_table": self.second}
-        return both.assign(**{name: f"{paper}'s {item}" for name, (paper, item) in names.items()}, models=self.models)
-
-
-PAIRS = (
-    Pair(("FedSSA", "Table 1"), ("FedGH", "Table 1"), EQUAL),
-    Pair(("FedSSA", "Table 2"), ("FedGH", "Table 3"), UNEQUAL),
-    Pair(("FedSSA", "Table 1"), ("pFedES", "Table 2"), EQUAL),
-    Pair(("FedSSA", "Table 2"), ("pFedES", "Table 3"), UNEQUAL),
-)
-
-
-def pairs() -> pd.DataFrame:
-    """All PAIRS under each other."""
-    return pd.concat([pair.table() for pair in PAIRS], ignore_index=True)
->>>>>>> w-show:fedlib/contradictions.py
 
 
 @dataclass(frozen=True)
@@ -120,7 +77,6 @@ class Contradiction:
     resolution: str
 
 
-<<<<<<< HEAD:fedlib/papers/contradictions.py
 def shared_tables() -> pd.DataFrame:
     """`Pair.shared` of all PAIRS."""
     return pd.concat([pair.shared() for pair in PAIRS], ignore_index=True)
@@ -128,10 +84,6 @@ def shared_tables() -> pd.DataFrame:
 
 def _both(method: str, *tables: Printed) -> str:
     """`FedGH Table 1: 93.13 / 62.80; ...`: what each table prints of 10 clients on CIFAR-10 and CIFAR-100, `-` for a dash."""
-=======
-def _both(method: str, setting: str, *tables: tuple[str, str]) -> str:
-    """`FedGH 93.13 / 62.80, ...`: what each table prints on CIFAR-10 and CIFAR-100, `-` for a dash."""
->>>>>>> w-show:fedlib/contradictions.py
     shown = []
     for table in tables:
         values = [table.accuracy(method, dataset, 10) for dataset in ("cifar10", "cifar100")]
@@ -141,18 +93,11 @@ def _both(method: str, setting: str, *tables: tuple[str, str]) -> str:
 
 def _same_baselines() -> str:
     counts = []
-<<<<<<< HEAD:fedlib/papers/contradictions.py
     for pair in PAIRS:
         if pair.second.paper == "pFedES":
             table = pair.shared()
             same = (table["first"] == table["second"]) | (table["first"].isna() & table["second"].isna())
             counts.append(f"{int(same.sum())} of {len(table)} cells alike ({pair.models})")
-=======
-    for pair in PAIRS[2:]:
-        table = pair.table()
-        same = (table["first"] == table["second"]) | (table["first"].isna() & table["second"].isna())
-        counts.append(f"{int(same.sum())} of {len(table)} cells alike ({pair.models})")
->>>>>>> w-show:fedlib/contradictions.py
     return "; ".join(counts)
 
 
@@ -245,13 +190,8 @@ CONTRADICTIONS = (
     Contradiction(
         "Standalone with equal models and 10 clients differs by points between papers",
         "FedGH Table 1; FedSSA Table 1",
-<<<<<<< HEAD:fedlib/papers/contradictions.py
         lambda record: _both("Standalone", FEDGH1, FEDSSA1, PFEDES2),
         "tables of different papers are never mixed: a table is read from one paper at a time",
-=======
-        lambda: _both("Standalone", TEN, ("FedGH", "Table 1"), ("FedSSA", "Table 1"), ("pFedES", "Table 2")),
-        "tables of different papers are never mixed: printed.accuracies takes one paper",
->>>>>>> w-show:fedlib/contradictions.py
     ),
     Contradiction(
         "So does FedProto; FD fails on CIFAR-100 in both",
@@ -274,18 +214,8 @@ CONTRADICTIONS = (
     Contradiction(
         "FML fails in one paper and has numbers in the other; FedKD nearly agrees",
         "FedGH Table 3; FedSSA Table 2",
-<<<<<<< HEAD:fedlib/papers/contradictions.py
         lambda record: f"FML, {_both('FML', FEDGH3, FEDSSA2)}; FedKD, {_both('FedKD', FEDGH3, FEDSSA2)}",
-        "ours are run; a diverged run is a dash with its count (report.cell)",
-=======
-        lambda: (
-            "FML, "
-            + _both("FML", TEN, ("FedGH", "Table 3"), ("FedSSA", "Table 2"))
-            + "; FedKD, "
-            + _both("FedKD", TEN, ("FedGH", "Table 3"), ("FedSSA", "Table 2"))
-        ),
         "ours are run; a diverged run is a dash with its count (tables.cell)",
->>>>>>> w-show:fedlib/contradictions.py
     ),
     Contradiction(
         "FedSSA and pFedES print the same baselines",

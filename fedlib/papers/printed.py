@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ..show import labels
-
-
-def reported(paper: str, item: str) -> pd.DataFrame:
-    """The papers' own numbers of one table (`FedSSA`, `Table 2`), as printed; an empty value was printed as a dash."""
-    with files("fedlib.papers").joinpath("reported.csv").open() as file:
-        table = pd.read_csv(file)
-    return table[(table["paper"] == paper) & (table["item"] == item)].drop(columns=["paper", "item"])
+from .reported import ACCURACY, reported
 
 
 def accuracies(paper: str, item: str) -> pd.DataFrame:
@@ -26,22 +19,23 @@ def accuracies(paper: str, item: str) -> pd.DataFrame:
     clients: the label `N = 10, C = 100 %`; in pFedHR, whose tables have one N each, `labelled, Non-IID` or `M1, IID`.
     """
     table = reported(paper, item)
-    table = table[table["metric"].isin(["mean test accuracy", "test accuracy"])]
-    typed = pd.DataFrame([_typed(setting) for setting in table["setting"]], index=table.index)
+    table = table[table["metric"].isin(ACCURACY)]
+    typed = pd.DataFrame([_typed(row) for row in table.to_dict("records")], index=table.index)
     return table[["method", "dataset"]].join(typed).assign(value=table["value"])
 
 
-def _typed(setting: str) -> dict[str, Any]:
-    """The fields packed into `reported.csv`'s column `setting`: `N=10 C=1.0 ...`, or pFedHR's `N=12 B=4 ... M1 IID`."""
-    *_, what, distribution = setting.split()
-    fields = dict(word.split("=") for word in setting.split() if "=" in word)
-    clients = int(fields["N"])
-    participation = float(fields["C"]) if "C" in fields else int(fields["B"]) / clients
-    if "C" in fields:
-        label = labels.setting(num_clients=clients, participation=participation)
+_SMALL_MODELS = {"homogeneous-M1": "M1", "homogeneous-M4": "M4"}
+
+
+def _typed(row: Mapping[Any, Any]) -> dict[str, Any]:
+    """N, C and the label of a printed setting; pFedHR prints how many clients are active, the others C."""
+    clients = int(row["num_clients"])
+    if row["distribution"]:
+        participation = int(row["active_clients"]) / clients
+        label = labels.setting(others=[row["public_labels"] or _SMALL_MODELS[row["models"]], row["distribution"]])
     else:
-        public = {"labeled-public": "labelled", "unlabeled-public": "unlabelled"}
-        label = labels.setting(others=[public.get(what, what), distribution])
+        participation = float(row["participation"])
+        label = labels.setting(num_clients=clients, participation=participation)
     return {"num_clients": clients, "participation": participation, "clients": label}
 
 

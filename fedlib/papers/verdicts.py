@@ -16,7 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from .. import exhibits, report
+from .. import exhibits
+from ..show import intervals
 
 SUPPORTED, CONTRADICTED, UNDECIDED, NOT_RUN = "supported", "contradicted", "undecided", "not run"
 STAND_IN = "stand-in"  # embedded data, or another set than the claim's: evidence without a verdict
@@ -34,7 +35,7 @@ _SAME_MODELS = {"reassembly-500": "reassembly"}
 
 
 class RunRecord(Protocol):
-    """What a check reads of a finished run: `runs.Record` and `report.Recorded` have it."""
+    """What a check reads of a finished run: `runs.Record` and `printed.Recorded` have it."""
 
     @property
     def status(self) -> str: ...
@@ -109,7 +110,7 @@ class Run:
         return float(self.finals.mean()) if self.rule == "last" else self.of_rounds("accuracy", self.rule)
 
     def of_rounds(self, column: str, rule: str) -> float:
-        return 100 * report.selected_accuracy(self.record.rounds, rule, column)
+        return 100 * intervals.selected_accuracy(self.record.rounds, rule, column)
 
     @cached_property
     def trained(self) -> pd.DataFrame:
@@ -168,16 +169,16 @@ class Comparison:
         return min(self.mean - self.low, self.high - self.mean)
 
     def clearly_for(self) -> bool:
-        mean, half = report.interval(self.differences, LEVEL)
+        mean, half = intervals.interval(self.differences, LEVEL)
         return self.low < mean - half and mean + half < self.high
 
     def clearly_against(self, looked_at: int) -> bool:
         """Whether the interval lies outside, at a level that holds for `looked_at` comparisons together (Bonferroni)."""
-        mean, half = report.interval(self.differences, 1 - (1 - LEVEL) / looked_at)
+        mean, half = intervals.interval(self.differences, 1 - (1 - LEVEL) / looked_at)
         return mean + half < self.low or mean - half > self.high
 
     def __str__(self) -> str:
-        mean, half = report.interval(self.differences, LEVEL)
+        mean, half = intervals.interval(self.differences, LEVEL)
         spread = "" if self.n == 1 else f" ± {half:.2f}"
         return f"{self.what} {mean:+.2f}{spread} {self.unit} (n = {self.n})"
 
@@ -386,10 +387,10 @@ def _evidence(comparisons: list[Comparison], most: bool) -> str:
 
 def _size(comparisons: list[Comparison], printed: float) -> str:
     """Whether the printed number lies in the intervals of what was measured; one seed has none."""
-    intervals = [report.interval(one.differences, LEVEL) for one in comparisons if one.n > 1]
-    inside = sum(abs(printed - mean) <= half for mean, half in intervals)
-    if not intervals:
+    found = [intervals.interval(one.differences, LEVEL) for one in comparisons if one.n > 1]
+    inside = sum(abs(printed - mean) <= half for mean, half in found)
+    if not found:
         return ""
-    if len(intervals) == 1:
+    if len(found) == 1:
         return "inside the interval" if inside else "outside the interval"
-    return f"inside {inside} of {len(intervals)} intervals"
+    return f"inside {inside} of {len(found)} intervals"

@@ -45,12 +45,12 @@ def selected_accuracy(rounds: pd.DataFrame, rule: str, column: str = "accuracy")
     return float(trained[column].iloc[int(trained[by].to_numpy().argmax())])
 
 
-def interval(values: Sequence[float] | np.ndarray) -> tuple[float, float]:
-    """Mean and half-width of its 95 % Student t interval; the half-width of a single value is NaN."""
+def interval(values: Sequence[float] | np.ndarray, level: float = 0.95) -> tuple[float, float]:
+    """Mean and half-width of its Student t interval, of 95 % unless `level` says; the half-width of a single value is NaN."""
     sample = np.asarray(values, dtype=float)
     if len(sample) < 2:
         return float(sample.mean()), float("nan")
-    quantile = student_t.ppf(0.975, len(sample) - 1)
+    quantile = student_t.ppf(0.5 + level / 2, len(sample) - 1)
     return float(sample.mean()), float(quantile * sample.std(ddof=1) / np.sqrt(len(sample)))
 
 

@@ -95,8 +95,14 @@ def _styled(draw: Callable[Parameters, Picture]) -> Callable[Parameters, Picture
 def _panels(
     titles: Mapping[Any, str], width: float, height: float, columns: int = 3, xlabel: str = "", ylabel: str = ""
 ) -> tuple[Picture, dict[Any, Axes]]:
-    """A figure with one panel of `width` x `height` inches per title; the first of each row has the label of the y axis."""
+    """A figure with one panel of `width` x `height` inches per title; the first of each row has the label of the y axis. Without
+    titles it says that nothing is there.
+    """
     count = len(titles)
+    if not count:
+        figure = Picture(figsize=(3.4, 0.8), layout="constrained")
+        figure.text(0.5, 0.5, "none of these runs belongs here", ha="center", va="center")
+        return figure, {}
     columns = 2 if count == 4 and columns == 3 else min(columns, count)  # no orphan in a second row
     rows = -(-count // columns)
     figure = Picture(figsize=(width * columns, height * rows + 0.3), layout="constrained")
@@ -287,7 +293,7 @@ def intervals(
     """
     titles = _titles(table, counted=False)
     rows_of = methods if isinstance(methods, Mapping) else dict.fromkeys(titles, methods)
-    longest = max(len(rows_of[setting]) for setting in titles)
+    longest = max((len(rows_of[setting]) for setting in titles), default=0)
     figure, panels = _panels(titles, 2.6, 0.6 + 0.17 * longest, xlabel=unit)
     shown, hollow = looks(name for names in rows_of.values() for name in names), False
     for setting, axes in panels.items():
@@ -374,7 +380,10 @@ def curves(
     methods shown; smooth: width in rounds of the trailing mean. The legend has the order of the table.
     """
     drawn = table[table["setting"].isin(methods)]
-    drawn = drawn[[row["method"] in methods[row["setting"]] for row in drawn[["setting", "method"]].to_dict("records")]]
+    shown_there = [
+        method in methods[setting] for setting, method in zip(drawn["setting"], drawn["method"], strict=True)
+    ]
+    drawn = drawn[np.array(shown_there, dtype=bool)]
     figure, panels = _panels(_titles(drawn), 2.4, 1.9, xlabel="communication round", ylabel=ACCURACY)
     shown = looks(drawn["method"])
     for setting, axes in panels.items():

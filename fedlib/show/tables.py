@@ -56,6 +56,10 @@ class Ranked:
         """The table with `*` after the best of a column and `°` after the second."""
         return self._marked("{}", "{} *", "{} °")
 
+    def markdown(self) -> pd.DataFrame:
+        """The table with the best of a column in bold and the second in italics, in Markdown's signs."""
+        return self._marked("{}", "**{}**", "*{}*")
+
     def renamed(self, name: str) -> "Ranked":
         """The same with another heading over the rows' names."""
         return Ranked(self.table.rename_axis(name), self.marks.rename_axis(name), self.note)

@@ -395,3 +395,15 @@ def test_chains_draw_a_block_a_layer_and_a_lozenge_a_stitch():
     same, other, again, new = (patch.get_facecolor() for patch in axes.patches)
     assert same == again != other and new == (1, 1, 1, 1)
     assert [tuple(line.get_xydata()[0]) for line in axes.lines if line.get_marker() == "D"] == [(1, 0), (0, 1)]
+
+
+def test_without_runs_a_figure_says_so():
+    rows, curved = ROWS.head(0).assign(value=[]), curves_table().head(0)
+    empty = [
+        plots.intervals(rows, METHODS), plots.sweeps(rows, METHODS, "C"), plots.by_group(rows, METHODS, "clients", "N"),
+        plots.curves(curved, {}), plots.curves_by_value(curved.assign(value=[]), "rate"), plots.boxes(curved, {}),
+        plots.trade_off(trade()), plots.effects(effects_table().head(0)), plots.sensitivity({"mu": rows}, "FedSSA"),
+    ]  # fmt: skip
+    for figure in empty:
+        assert not figure.axes and figure.texts[0].get_text() == "none of these runs belongs here"
+        assert figure.png()
