@@ -28,6 +28,14 @@ def choose(field: str, value: Any, names: Iterable[str]) -> None:
     raise FedlibError(f"{field} = {value!r} is unknown: {hint}known are {', '.join(known)}")
 
 
+def distinct(field: str, values: Iterable[Any]) -> None:
+    """Raise `FedlibError` naming what occurs twice in `values`: a repeated seed would narrow an interval."""
+    seen: list[Any] = []
+    for value in values:
+        require(value not in seen, field, list(values), f"different from each other; {value!r} occurs twice")
+        seen.append(value)
+
+
 def coerce(field: str, value: Any, kind: type) -> Any:
     """Turn `value` (perhaps a string from a command line or papermill) into `kind`, or raise `FedlibError`.
 

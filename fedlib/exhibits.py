@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from .algorithms import ALGORITHMS
-from .errors import choose
+from .errors import choose, distinct
 from .runs import SCALES, RunSpec
 
 # (N, C) columns of FedSSA's Tables 1 and 2. The embedded data are too few for 100 clients: N = 20 and 40 stand in.
@@ -478,6 +478,7 @@ def cells(
 ) -> list[Cell]:
     """The runs of a grid, or of several, at a scale; `dataset` restricts them, `changes` replace fields of every specification."""
     choose("scale", scale, SCALES)
+    distinct("seeds", seeds)
     made = []
     for name in [grids] if isinstance(grids, str) else grids:
         choose("grid", name, GRIDS)

@@ -22,7 +22,7 @@ import sys
 import threading
 import time
 import typing
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -189,12 +189,32 @@ class Resolved:
         return simulation.participants(spec.num_clients, spec.participation) * share * spec.rounds * spec.local_epochs
 
 
+def _check_types(spec: Any) -> None:
+    """Raise FedlibError where a field holds what is no text, no mapping, or nothing though it needs a value."""
+    require(isinstance(spec, RunSpec), "spec", spec, "a RunSpec, such as RunSpec(algorithm='FedSSA')")
+    for item in dataclasses.fields(RunSpec):
+        value = getattr(spec, item.name)
+        if item.name in ("params", "overrides"):
+            require(isinstance(value, Mapping), item.name, value, "a dictionary of names and values, {} for none")
+        elif value is None:
+            require(item.default is None, item.name, value, "given")
+        elif _kinds(item) == (str,):
+            coerce(item.name, value, str)
+
+
+def _kinds(item: "dataclasses.Field[Any]") -> tuple[type, ...]:
+    """The types, None apart, that a field of RunSpec may have once it is filled."""
+    kinds = typing.get_args(item.type) or (item.type,)
+    return tuple(kind for kind in kinds if kind is not type(None)) + ((int,) if float in kinds else ())
+
+
 def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
     """Fill and check every field; raises FedlibError naming the field, the value and what is allowed, before anything
     is written.
 
     scale: `smoke`, `demo` or `paper`; by default smoke on embedded data (or none given) and demo on real data.
     """
+    _check_types(spec)
     if scale is None:
         scale = "demo" if spec.dataset and spec.dataset not in data.EMBEDDED else "smoke"
     choose("scale", scale, SCALES)
@@ -222,6 +242,7 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
         preset = dataclasses.replace(preset, lr=values["lr"])
     for name in ("num_clients", "rounds", "local_epochs", "batch_size"):
         require(values[name] >= 1, name, values[name], "at least 1")
+        require(values[name] < 2**63, name, values[name], "below 2**63")
     require(0 < values["participation"] <= 1, "participation", values["participation"], "in (0, 1]")
     require(0 <= values["seed"] < 2**63, "seed", values["seed"], "between 0 and 2**63 - 1")
     require(values["alpha"] > 0, "alpha", values["alpha"], "above 0")
@@ -362,9 +383,21 @@ def federation_of(resolved: Resolved) -> federation.Federation:
 
 
 def home() -> Path:
-    """The root of runs/ and figures/: FEDLIB_HOME, else the repository, else (installed elsewhere) ~/.cache/fedlib."""
-    if os.environ.get("FEDLIB_HOME"):
-        return Path(os.environ["FEDLIB_HOME"]).expanduser().resolve()
+    """The root of runs/ and figures/: FEDLIB_HOME, else the repository, else (installed elsewhere) ~/.cache/fedlib.
+
+    Raises FedlibError when FEDLIB_HOME is no path that a folder can have everywhere: the kernels of notebooks start in
+    other folders, so it is not relative.
+    """
+    given = os.environ.get("FEDLIB_HOME")
+    if given:
+        try:
+            folder = Path(given).expanduser()
+            require(folder.is_absolute(), "FEDLIB_HOME", given, "an absolute path, such as ~/fedlib")
+            folder.is_dir()
+            return folder.resolve()
+        except (OSError, RuntimeError) as error:  # too long; no such user
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise FedlibError(f"FEDLIB_HOME = {given[:60]!r}: cannot be a folder ({reason})") from error
     repository = Path(__file__).resolve().parent.parent
     return repository if (repository / "notebooks").is_dir() else Path("~/.cache/fedlib").expanduser()
 
@@ -447,12 +480,6 @@ def _stored_spec(values: dict[str, Any]) -> RunSpec:
         if type(value) not in kinds and not (value is None and name in may_be_empty):
             raise ValueError(f"spec.json: {name} = {value!r}")
     return RunSpec(**values)
-
-
-def _kinds(item: "dataclasses.Field[Any]") -> tuple[type, ...]:
-    """The types, None apart, that a field of RunSpec may have."""
-    kinds = typing.get_args(item.type) or (item.type,)
-    return tuple(kind for kind in kinds if kind is not type(None)) + ((int,) if float in kinds else ())
 
 
 def weights(record: Record, what: str) -> Path | None:
@@ -709,7 +736,7 @@ def missing(specs: Iterable[RunSpec], scale: str | None = None, reuse_stale: boo
 
 
 def sweep(
-    specs: Sequence[RunSpec],
+    specs: Iterable[RunSpec],
     scale: str | None = None,
     *,
     jobs: int = 2,
@@ -721,6 +748,9 @@ def sweep(
     On Ctrl-C or SIGTERM the workers finish their rounds and save; the same call resumes. An error of one run is
     raised when all others are done.
     """
+    allowed = "a list of RunSpec; of a single one, `run` gives the record"
+    require(isinstance(specs, Iterable) and not isinstance(specs, str | Mapping), "specs", specs, allowed)
+    specs, jobs = list(specs), coerce("jobs", jobs, int)
     require(jobs >= 1, "jobs", jobs, "at least 1")
     todo = [item for item in missing(specs, scale, reuse_stale) if item.portable]
     with tqdm(
