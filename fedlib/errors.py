@@ -75,6 +75,14 @@ def check_name(field: str, name: Any) -> None:
     require(isinstance(name, str) and bool(re.fullmatch(r"\w[\w.+-]{0,59}", name)), field, name, allowed)
 
 
+def distinct(field: str, values: Iterable[Any]) -> None:
+    """Raise `FedlibError` naming what occurs twice in `values`: a repeated seed would narrow an interval."""
+    seen: list[Any] = []
+    for value in values:
+        require(value not in seen, field, list(values), f"different from each other; {value!r} occurs twice")
+        seen.append(value)
+
+
 def coerce(field: str, value: Any, kind: type) -> Any:
     """Turn `value` (perhaps a string from a command line or papermill) into `kind`, or raise `FedlibError`.
 

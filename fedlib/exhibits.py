@@ -15,7 +15,7 @@ import pandas as pd
 
 from .algorithms import ALGORITHMS
 from .data import info
-from .errors import choose, require
+from .errors import choose, distinct, require
 from .runs import SCALES, RunSpec, resolve
 
 # Of every run of the Yi et al. papers at scale smoke: at the papers' 0.01, few rounds on few images would hardly move anything.
@@ -517,6 +517,7 @@ def cells(
 ) -> list[Cell]:
     """The runs of a grid, or of several, at a scale; `dataset` restricts them, `changes` replace fields of every specification."""
     choose("scale", scale, SCALES)
+    distinct("seeds", seeds)
     made = []
     for name in [grids] if isinstance(grids, str) else grids:
         choose("grid", name, GRIDS)

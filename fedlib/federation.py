@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from . import costs, models, partition, randomness, training
 from .data import Dataset
-from .errors import choose, require
+from .errors import FedlibError, choose, coerce, require
 from .protocol import Protocol
 
 
@@ -156,6 +156,55 @@ class Initial:
             return copy.deepcopy(self.states[architecture])
 
 
+Parts = np.ndarray | tuple[np.ndarray, np.ndarray, np.ndarray]  # what a client holds: to be split, or split already
+
+
+def indices_within(field: str, values: Any, size: int) -> np.ndarray:
+    """`values` as int64 (n,), each within 0..size-1; raises FedlibError where they are not."""
+    try:
+        indices = np.asarray(values)
+    except (TypeError, ValueError):
+        raise FedlibError(f"{field}: must be an array of indices of images") from None
+    shown = f"{indices.dtype} {indices.shape}"
+    fits = indices.ndim == 1 and (indices.dtype.kind in "iu" or not indices.size)
+    require(fits, field, shown, "an array (n,) of whole numbers, the indices of images")
+    for index in (indices.min(), indices.max()) if indices.size else ():
+        require(0 <= index < size, field, int(index), f"within 0..{size - 1}, the indices of the images")
+    return indices.astype(np.int64)
+
+
+def _parts(partition: Any, size: int) -> list[Parts]:
+    """Each client's index arrays, as Federation takes them."""
+    allowed = "a list with an index array, or a (train, validation, test) tuple of them, a client"
+    require(
+        isinstance(partition, Sequence | np.ndarray) and not isinstance(partition, str), "partition", partition, allowed
+    )
+    require(len(partition) > 0, "partition", partition, allowed)
+    parts: list[Parts] = []
+    for id, part in enumerate(partition):
+        if isinstance(part, tuple):
+            require(len(part) == 3, f"partition: parts of client {id}", len(part), "train, validation and test")
+            train, validation, test = (indices_within(f"partition: client {id}", own, size) for own in part)
+            parts.append((train, validation, test))
+        else:
+            parts.append(indices_within(f"partition: client {id}", part, size))
+    return parts
+
+
+def _check_each_image_once(parts: Sequence[Parts], public: np.ndarray | None) -> None:
+    """Raise FedlibError when two of the index arrays, or one of them twice, hold the same image."""
+    held = [
+        (f"client {id}", own) for id, part in enumerate(parts) for own in (part if isinstance(part, tuple) else [part])
+    ]
+    held += [("the public data", public)] if public is not None else []
+    owner: dict[int, str] = {}
+    for name, indices in held:
+        for index in indices.tolist():
+            if index in owner:
+                raise FedlibError(f"partition: image {index} is held twice, by {owner[index]} and by {name}")
+            owner[index] = name
+
+
 class Federation:
     """A data set, a partition and one architecture a client, ready to train.
 
@@ -163,7 +212,8 @@ class Federation:
     protocol says, or one (train, validation, test) triple of index arrays a client; architectures: names given to
     clients 0, 1, 2, ... in turn; public: for methods that need public data, indices into the pooled images that no
     client holds, or into those of `public_dataset`; public_labels: whether they come with their labels. Raises
-    FedlibError when a client would hold fewer than three images.
+    FedlibError when a client would hold fewer than three images, and when an image is held twice: by two clients, in
+    two parts of one, or by a client and the public.
     """
 
     def __init__(
@@ -182,10 +232,23 @@ class Federation:
         public_dataset: Dataset | None = None,
         public_labels: bool = True,
     ):
+        require(isinstance(dataset, Dataset), "dataset", dataset, "a Dataset, such as data.load('digits')")
         protocol = protocol or Protocol()
+        require(isinstance(protocol, Protocol), "protocol", protocol, "a Protocol")
+        local_epochs, batch_size = coerce("local_epochs", local_epochs, int), coerce("batch_size", batch_size, int)
+        for name, value in (("local_epochs", local_epochs), ("batch_size", batch_size)):
+            require(1 <= value < 2**63, name, value, "between 1 and 2**63 - 1")
+        seed = coerce("seed", seed, int)
+        require(0 <= seed < 2**63, "seed", seed, "between 0 and 2**63 - 1")
+        choose("precision", precision, ("fp32", "bf16"))
+        listed = isinstance(architectures, Sequence) and not isinstance(architectures, str) and len(architectures) > 0
+        require(listed, "architectures", architectures, "a list of names, at least one")
         for architecture in architectures:
             choose("architecture", architecture, models.BUILDERS)
-        self.seed, self.device, self.protocol = seed, torch.device(device), protocol
+        try:
+            self.seed, self.device, self.protocol = seed, torch.device(device), protocol
+        except (RuntimeError, TypeError):
+            raise FedlibError(f"device = {device!r}: must be cpu or cuda") from None
         self.num_classes, self.channels = dataset.num_classes, dataset.images.shape[1]
         self.architectures = tuple(architectures)
         self.settings = training.Settings(
@@ -204,11 +267,17 @@ class Federation:
         self.pool = training.Pool(
             dataset.images.to(self.device), dataset.labels.to(self.device), mean255, std255, precision
         )
+        if public is not None:
+            shared = public_dataset or dataset
+            require(isinstance(shared, Dataset), "public_dataset", public_dataset, "a Dataset")
+            public = indices_within("public", public, len(shared.labels))
+        parts = _parts(partition, len(dataset.labels))
+        _check_each_image_once(parts, public if public_dataset is None else None)
         self.public = None if public is None else self._public(public, public_dataset, public_labels)
         self.last_trained: dict[str, int] = {}  # architecture -> id of the last client that trained
         self.build = Initial(seed, self.num_classes, self.channels, self.device)
         labels = dataset.labels.numpy()
-        self.clients = [self._client(id, part, labels, len(partition)) for id, part in enumerate(partition)]
+        self.clients = [self._client(id, part, labels, len(parts)) for id, part in enumerate(parts)]
 
     def _public(self, indices: np.ndarray, dataset: Dataset | None, labelled: bool) -> PublicData:
         pool = self.pool
@@ -233,7 +302,7 @@ class Federation:
         allowed = f"few enough that every client holds an image of each part; client {id} would hold {sizes}"
         empty = any(size == 0 < share for size, share in zip(sizes, self.protocol.parts, strict=True))
         require(not empty, "num_clients", num_clients, allowed)
-        train, validation, test = (torch.from_numpy(np.asarray(indices)).to(self.device) for indices in part)
+        train, validation, test = (torch.from_numpy(indices).to(self.device) for indices in part)
         info = ClientInfo(
             id, self.architectures[id % len(self.architectures)], self.pool.labels[train].unique(), len(train)
         )

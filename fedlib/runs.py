@@ -21,7 +21,7 @@ import sys
 import threading
 import time
 import typing
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -198,12 +198,32 @@ class Resolved:
         return simulation.participants(spec.num_clients, spec.participation) * share * spec.rounds * spec.local_epochs
 
 
+def _check_types(spec: Any) -> None:
+    """Raise FedlibError where a field holds what is no text, no mapping, or nothing though it needs a value."""
+    require(isinstance(spec, RunSpec), "spec", spec, "a RunSpec, such as RunSpec(algorithm='FedSSA')")
+    for item in dataclasses.fields(RunSpec):
+        value = getattr(spec, item.name)
+        if item.name in ("params", "overrides"):
+            require(isinstance(value, Mapping), item.name, value, "a dictionary of names and values, {} for none")
+        elif value is None:
+            require(item.default is None, item.name, value, "given")
+        elif _kinds(item) == (str,):
+            coerce(item.name, value, str)
+
+
+def _kinds(item: "dataclasses.Field[Any]") -> tuple[type, ...]:
+    """The types, None apart, that a field of RunSpec may have once it is filled."""
+    kinds = typing.get_args(item.type) or (item.type,)
+    return tuple(kind for kind in kinds if kind is not type(None)) + ((int,) if float in kinds else ())
+
+
 def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
     """Fill and check every field; raises FedlibError naming the field, the value and what is allowed, before anything
     is written.
 
     scale: `smoke`, `demo` or `paper`; by default smoke on embedded data (or none given) and demo on real data.
     """
+    _check_types(spec)
     if scale is None:
         scale = "demo" if spec.dataset and spec.dataset not in data.EMBEDDED else "smoke"
     choose("scale", scale, SCALES)
@@ -481,12 +501,6 @@ def _stored_spec(values: dict[str, Any]) -> RunSpec:
     return RunSpec(**values)
 
 
-def _kinds(item: "dataclasses.Field[Any]") -> tuple[type, ...]:
-    """The types, None apart, that a field of RunSpec may have."""
-    kinds = typing.get_args(item.type) or (item.type,)
-    return tuple(kind for kind in kinds if kind is not type(None)) + ((int,) if float in kinds else ())
-
-
 def weights(record: Record, what: str) -> Path | None:
     """The file with the weights of `what` (`server` or `clients`, whose file has the server's too), its digest checked;
     None where the run kept none. Raises FedlibError when it is damaged.
@@ -755,7 +769,7 @@ def missing(specs: Iterable[RunSpec], scale: str | None = None, reuse_stale: boo
 
 
 def sweep(
-    specs: Sequence[RunSpec],
+    specs: Iterable[RunSpec],
     scale: str | None = None,
     *,
     jobs: int = 2,
@@ -767,6 +781,9 @@ def sweep(
     On Ctrl-C or SIGTERM the workers finish their rounds and save; the same call resumes. An error of one run is
     raised when all others are done.
     """
+    allowed = "a list of RunSpec; of a single one, `run` gives the record"
+    require(isinstance(specs, Iterable) and not isinstance(specs, str | Mapping), "specs", specs, allowed)
+    specs, jobs = list(specs), coerce("jobs", jobs, int)
     require(jobs >= 1, "jobs", jobs, "at least 1")
     wanted = missing(specs, scale, reuse_stale)
     todo = [item for item in wanted if item.portable]

@@ -20,10 +20,11 @@ import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor, nn
+from tqdm import tqdm
 
 from . import randomness, training
 from .algorithms import Algorithm, ServerState
-from .errors import require
+from .errors import coerce, require
 from .federation import Client, Context, Federation
 
 CHECKPOINT_SECONDS = 60.0
@@ -112,7 +113,7 @@ def simulate(
     rounds: int,
     participation: float = 1.0,
     *,
-    checkpoint: Path | None = None,
+    checkpoint: str | Path | None = None,
     label: str = "",
     progress: Callable[[dict[str, Any], dict[str, Any]], None] | None = None,
 ) -> Outcome:
@@ -123,7 +124,14 @@ def simulate(
     progress: called after each round with that round's row and its timing. Trains under one intra-op thread; of
     several simulations in threads of one process, one trains and the others wait for it.
     """
+    require(isinstance(federation, Federation), "federation", federation, "a Federation")
+    require(isinstance(algorithm, Algorithm), "algorithm", algorithm, "a method, such as algorithms.make('FedSSA')")
+    rounds, participation = coerce("rounds", rounds, int), coerce("participation", participation, float)
     require(rounds >= 1, "rounds", rounds, "at least 1")
+    if checkpoint is not None:
+        require(isinstance(checkpoint, str | Path), "checkpoint", checkpoint, "the path of a file")
+        checkpoint = Path(checkpoint)
+        require(not checkpoint.is_dir(), "checkpoint", str(checkpoint), "the path of a file, and this is a folder")
     participants(len(federation.clients), participation)  # a wrong participation is refused before any work
     # The signals come second: a main thread that still waits for another one stops at once.
     with training.one_thread(), _deterministic(federation.device), signals() as stop:
@@ -387,7 +395,7 @@ def set_aside(path: Path, reason: str) -> Path:
     while (aside := path.with_name(f"{path.name}.{reason}-{number}")).exists():
         number += 1
     path.rename(aside)
-    print(f"{path.name}: {reason}, set aside as {aside.name}", file=sys.stderr)
+    tqdm.write(f"{path.name}: {reason}, set aside as {aside.name}", file=sys.stderr)  # beside a bar, if there is one
     return aside
 
 
