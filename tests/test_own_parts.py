@@ -28,7 +28,7 @@ from fedlib import (
     sweep,
 )
 from fedlib.exhibits import Cell
-from fedlib.show import plots, tables
+from fedlib.show import looks, plots, tables
 
 METHOD = """
 import torch
@@ -248,8 +248,8 @@ def test_a_method_a_model_data_and_a_partition_of_ones_own_run_beside_ours(defin
 
 def test_methods_of_ones_own_are_told_apart_in_figures():
     names = ["FedSSA", "pFedES", *(f"method {place}" for place in range(6))]
-    looks = {(plots.colour(name), plots._marker(name), str(plots._dash(name))) for name in names}
-    assert len(looks) == len(names)
+    drawn = set(map(str, looks.looks(names).values()))
+    assert len(drawn) == len(names)
 
 
 def test_an_interrupted_run_resumes_to_the_same_bits(defined, monkeypatch, tmp_path):
