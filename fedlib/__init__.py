@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from .data import Dataset as Dataset
     from .errors import FedlibError as FedlibError
     from .federation import Federation as Federation
+    from .lab.runs import Record as Record
+    from .lab.runs import RunSpec as RunSpec
+    from .lab.runs import run as run
+    from .lab.runs import sweep as sweep
     from .models import Model as Model
-    from .runs import Record as Record
-    from .runs import RunSpec as RunSpec
-    from .runs import run as run
-    from .runs import sweep as sweep
     from .simulation import simulate as simulate
 
 _NAMES = {  # public name -> the module that has it, loaded on first use
@@ -26,11 +26,11 @@ _NAMES = {  # public name -> the module that has it, loaded on first use
     "Federation": "federation",
     "FedlibError": "errors",
     "Model": "models",
-    "Record": "runs",
-    "RunSpec": "runs",
-    "run": "runs",
+    "Record": "lab.runs",
+    "RunSpec": "lab.runs",
+    "run": "lab.runs",
     "simulate": "simulation",
-    "sweep": "runs",
+    "sweep": "lab.runs",
 }
 __all__ = list(_NAMES)
 __version__ = "0.1.0"

@@ -16,8 +16,10 @@ from typing import Any, NoReturn
 
 import pandas as pd
 
-from . import algorithms, costs, data, exhibits, models, reproduce, runs
+from . import algorithms, costs, data, models
 from .errors import FedlibError, choose, coerce
+from .lab import runs
+from .papers import exhibits, reproduce
 from .show import intervals
 
 WIDTH = 80  # of what is printed, in characters

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib import exhibits, notebook, runs
+from fedlib.lab import runs
+from fedlib.papers import exhibits, notebook
 from fedlib.protocol import protocol
 from fedlib.show import intervals, tables
 

@@ -5,8 +5,10 @@ import pytest
 import tiny
 import torch
 
-from fedlib import Dataset, Federation, FedlibError, RunSpec, exhibits, models, partition, run, runs, simulate, sweep
+from fedlib import Dataset, Federation, FedlibError, RunSpec, models, partition, run, simulate, sweep
 from fedlib.algorithms import make
+from fedlib.lab import runs
+from fedlib.papers import exhibits
 
 DATA = tiny.dataset(num_classes=3, per_class=20)
 HELD = [np.arange(0, 20), np.arange(20, 40)]

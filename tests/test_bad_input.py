@@ -15,9 +15,10 @@ import processes
 import pytest
 import torch
 
-from fedlib import FedlibError, RunSpec, data, run, runs, simulation
+from fedlib import FedlibError, RunSpec, data, run, simulation
 from fedlib.__main__ import main
 from fedlib.errors import choose, coerce
+from fedlib.lab import runs
 
 SMALL = ["--num-clients", "5", "--participation", "0.2", "--rounds", "1"]  # with `small_digits`, a fraction of a second
 SPEC = RunSpec(algorithm="FedSSA", num_clients=5, participation=0.2, rounds=1)

@@ -10,8 +10,9 @@ import pytest
 import torch
 from processes import bits
 
-from fedlib import RunSpec, run, runs, simulation, sweep
+from fedlib import RunSpec, run, simulation, sweep
 from fedlib.__main__ import main
+from fedlib.lab import runs
 
 ROUNDS = 5
 # 2 of 12 clients a round, so that some come back and some are never visited

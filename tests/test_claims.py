@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib import exhibits
-from fedlib.papers import claims, recompute, reported, verdicts
+from fedlib.papers import claims, exhibits, recompute, reported, verdicts
 from fedlib.papers.checks import (
     Above,
     AboveOnAverage,

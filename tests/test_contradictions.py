@@ -5,8 +5,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from fedlib import exhibits
-from fedlib.papers import contradictions
+from fedlib.papers import contradictions, exhibits
 from fedlib.show import plots
 
 NO_RECORD = SimpleNamespace(cells=[], records=[])

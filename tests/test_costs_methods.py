@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib import ALGORITHMS, RunSpec, costs, runs, simulate
+from fedlib import ALGORITHMS, RunSpec, costs, simulate
+from fedlib.lab import runs
 
 # Multiply-adds of a forward pass of CNN-1..5 with 10 classes, and of conv1, whose input needs no gradient.
 FORWARD = {"CNN-1": 4_825_800, "CNN-2": 3_385_800, "CNN-3": 3_525_800, "CNN-4": 3_265_800, "CNN-5": 2_875_800}

@@ -10,7 +10,9 @@ import pytest
 import torch
 from scipy.io import savemat
 
-from fedlib import Dataset, FedlibError, RunSpec, data, exhibits, notebook, runs
+from fedlib import Dataset, FedlibError, RunSpec, data
+from fedlib.lab import runs
+from fedlib.papers import exhibits, notebook
 
 REAL = ("cifar10", "cifar100", "mnist", "svhn")
 NUM_TRAIN = {

@@ -16,7 +16,8 @@ import torch
 from processes import bits
 from torch import nn
 
-from fedlib import ALGORITHMS, Federation, FedlibError, Model, RunSpec, models, run, runs, simulate, simulation, sweep
+from fedlib import ALGORITHMS, Federation, FedlibError, Model, RunSpec, models, run, simulate, simulation, sweep
+from fedlib.lab import runs
 
 NUM_CLIENTS, PARTICIPATION, ROUNDS = 40, 0.05, 3  # 2 clients a round, with 36 training images or so
 

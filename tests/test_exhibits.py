@@ -10,9 +10,9 @@ import processes
 import psutil
 import pytest
 
-from fedlib import exhibits, notebook, runs
 from fedlib.errors import FedlibError
-from fedlib.papers import printed
+from fedlib.lab import runs
+from fedlib.papers import exhibits, notebook, printed
 
 BOTH = {"cifar10", "cifar100"}
 THREE = {(10, 1.0), (50, 0.2), (100, 0.1)}
@@ -193,7 +193,7 @@ def test_a_scale_fixes_no_swept_quantity_and_no_setting(scale):
 
 
 def test_plan_at_scale_paper_prints_what_is_chosen(tmp_path, monkeypatch, capsys):
-    from fedlib import reproduce
+    from fedlib.papers import reproduce
 
     monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
     monkeypatch.setattr(runs, "estimate", lambda todo, jobs: 7200.0 * len(todo))

@@ -9,10 +9,11 @@ import pytest
 import torch
 from processes import bits
 
-from fedlib import ALGORITHMS, FedlibError, RunSpec, run, runs, simulation, sweep
+from fedlib import ALGORITHMS, FedlibError, RunSpec, run, simulation, sweep
 from fedlib.__main__ import main
 from fedlib.algorithms.base import Algorithm
 from fedlib.federation import Message
+from fedlib.lab import runs
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import pytest
 import tiny
 import torch
 
-from fedlib import ALGORITHMS, RunSpec, runs, simulate, simulation
+from fedlib import ALGORITHMS, RunSpec, simulate, simulation
 from fedlib.algorithms.fedavg import FedAvg
 from fedlib.algorithms.fedgh import FedGH
 from fedlib.algorithms.fedproto import FedProto
@@ -17,6 +17,7 @@ from fedlib.algorithms.fedssa import FedSSA
 from fedlib.algorithms.lg_fedavg import LGFedAvg
 from fedlib.algorithms.standalone import Standalone
 from fedlib.federation import Context, Message
+from fedlib.lab import runs
 
 DATA = tiny.dataset(num_classes=3, per_class=12)
 LR = 0.1

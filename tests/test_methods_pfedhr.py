@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from fedlib import Federation, FedlibError, RunSpec, data, models, reassembly, run, runs, simulate, simulation
+from fedlib import Federation, FedlibError, RunSpec, data, models, reassembly, run, simulate, simulation
 from fedlib.algorithms.pfedhr import PFedHR, distillation_loss
 from fedlib.federation import Context, Message
+from fedlib.lab import runs
 
 CLIENTS, ACTIVE = 40, 4  # 29 training images or so each
 

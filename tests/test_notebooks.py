@@ -11,8 +11,8 @@ import nbformat
 import papermill
 import pytest
 
-from fedlib import exhibits, notebook, reproduce
 from fedlib.errors import FedlibError
+from fedlib.papers import exhibits, notebook, reproduce
 
 NOTEBOOKS = reproduce.all_notebooks()
 ROOT = notebook.NOTEBOOKS.parent

@@ -14,8 +14,10 @@ from IPython.core.interactiveshell import InteractiveShell
 from torch import nn
 from traitlets.config import Config
 
-from fedlib import Model, exhibits, models, notebook, reassembly, reproduce, runs, simulation, views
+from fedlib import Model, models, reassembly, simulation
 from fedlib.errors import FedlibError
+from fedlib.lab import runs
+from fedlib.papers import exhibits, notebook, reproduce, views
 from fedlib.show import plots
 
 pytestmark = pytest.mark.filterwarnings("default")  # as in a kernel: seaborn uses what matplotlib is about to drop

@@ -13,21 +13,10 @@ import torch
 from nbclient import NotebookClient
 from processes import bits
 
-from fedlib import (
-    ALGORITHMS,
-    FedlibError,
-    RunSpec,
-    data,
-    models,
-    notebook,
-    partition,
-    run,
-    runs,
-    simulation,
-    sources,
-    sweep,
-)
-from fedlib.exhibits import Cell
+from fedlib import ALGORITHMS, FedlibError, RunSpec, data, models, partition, run, simulation, sweep
+from fedlib.lab import runs, sources
+from fedlib.papers import notebook
+from fedlib.papers.exhibits import Cell
 from fedlib.show import looks, plots, tables
 
 METHOD = """

@@ -6,7 +6,9 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from fedlib import RunSpec, progress, reproduce, runs
+from fedlib import RunSpec
+from fedlib.lab import progress, runs
+from fedlib.papers import reproduce
 
 
 class Terminal(io.StringIO):
@@ -52,7 +54,7 @@ def test_a_bar_neither_goes_back_nor_beyond_nor_claims_to_be_done_after_an_error
 
 def test_a_notebook_gets_plain_text_and_keeps_no_trace_of_it():
     source = """
-from fedlib.progress import Progress
+from fedlib.lab.progress import Progress
 print("before")
 with Progress("FedSSA", 2) as bar:
     bar.update(1, "round 1/2 accuracy 0.50")

@@ -11,8 +11,9 @@ import pytest
 import torch
 from pixels import federation
 
-from fedlib import ALGORITHMS, Dataset, Federation, FedlibError, RunSpec, data, partition, runs, simulate
+from fedlib import ALGORITHMS, Dataset, Federation, FedlibError, RunSpec, data, partition, simulate
 from fedlib.algorithms.base import Algorithm
+from fedlib.lab import runs
 from fedlib.protocol import PARAMS, PROTOCOLS, Protocol, protocol
 from fedlib.randomness import generator
 from fedlib.show import intervals

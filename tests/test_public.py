@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from fedlib import ALGORITHMS, Dataset, Federation, FedlibError, RunSpec, data, partition, randomness, runs, simulate
+from fedlib import ALGORITHMS, Dataset, Federation, FedlibError, RunSpec, data, partition, randomness, simulate
 from fedlib.algorithms.base import Algorithm
+from fedlib.lab import runs
 
 
 @dataclass(frozen=True)

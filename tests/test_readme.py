@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 
-from fedlib import notebook, reproduce
+from fedlib.papers import notebook, reproduce
 
 ROOT = notebook.NOTEBOOKS.parent
 

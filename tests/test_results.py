@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from fedlib import exhibits, notebook
-from fedlib.papers import printed
+from fedlib.papers import exhibits, notebook, printed
 
 
 def test_coverage_says_what_is_on_record(monkeypatch):

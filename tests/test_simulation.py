@@ -8,9 +8,10 @@ import pytest
 import tiny
 import torch
 
-from fedlib import Dataset, Federation, FedlibError, Model, RunSpec, data, models, run, runs, simulate, simulation
+from fedlib import Dataset, Federation, FedlibError, Model, RunSpec, data, models, run, simulate, simulation
 from fedlib.algorithms import Algorithm, make
 from fedlib.federation import Message
+from fedlib.lab import runs
 from fedlib.randomness import PURPOSES, generator
 
 DATA = tiny.dataset(num_classes=3, per_class=20)

@@ -10,8 +10,10 @@ import numpy as np
 import processes
 import pytest
 
-from fedlib import FedlibError, RunSpec, models, run, runs, simulation, views
+from fedlib import FedlibError, RunSpec, models, run, simulation
 from fedlib.__main__ import main
+from fedlib.lab import runs
+from fedlib.papers import views
 
 SPEC = RunSpec(
     algorithm="FedSSA", scenario="tiny", num_clients=5, participation=0.4, rounds=3, batch_size=16, keep="clients"

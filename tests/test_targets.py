@@ -4,8 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib import exhibits, notebook
-from fedlib.papers import printed
+from fedlib.papers import exhibits, notebook, printed
 from fedlib.show import tables
 
 

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from fedlib import RunSpec, reproduce, run, runs
+from fedlib import RunSpec, run
 from fedlib.__main__ import main
+from fedlib.lab import runs
+from fedlib.papers import reproduce
 
 SPEC = RunSpec(algorithm="Standalone", num_clients=6, participation=1 / 3, rounds=3)
 

@@ -11,8 +11,9 @@ import tiny
 import torch
 from torch import nn
 
-from fedlib import Model, RunSpec, models, randomness, run, runs, simulate
+from fedlib import Model, RunSpec, models, randomness, run, simulate
 from fedlib.algorithms import make
+from fedlib.lab import runs
 
 TINY = {
     # dropout, so that training draws from torch's global generator too, and long enough that threads take turns in it

@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 import torch
 
-from fedlib import exhibits, notebook, runs, training, views
+from fedlib import training
 from fedlib.errors import FedlibError
-from fedlib.papers import printed
+from fedlib.lab import runs
+from fedlib.papers import exhibits, notebook, printed, views
 
 SPEC = runs.RunSpec(algorithm="pFedES", num_clients=5, rounds=1, batch_size=64, keep="clients")
 

@@ -16,8 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from .. import exhibits
 from ..show import intervals
+from . import exhibits
 
 SUPPORTED, CONTRADICTED, UNDECIDED, NOT_RUN = "supported", "contradicted", "undecided", "not run"
 STAND_IN = "stand-in"  # embedded data, or another set than the claim's: evidence without a verdict

@@ -4,8 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib import notebook
-from fedlib.papers import printed
+from fedlib.papers import notebook, printed
 
 ROWS = pd.DataFrame(
     [  # method, setting, ours, ci95, n, selected, paper

@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib import exhibits, show
+from fedlib import show
 from fedlib.algorithms import ALGORITHMS
 from fedlib.algorithms.base import Algorithm
 from fedlib.algorithms.fedavg import FedAvg
 from fedlib.look import Look
+from fedlib.papers import exhibits
 from fedlib.show import plots
 from fedlib.show.looks import look, looks
 
@@ -60,7 +61,8 @@ import sys, fedlib
 assert {"RunSpec", "run", "sweep", "simulate", "Federation", "Dataset", "Model", "ALGORITHMS", "Record"} <= set(dir(fedlib))
 from fedlib import FedlibError
 assert "torch" not in sys.modules
-from fedlib import RunSpec, run, runs
+from fedlib import RunSpec, run
+from fedlib.lab import runs
 assert fedlib.run is run is runs.run and RunSpec is runs.RunSpec and fedlib.FedlibError is FedlibError
 try:
     fedlib.nothing
@@ -98,7 +100,7 @@ def test_a_method_without_a_look_of_its_own_gets_a_spare_one(monkeypatch):
 
 
 def test_a_colour_makes_no_run_stale(monkeypatch, tmp_path):
-    from fedlib import runs
+    from fedlib.lab import runs
 
     file = tmp_path / "method.py"
     file.write_text("class M:\n    look = Look('#000000')\n    rate = 1\n")

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib import notebook
+from fedlib.papers import notebook
 from fedlib.show import labels, tables
 from fedlib.show.tables import BEST, SECOND
 

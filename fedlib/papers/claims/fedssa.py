@@ -2,8 +2,7 @@
 
 from functools import partial
 
-from ... import exhibits
-from .. import recompute
+from .. import exhibits, recompute
 from ..checks import Above, Faster, HeaderSize, Ordered, RoundCost, Saves, Spread, Trend
 from .claim import Claim
 

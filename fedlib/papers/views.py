@@ -14,8 +14,9 @@ import numpy as np
 import pandas as pd
 import torch
 
-from . import federation, models, randomness, runs, training
-from .errors import FedlibError, require
+from .. import federation, models, randomness, training
+from ..errors import FedlibError, require
+from ..lab import runs
 
 PERPLEXITY = 30.0  # of the t-SNE maps: the library's default; the papers state none (*chosen*)
 SHOWN = (  # how `enhanced` shows pixels, for the foot of a picture

@@ -33,20 +33,9 @@ import numpy as np
 import pandas as pd
 import torch
 
-from . import (
-    algorithms,
-    costs,
-    data,
-    federation,
-    models,
-    partition,
-    protocol,
-    randomness,
-    simulation,
-    sources,
-    training,
-)
-from .errors import FedlibError, choose, coerce, folder_from, require
+from .. import algorithms, costs, data, federation, models, partition, protocol, randomness, simulation, training
+from ..errors import FedlibError, choose, coerce, folder_from, require
+from . import sources
 from .progress import Progress
 
 # What a scale fills in where a specification is silent. At `paper`, the text gives grids for T, E and B: the released
@@ -417,7 +406,7 @@ def federation_of(resolved: Resolved) -> federation.Federation:
 
 def home() -> Path:
     """The root of runs/ and figures/: FEDLIB_HOME, else the repository, else (installed elsewhere) ~/.cache/fedlib."""
-    repository = Path(__file__).resolve().parent.parent
+    repository = Path(__file__).resolve().parents[2]
     return folder_from("FEDLIB_HOME", str(repository) if (repository / "notebooks").is_dir() else "~/.cache/fedlib")
 
 
@@ -873,7 +862,7 @@ def _in_workers(
 
 def _start_worker(reports: "queue.Queue[Any]", reuse_stale: bool) -> "subprocess.Popen[str]":
     """A worker process, in a session of its own so that a terminal's Ctrl-C reaches the parent alone."""
-    command = [sys.executable, "-c", f"from fedlib.runs import _work; _work({reuse_stale})"]
+    command = [sys.executable, "-c", f"from fedlib.lab.runs import _work; _work({reuse_stale})"]
     worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
 
     def listen() -> None:
@@ -1103,7 +1092,7 @@ def export() -> int:
 
     These small summaries are committed: the results of record. Returns how many runs were written.
     """
-    from . import views
+    from ..papers import views
 
     folder = home() / "results"
     tables: dict[str, list[pd.DataFrame]] = {

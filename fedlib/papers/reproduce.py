@@ -15,10 +15,11 @@ from typing import Any
 import pandas as pd
 import psutil
 
-from . import exhibits, notebook, runs
-from .errors import FedlibError, choose, require
-from .papers.printed import accuracies
-from .show import tables
+from ..errors import FedlibError, choose, require
+from ..lab import runs
+from ..show import tables
+from . import exhibits, notebook
+from .printed import accuracies
 
 # A busy machine may start a kernel slowly; the kernel's own log says nothing that a reader needs.
 PAPERMILL: Any = {

@@ -20,23 +20,15 @@ import numpy as np
 import pandas as pd
 import torch
 
-from . import (
-    algorithms,
-    costs,
-    data,
-    exhibits,
-    models,
-    runs,
-    sources,
-    views,
-)
-from . import protocol as presets
-from .errors import FedlibError, choose, coerce, require
-from .papers import printed
-from .show import intervals, labels, looks, plots, tables
-from .simulation import write_bytes
+from .. import algorithms, costs, data, models
+from .. import protocol as presets
+from ..errors import FedlibError, choose, coerce, require
+from ..lab import runs, sources
+from ..show import intervals, labels, looks, plots, tables
+from ..simulation import write_bytes
+from . import exhibits, printed, views
 
-NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
+NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 # name -> (type, default, help): the parameters that every notebook has. Defaults are the smoke scale.
 PARAMETERS: dict[str, tuple[type, Any, str]] = {
     "scale": (str, "smoke", "smoke (embedded digits, minutes), demo (real data) or paper (the published setting)"),
@@ -592,9 +584,8 @@ def notebook_digest(notebook: str) -> str:
 @functools.cache
 def drawing_digest() -> str:
     """SHA-256 of the source that turns records into exhibits."""
-    modules: list[types.ModuleType] = [exhibits, intervals, labels, looks, plots, tables, views]
-    files = [Path(str(module.__file__)) for module in modules] + [Path(__file__)]
-    files += sorted((Path(__file__).parent / "papers").rglob("*.py"))
+    modules: list[types.ModuleType] = [intervals, labels, looks, plots, tables]
+    files = [Path(str(module.__file__)) for module in modules] + sorted(Path(__file__).parent.rglob("*.py"))
     return hashlib.sha256("".join(map(sources.bare_source, files)).encode()).hexdigest()[:16]
 
 
