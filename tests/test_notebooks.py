@@ -213,3 +213,45 @@ def test_no_cell_takes_a_parameters_name_for_something_else(name):
                 symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()
             }
             assert not assigned & set(notebook.PARAMETERS), cell.source
+
+
+def test_settings_choose_the_runs_of_a_grid():
+    grid = "fedssa/heterogeneous"
+    whole = settings().cells(grid)
+    assert {cell.method for cell in settings(methods=["FedProto", "FedSSA"]).cells(grid)} == {"FedProto", "FedSSA"}
+    assert len(settings(methods=["FedSSA"]).cells("fedssa/table4")) == len(
+        settings().cells("fedssa/table4")
+    )  # its algorithm
+    (label,) = {cell.method for cell in settings(methods=["case C: FedSSA"]).cells("fedssa/table4")}
+    assert label == "case C: FedSSA"
+    changed = settings(protocol="released", rounds=7).cells(grid)
+    assert [(cell.method, cell.spec.seed) for cell in changed] == [(cell.method, cell.spec.seed) for cell in whole]
+    assert {(cell.spec.protocol, cell.spec.rounds) for cell in changed} == {("released", 7)}
+    assert settings(methods=["Standalone"]).spec(grid, "FedSSA") == settings().spec(grid, "FedSSA")
+
+
+def test_a_method_that_no_grid_has_is_refused_in_one_line():
+    with pytest.raises(FedlibError, match="method = 'FedSAA' is unknown: did you mean 'FedSSA'") as caught:
+        settings(methods=["FedProto", "FedSAA"]).cells("fedssa/classes")
+    assert "\n" not in str(caught.value)
+    both = settings(methods=["FedMD", "FedKEMF"]).grids("pfedhr/labelled", "pfedhr/unlabelled")  # one in each
+    assert [{cell.method for cell in cells} for cells in both.values()] == [{"FedMD"}, {"FedKEMF"}]
+
+
+def test_every_variation_has_a_name_of_its_own():
+    assert settings().variation == settings(seeds=[0], jobs=1, device="cpu").variation == ""
+    named = {
+        "rounds-3": {"rounds": 3},
+        "dataset-digits": {"dataset": "digits"},
+        "seeds-1": {"seeds": [1]},
+        "seeds-1-0": {"seeds": [1, 0]},
+        "rule-best": {"rule": "best"},
+        "protocol-released": {"protocol": "released"},
+        "methods-FedProto-FedSSA": {"methods": ["FedSSA", "FedProto"]},
+        "dataset-digits--rounds-3--rule-best": {"dataset": "digits", "rounds": 3, "rule": "best"},
+    }
+    assert {name: settings(**changed).variation for name, changed in named.items()} == {name: name for name in named}
+    long = [settings(methods=list(exhibits.AUDIT_FEDSSA), seeds=seeds).variation for seeds in ([0], [1])]
+    assert len(set(long)) == 2
+    longest = max(len(item.item) for item in exhibits.every().values())
+    assert all(longest + len(f"--{name}.json") <= 100 and re.fullmatch(r"[\w.-]+", name) for name in long)

@@ -41,7 +41,7 @@ PARAMETERS: dict[str, tuple[type, Any, str]] = {
     "jobs": (int, 2, "runs trained side by side, one thread each"),
     "rule": (str, "last", "round that a table reports: last, last10, validation or best"),
 }
-LONGEST_NAME = 96  # characters of a variation's files, so that its extension fits into a hundred
+LONGEST_NAME = 95  # characters of a variation's files, so that the extension fits into a hundred
 
 
 @dataclass(frozen=True)
@@ -218,6 +218,7 @@ def _seeds(value: Any) -> tuple[int, ...]:
 
 
 LABELS = ("method", "dataset", "clients", "setting")  # of a run in a table
+LABELLED = ("setting", "method", "seed", "value")  # of a row of its rounds and clients
 
 
 @dataclass(frozen=True)
@@ -273,7 +274,9 @@ class Runs:
             )
             for cell, record in zip(self.cells, self.records, strict=True)
         ]
-        return pd.concat(tables, ignore_index=True)
+        return (
+            pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=["round", "accuracy", *LABELLED])
+        )
 
     def clients(self) -> pd.DataFrame:
         """dataset, clients, setting, method, seed and each client's last measured row."""
@@ -287,7 +290,9 @@ class Runs:
             )
             for cell, record in zip(self.cells, self.records, strict=True)
         ]
-        return pd.concat(tables, ignore_index=True)
+        return (
+            pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=["client", "accuracy", *LABELLED])
+        )
 
     def top(self, summary: pd.DataFrame, method: str = "FedSSA", others: int = 2) -> dict[str, list[str]]:
         """setting -> the `others` methods of highest mean and `method`, as the papers choose the baselines that they draw; settings
