@@ -13,7 +13,7 @@ from torch import nn
 
 from fedlib import Model, RunSpec, models, randomness, run, simulate
 from fedlib.algorithms import make
-from fedlib.lab import runs
+from fedlib.lab import runs, sources
 
 TINY = {
     # dropout, so that training draws from torch's global generator too, and long enough that threads take turns in it
