@@ -124,12 +124,10 @@ def _parser() -> Parser:
 
 
 def _list() -> None:
-    print(f"{'method':<12} {'year':<5} {'scenarios':<28} {'public data':<12} {'exchanged':<47} paper")
+    print(f"{'method':<12} {'scenarios':<28} {'public data':<12} {'exchanged':<47} paper")
     for method in algorithms.ALGORITHMS.values():
         scenarios = "homogeneous" if method.needs == "architecture" else "homogeneous, heterogeneous"
-        print(
-            f"{method.name:<12} {method.year:<5} {scenarios:<28} {method.public_data:<12} {method.exchanges:<47} {method.paper}"
-        )
+        print(f"{method.name:<12} {scenarios:<28} {method.public_data:<12} {method.exchanges:<47} {method.paper}")
         parameters = [f"{item.name} = {item.default}" for item in dataclasses.fields(method)]
         if parameters:
             print(f"{'':<12} parameters: {', '.join(parameters)}")
