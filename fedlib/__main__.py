@@ -166,10 +166,10 @@ def _exhibits() -> str:
 
 
 def _list() -> None:
-    print(f"{'method':<12} {'year':<5}{'models':<7}{'public data':<12}exchanged; models: any, or the same for all")
+    print(f"{'method':<12} {'models':<7}{'public data':<12}exchanged; models: any, or the same for all")
     for method in algorithms.ALGORITHMS.values():
         same = "same" if method.needs == "architecture" else "any"
-        head = f"{method.name:<12} {method.year:<5}{same:<7}{method.public_data:<12}"
+        head = f"{method.name:<12} {same:<7}{method.public_data:<12}"
         print(textwrap.fill(method.exchanges, WIDTH, initial_indent=head, subsequent_indent=" " * len(head)))
         parameters = [f"{item.name}\u00a0=\u00a0{item.default}" for item in dataclasses.fields(method)]
         for text in (method.paper, f"parameters: {', '.join(parameters)}" if parameters else ""):

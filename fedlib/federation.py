@@ -2,16 +2,16 @@
 
 import copy
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from . import costs, models, partition, randomness, training
+from . import models, partition, randomness, training
 from .data import Dataset
 from .errors import FedlibError, choose, coerce, require
 from .protocol import Protocol
@@ -22,19 +22,21 @@ class Message:
     """What travels between server and client: named tensors, and no size of its own, since its size is measured.
 
     num_samples: the sender's number of training images (not counted); structure: plain layer records of a model, if
-    one is sent.
+    one is sent; diagnostics: numbers about the sender's round, for its record. They are handed back beside an upload,
+    the server does not see them. `Message()` is an empty one.
     """
 
-    tensors: dict[str, Tensor]
-    num_samples: int | None = None
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    num_samples: int = 0
     structure: tuple[Any, ...] | None = None
+    diagnostics: dict[str, float | Tensor] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Tensor:
         return self.tensors[name]
 
-    def words(self, published_for: str | None = None) -> int:
-        """32-bit words on the wire; `published_for` a method counts as its paper does."""
-        return costs.words(self.tensors, published_for)
+    def words(self, uncounted: Collection[str] = ()) -> int:
+        """32-bit words on the wire, without the tensors named in `uncounted`; a 64-bit class id counts as one."""
+        return sum(tensor.numel() for name, tensor in self.tensors.items() if name not in uncounted)
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,13 @@ class ClientInfo:
     architecture: str
     classes: Tensor
     num_samples: int
+
+
+class Upload(NamedTuple):
+    """A message that reached the server, and whose it is."""
+
+    info: ClientInfo
+    message: Message
 
 
 @dataclass
@@ -308,6 +317,34 @@ class Federation:
         )
         return Client(info, self.pool, train, validation, test, self.build)
 
+    @property
+    def infos(self) -> list[ClientInfo]:
+        """What the server knows of each client, in order of id."""
+        return [client.info for client in self.clients]
+
+    def server_context(self, round: int = 0, rounds: int = 1) -> "ServerContext":
+        """What the server may use in `round` of `rounds`."""
+        return ServerContext(**self._known(round, rounds), infos=self.infos)
+
+    def client_context(self, client: int, round: int = 0, rounds: int = 1) -> "ClientContext":
+        """What the client with this id may use in `round` of `rounds`."""
+        return ClientContext(**self._known(round, rounds), client=self.clients[client])
+
+    def _known(self, round: int, rounds: int) -> dict[str, Any]:
+        """The fields of `SharedContext`."""
+        return {
+            "seed": self.seed,
+            "round": round,
+            "rounds": rounds,
+            "settings": self.settings,
+            "augmentation": self.protocol.augmentation,
+            "num_classes": self.num_classes,
+            "channels": self.channels,
+            "device": self.device,
+            "public_data": self.public,
+            "build": self.build,
+        }
+
     def inherit(self, client: Client, round: int) -> bool:
         """Under `Protocol.inherit`, start a client's first visit from the model of the last client of its architecture
         that trained; whether it did.
@@ -319,69 +356,90 @@ class Federation:
         client.model.load_state_dict(self.clients[donor].model.state_dict())
         return True
 
-    def initial_header(self) -> nn.Linear:
-        """A copy of the initial header of the first architecture, that of client 0."""
-        return self.build(self.architectures[0]).header  # type: ignore[return-value]
 
+@dataclass(kw_only=True)
+class SharedContext:
+    """What server and clients both know of a round; through it neither reaches the other.
 
-@dataclass
-class Context:
-    """What an algorithm may use besides its own state: the round, random streams, new networks, and the local
-    training loop.
+    round: this one, from 0; rounds: how many there are; settings: how a local round trains; augmentation: the
+    protocol's; channels: of the images; build: called with an architecture, a copy of its initial network.
     """
 
-    federation: Federation
+    seed: int
+    round: int
     rounds: int
-    round: int = 0
-    losses: dict[int, Tensor] = field(default_factory=dict)  # mean training loss of this round's clients
-    metrics: dict[str, float] = field(default_factory=dict)  # diagnostics of this round, recorded in rounds.csv
-    details: dict[str, Any] = field(default_factory=dict)  # larger ones, recorded in details.jsonl
-    streams: dict[int, np.random.Generator] = field(default_factory=dict)  # this round's augmentation, by client
-
-    def start(self, round: int) -> None:
-        """Forget the last round and begin `round`."""
-        self.round = round
-        self.losses, self.metrics, self.details, self.streams = {}, {}, {}, {}
-
-    @property
-    def device(self) -> torch.device:
-        return self.federation.device
-
-    @property
-    def num_classes(self) -> int:
-        return self.federation.num_classes
+    settings: training.Settings
+    augmentation: str
+    num_classes: int
+    channels: int
+    device: torch.device
+    public_data: PublicData | None
+    build: Callable[[str], nn.Module]
 
     @property
     def public(self) -> PublicData:
         """The public data; there are some whenever the method declares that it needs them."""
-        assert self.federation.public is not None
-        return self.federation.public
+        assert self.public_data is not None
+        return self.public_data
 
-    def generator(self, purpose: str, client: int | None = None) -> np.random.Generator:
-        """The random stream of this round for `purpose` (see `randomness.PURPOSES`) and a client, or for the server."""
-        return randomness.generator(self.federation.seed, purpose, self.round, client)
+    def shared_generator(self, purpose: str) -> np.random.Generator:
+        """The random stream of this round for `purpose` (see `randomness.PURPOSES`) that the server and every client
+        can draw alike.
+        """
+        return randomness.generator(self.seed, purpose, self.round)
 
-    def build(self, architecture: str) -> nn.Module:
-        return self.federation.build(architecture)
 
-    def augment(self, client: Client) -> Callable[[Tensor], Tensor] | None:
-        """What this round's training does to a batch of the client's images; None where the protocol leaves them."""
-        if self.federation.protocol.augmentation == "none":
+@dataclass(kw_only=True)
+class ServerContext(SharedContext):
+    """What a method's server may use in a round besides its own state: no client and no client's images.
+
+    infos: what it knows of each client, in order of id.
+    """
+
+    infos: list[ClientInfo]
+
+    def generator(self, purpose: str) -> np.random.Generator:
+        """The server's random stream of this round for `purpose` (see `randomness.PURPOSES`)."""
+        return self.shared_generator(purpose)
+
+    def initial_header(self) -> nn.Linear:
+        """A copy of the initial header of client 0's architecture."""
+        return self.build(self.infos[0].architecture).header  # type: ignore[return-value]
+
+
+@dataclass(kw_only=True)
+class ClientContext(SharedContext):
+    """What one client may use in a round: its own images and random streams, and the local training loop; no other
+    client and nothing of the server but its message.
+
+    client: whose images these are; loss: the mean training loss of the last `train`, None before.
+    """
+
+    client: Client
+    loss: Tensor | None = None
+
+    def generator(self, purpose: str) -> np.random.Generator:
+        """The client's random stream of this round for `purpose` (see `randomness.PURPOSES`)."""
+        return randomness.generator(self.seed, purpose, self.round, self.client.id)
+
+    @cached_property
+    def augment(self) -> Callable[[Tensor], Tensor] | None:
+        """What this round's training does to a batch of the client's images, with one stream for the whole round; None
+        where the protocol leaves them.
+        """
+        if self.augmentation == "none":
             return None
-        if client.id not in self.streams:
-            self.streams[client.id] = self.generator("augmentation", client.id)
-        return partial(training.augmented, stream=self.streams[client.id])
+        return partial(training.augmented, stream=self.generator("augmentation"))
 
-    def batches(self, client: Client, purpose: str = "batches") -> Iterator[tuple[Tensor, Tensor]]:
+    def batches(self, purpose: str = "batches") -> Iterator[tuple[Tensor, Tensor]]:
         """(images, labels) of E epochs over the client's images, augmented as the protocol says, for a method whose
         local step is not one optimiser step on a loss.
         """
-        stream = self.generator(purpose, client.id)
-        return training.batches(client.pool, client.train, self.federation.settings, stream, self.augment(client))
+        client = self.client
+        return training.batches(client.pool, client.train, self.settings, self.generator(purpose), self.augment)
 
     def train(
         self,
-        client: Client,
         loss: Callable[..., Tensor] = training.cross_entropy,
         modules: Mapping[str, nn.Module] | None = None,
         purpose: str = "batches",
@@ -389,28 +447,19 @@ class Context:
         lr: float | None = None,
         support: str | None = None,
         **named: Any,
-    ) -> None:
-        """Train on the client's images for E epochs with `loss` (`epochs` and `lr` replace the run's).
+    ) -> Tensor:
+        """Train on the client's images for E epochs with `loss` (`epochs` and `lr` replace the run's); returns the mean
+        loss, a scalar tensor.
 
         `modules` are trained and handed to the loss by name, by default {"model": client.model}; `named` tensors and
         modules are handed to it and left as they are. Batches are drawn from the stream of `purpose`; with a second
         purpose, `support`, each step also gets a batch of that stream, as `support_images` and `support_labels`.
         """
-        settings = self.federation.settings
+        client, settings = self.client, self.settings
         settings = replace(settings, epochs=epochs or settings.epochs, lr=settings.lr if lr is None else lr)
-        stream = self.generator(purpose, client.id)
         modules = modules or {"model": client.model}
-        second = self.generator(support, client.id) if support else None
-        self.losses[client.id] = training.train(
-            loss, modules, client.pool, client.train, settings, stream, named, second, self.augment(client)
+        stream, second = self.generator(purpose), self.generator(support) if support else None
+        self.loss = training.train(
+            loss, modules, client.pool, client.train, settings, stream, named, second, self.augment
         )
-
-    def record(self, **metrics: float) -> None:
-        """Keep diagnostics of this round (the current mu, for instance) for `rounds.csv`."""
-        self.metrics.update(metrics)
-
-    def note(self, **details: Any) -> None:
-        """Keep what is no single number (structures, matrices) of this round for `details.jsonl`: lists, numbers and
-        text.
-        """
-        self.details.update(details)
+        return self.loss

@@ -6,7 +6,7 @@ batch shape) can be compiled or recorded once and replayed with other tensors. N
 the host inside the loop.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -259,7 +259,7 @@ def class_means(function: Callable[[Tensor], Tensor], pool: Pool, indices: Tenso
     return (member @ values / member.sum(1, keepdim=True)).float()
 
 
-def weighted_mean(tensors: list[Tensor], weights: list[float]) -> Tensor:
+def weighted_mean(tensors: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
     """sum_k (w_k / sum w) * tensor_k; the weights are normalised first, so one tensor comes back to the bit."""
     total = sum(weights)
     return torch.stack([tensor * (weight / total) for tensor, weight in zip(tensors, weights, strict=True)]).sum(0)

@@ -134,8 +134,8 @@ def test_matches_by_hand():
     # Two clients in the second round; client 7 gets the second candidate (two layers), client 3 nothing.
     chains = [[[3, "M1", 1, "conv"]], [[7, "M2", 1, "conv"], [3, "M1", 4, "fc"]]]
     rounds = [
-        {"round": 0, "clients": [3], "matched": [None], "similarity": [[]], "structures": []},
-        {"round": 1, "clients": [3, 7], "matched": [None, 1], "similarity": [[0.1, 0.2], [0.3, 0.41239]], "structures": chains},
+        {"round": 0, "clients": [3], "matches": [None], "similarity": [[]], "structures": []},
+        {"round": 1, "clients": [3, 7], "matches": [None, 1], "similarity": [[0.1, 0.2], [0.3, 0.41239]], "structures": chains},
     ]  # fmt: skip
     table = views.matches(SimpleNamespace(details=rounds))
     assert table.to_numpy().tolist() == [

@@ -168,7 +168,7 @@ def matches(record: runs.Record) -> pd.DataFrame:
     rows = [
         (row["round"] + 1, client, round(row["similarity"][at][match], 4), place, *layer)
         for row in record.details
-        for at, (client, match) in enumerate(zip(row["clients"], row["matched"], strict=True))
+        for at, (client, match) in enumerate(zip(row["clients"], row["matches"], strict=True))
         if match is not None
         for place, layer in enumerate(row["structures"][match], 1)
     ]
