@@ -179,8 +179,10 @@ def scenario(given: Any) -> str:
     if text in SCENARIOS:
         return text
     names = [name.strip() for name in text.split(",")]
+    if len(names) == 1 and names[0] not in BUILDERS:
+        choose("scenario", names[0], [*SCENARIOS, *sorted(registered())])
     for name in names:
-        choose(*(("architecture", name, BUILDERS) if len(names) > 1 else ("scenario", name, [*SCENARIOS, *BUILDERS])))
+        choose("architecture", name, BUILDERS)
     return ",".join(names)
 
 
