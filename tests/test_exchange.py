@@ -9,8 +9,9 @@ import pytest
 import tiny
 import torch
 
-from fedlib import ALGORITHMS, Federation, FedlibError, RunSpec, runs, simulate, simulation
+from fedlib import ALGORITHMS, Federation, FedlibError, RunSpec, simulate, simulation
 from fedlib.algorithms.base import Algorithm, Client, Message, ServerContext
+from fedlib.lab import runs
 from fedlib.simulation import Reply, Request
 
 NUM_CLIENTS, PARTICIPATION, ROUNDS = 5, 0.4, 3  # 2 clients a round, so that some come back and some never come
