@@ -8,19 +8,19 @@ a network. What a plan, a label or a key needs of them is in `info`, which reads
 
 import hashlib
 import importlib.util
-import os
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from filelock import FileLock
 from torch import Tensor
 
-from .errors import FedlibError, check_name, choose, require
+from .errors import FedlibError, check_name, choose, coerce, folder_from, require
 
 # Stand-ins: never set beside a paper's number as if comparable.
 EMBEDDED = ("digits", "digits100", "digits-inverted", "digits-noisy", "digits-rotated")
@@ -113,19 +113,15 @@ class Dataset:
 
         mean, std: one number per channel, of images in [0, 1]; by default those of the training images.
         """
-        images = torch.cat([torch.as_tensor(train_images), torch.as_tensor(test_images)])
-        labels = torch.cat([torch.as_tensor(train_labels), torch.as_tensor(test_labels)]).long()
-        require(images.dtype == torch.uint8, f"{name}: images' dtype", str(images.dtype), "torch.uint8")
-        require(
-            images.ndim == 4 and images.shape[2:] == (32, 32),
-            f"{name}: images' shape",
-            tuple(images.shape),
-            "(n, channels, 32, 32)",
+        train, test = (
+            _checked(name, "train", train_images, train_labels),
+            _checked(name, "test", test_images, test_labels),
         )
-        for part, pictures, truths in (("train", train_images, train_labels), ("test", test_images, test_labels)):
-            allowed = f"{len(pictures)}, one an image"
-            require(len(pictures) == len(truths), f"{name}: number of {part} labels", len(truths), allowed)
-        classes = num_classes or int(labels.max()) + 1
+        allowed = f"{train[0].shape[1]}, as of the train images"
+        require(test[0].shape[1] == train[0].shape[1], f"{name}: test images' channels", test[0].shape[1], allowed)
+        require(len(train[0]) > 0, f"{name}: number of train images", 0, "at least 1")
+        images, labels = (torch.cat(pair) for pair in zip(train, test, strict=True))
+        classes = int(labels.max()) + 1 if num_classes is None else coerce(f"{name}: num_classes", num_classes, int)
         require(
             int(labels.min()) >= 0 and int(labels.max()) < classes,
             f"{name}: labels",
@@ -165,9 +161,29 @@ class Dataset:
         return digest.hexdigest()[:16]
 
 
+def _checked(name: str, part: str, images: Any, labels: Any) -> tuple[Tensor, Tensor]:
+    """Images and labels of the part as uint8 (n, channels, 32, 32) and int64 (n,); FedlibError where they are not."""
+    made = []
+    for what, values in (("images", images), ("labels", labels)):
+        try:
+            made.append(torch.as_tensor(values))
+        except (TypeError, ValueError, RuntimeError):
+            raise FedlibError(f"{name}: {part} {what}: must be an array of numbers") from None
+    pictures, truths = made
+    require(pictures.dtype == torch.uint8, f"{name}: {part} images' dtype", str(pictures.dtype), "torch.uint8")
+    fits = pictures.ndim == 4 and pictures.shape[1] >= 1 and pictures.shape[2:] == (32, 32)
+    require(fits, f"{name}: {part} images' shape", tuple(pictures.shape), "(n, channels, 32, 32)")
+    require(truths.ndim == 1, f"{name}: {part} labels' shape", tuple(truths.shape), "(n,), a whole number an image")
+    allowed = f"{len(pictures)}, one an image"
+    require(len(pictures) == len(truths), f"{name}: number of {part} labels", len(truths), allowed)
+    whole = not truths.is_complex() and bool((truths == truths.long()).all())  # NaN is not equal to anything
+    require(whole, f"{name}: {part} labels", str(truths.dtype), "whole numbers")
+    return pictures, truths.long()
+
+
 def root() -> Path:
-    """Where the real data sets live (torchvision's layout)."""
-    return Path(os.environ.get("FEDLIB_DATA", "~/.cache/fedlib/data")).expanduser()
+    """Where the real data sets live (torchvision's layout): FEDLIB_DATA, else ~/.cache/fedlib/data."""
+    return folder_from("FEDLIB_DATA", "~/.cache/fedlib/data")
 
 
 def _digits_split() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
-from .errors import FedlibError, check_name, require
+from .errors import FedlibError, check_name, coerce, require
 
 MAX_REDRAWS = 100
 
@@ -45,6 +45,12 @@ def own(name: str, labels: np.ndarray, num_clients: int, stream: np.random.Gener
     return [np.sort(part).astype(np.int64) for part in dealt]
 
 
+def _at_least_one(field: str, value: int) -> int:
+    number = coerce(field, value, int)
+    require(number >= 1, field, number, "at least 1")
+    return number
+
+
 def class_shares(
     num_clients: int,
     num_classes: int,
@@ -65,6 +71,8 @@ def class_shares(
     distinct: a client never picks the same class twice (False: it may, as in the released code, for k such as 4, 6 or
     8 of 10). Returns float64 (num_clients, num_classes); a class that has no slot is left out.
     """
+    num_clients, num_classes = _at_least_one("num_clients", num_clients), _at_least_one("num_classes", num_classes)
+    classes_per_client = coerce("classes_per_client", classes_per_client, int)
     require(
         1 <= classes_per_client <= num_classes,
         "classes_per_client",
@@ -155,6 +163,7 @@ def dirichlet_parts(
     """`dirichlet` of several parts at once (labels of a train, a validation and a test part), each dealt by the same
     shares and with a smallest size of its own.
     """
+    num_clients, alpha = _at_least_one("num_clients", num_clients), coerce("alpha", alpha, float)
     require(alpha > 0, "alpha", alpha, "above 0")
     smallest = 0
     for _ in range(MAX_REDRAWS):
@@ -173,6 +182,7 @@ def dirichlet_parts(
 
 def iid(labels: np.ndarray, num_clients: int, stream: np.random.Generator) -> list[np.ndarray]:
     """A random partition into equal parts (sizes differ by at most one image)."""
+    num_clients = _at_least_one("num_clients", num_clients)
     return [np.sort(part) for part in np.array_split(stream.permutation(len(labels)), num_clients)]
 
 

@@ -14,23 +14,11 @@ from matplotlib.text import Text
 from nbclient import NotebookClient
 from processes import bits
 
-from fedlib import (
-    ALGORITHMS,
-    FedlibError,
-    RunSpec,
-    data,
-    models,
-    notebook,
-    partition,
-    plots,
-    report,
-    run,
-    runs,
-    simulation,
-    sources,
-    sweep,
-)
-from fedlib.exhibits import Cell
+from fedlib import ALGORITHMS, FedlibError, RunSpec, data, models, partition, run, simulation, sweep
+from fedlib.lab import runs, sources
+from fedlib.papers import notebook
+from fedlib.papers.exhibits import Cell
+from fedlib.show import looks, plots, tables
 
 METHOD = """
 import torch
@@ -238,7 +226,7 @@ def test_a_method_a_model_data_and_a_partition_of_ones_own_run_beside_ours(defin
     monkeypatch.setattr(runs, "_compute", None)  # from now on nothing is computed
     assert run(SPEC, progress=False).digest == ours.digest and not ours.stale
     trained = notebook.trained([Cell(spec=spec) for spec in specs] + [Cell(method="mine, again", spec=SPEC)])
-    ranked = report.wide(trained.summary("last"), ["Standalone", "FedSSA", "SharedBias", "mine, again"])
+    ranked = tables.wide(trained.summary("last"), ["Standalone", "FedSSA", "SharedBias", "mine, again"])
     assert [*ranked.table.index] == ["Standalone", "FedSSA", "SharedBias", "mine, again"]
     assert trained.cells[0].setting == "stripes, N = 3, C = 100 %"
     setting = trained.cells[0].setting
@@ -250,8 +238,8 @@ def test_a_method_a_model_data_and_a_partition_of_ones_own_run_beside_ours(defin
 
 def test_methods_of_ones_own_are_told_apart_in_figures():
     names = ["FedSSA", "pFedES", *(f"method {place}" for place in range(6))]
-    looks = {(plots.colour(name), plots._marker(name), str(plots._dash(name))) for name in names}
-    assert len(looks) == len(names)
+    drawn = set(map(str, looks.looks(names).values()))
+    assert len(drawn) == len(names)
 
 
 def test_an_interrupted_run_resumes_to_the_same_bits(defined, monkeypatch, tmp_path):

@@ -11,10 +11,12 @@ import pytest
 import torch
 from pixels import federation
 
-from fedlib import ALGORITHMS, Dataset, Federation, FedlibError, RunSpec, data, partition, report, runs, simulate
-from fedlib.algorithms.base import Algorithm
+from fedlib import ALGORITHMS, Dataset, Federation, FedlibError, RunSpec, data, partition, simulate
+from fedlib.algorithms.base import Algorithm, Message
+from fedlib.lab import runs
 from fedlib.protocol import PARAMS, PROTOCOLS, Protocol, protocol
 from fedlib.randomness import generator
+from fedlib.show import intervals
 from fedlib.simulation import Interrupted, participants
 from fedlib.training import augmented
 
@@ -202,7 +204,7 @@ def test_without_validation_images_nothing_is_selected_by_them() -> None:
     with pytest.raises(
         FedlibError, match=r"rule = 'validation': must be last, last10 or best: .* no validation images"
     ):
-        report.selected_accuracy(outcome.rounds, "validation")
+        intervals.selected_accuracy(outcome.rounds, "validation")
 
 
 def test_floors_leave_what_rounding_down_leaves() -> None:
@@ -352,10 +354,13 @@ def test_every_method_trains_on_augmented_images(name: str, monkeypatch: pytest.
 class Counter(Algorithm):
     """Adds 1 to the header's first bias a visit, so that it counts the visits that a model has been through."""
 
-    name, paper, year, exchanges = "Counter", "-", 2026, "nothing"
+    name = "Counter"
+    paper = "a test"
+    exchanges = "nothing"
 
-    def local_round(self, client: Any, message: Any, context: Any) -> None:
+    def local_round(self, client: Any, message: Any, context: Any) -> Message:
         client.model.header.bias.data[0] += 1
+        return Message()
 
 
 def visits(inherit: str, clients: int, participation: float, rounds: int) -> tuple[list[int], list[float], Any]:
@@ -445,14 +450,8 @@ def test_released_behaviours_are_real_and_the_paper_has_none(algorithm: str) -> 
     plain = simulate(runs.federation_of(paper), paper.algorithm, 2)
     assert "inherited" not in plain.rounds
     if algorithm == "FedGH":  # the released header is what it was initialised to; the paper's is trained
-        start = released.algorithm.init_server(_context(released))
+        start = released.algorithm.init_server(runs.federation_of(released).server_context())
         assert all(torch.equal(outcome.server[name], tensor) for name, tensor in start.items())
         assert not any(torch.equal(plain.server[name], tensor) for name, tensor in start.items())
         down = outcome.rounds["download_words"].tolist()[1:]
         assert down == [0, 10 * 5010]  # no header goes down in round 0
-
-
-def _context(resolved: runs.Resolved) -> Any:
-    from fedlib.federation import Context
-
-    return Context(runs.federation_of(resolved), 1)

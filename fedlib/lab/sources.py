@@ -36,6 +36,8 @@ def _bare(file: Path) -> ast.Module:
             and ast.get_docstring(node, clean=False) is not None
         ):
             node.body = node.body[1:] or [ast.Pass()]
+        if isinstance(node, ast.ClassDef):  # a method's colour is no part of what ran
+            node.body = [line for line in node.body if "look" not in _targets(line)] or [ast.Pass()]
     return tree
 
 
