@@ -684,7 +684,6 @@ def code_digest(spec: RunSpec) -> str:
     in_part = {
         data: {"Dataset"},
         protocol: {"Protocol"},
-        costs: set(),
         models: {"build", *(getattr(builder, "func", builder).__name__ for builder in shipped)},
     }
     homes = [sys.modules[cls.__module__] for cls in classes if cls not in own]
