@@ -26,7 +26,7 @@ SETTINGS: dict[str, dict[int, tuple[str, dict[str, Any]]]] = {
         10: ("N = 10, C = 100 %", {"num_clients": 10, "participation": 1.0, "rounds": 4, **_QUICK}),
         100: (
             "N = 12, C = 50 % (for N = 100, C = 10 %)",
-            {"num_clients": 12, "participation": 0.5, "rounds": 6, **_QUICK},
+            {"num_clients": 12, "participation": 0.5, "rounds": 5, **_QUICK},
         ),
     },
     "demo": {
@@ -210,10 +210,7 @@ AUDIT_PFEDES: dict[str, Fields] = {
     THE_TEXT: _text("pFedES", mu=0.1, extractor_epochs=5),
 }
 
-_AUDIT_SMOKE: Fields = {
-    "rounds": 4,
-    "lr": None,
-}  # the learning rates are the protocols' own: they are of what is compared
+_AUDIT_SMOKE: Fields = {"rounds": 3, "lr": None}  # each protocol's own learning rate: it is of what is compared
 
 GRIDS: dict[str, Grid] = {
     "fedssa/homogeneous": Grid(_methods(*FEDSSA_TABLE1), **_ALIKE),
@@ -295,7 +292,7 @@ _HR_SMOKE: Fields = {
 }
 _HR_SMOKE_MANY: Fields = {
     **_HR_SMOKE,
-    **{"num_clients": 9, "participation": 1 / 3, "classes_per_client": 2, "local_epochs": 3, "public_images": 16},
+    **{"num_clients": 9, "participation": 1 / 3, "classes_per_client": 2, "local_epochs": 2, "public_images": 16},
 }
 _HR_DEMO: Fields = {
     **{"rounds": 10, "local_epochs": 1, "batch_size": 64, "public_images": 500},
@@ -370,7 +367,7 @@ GRIDS |= {
     "pfedhr/cifar-public-labelled": _reassembly(PFEDHR_LABELLED, "labelled", _HR_CIFAR, sweep=PUBLIC_DATASET),
     "pfedhr/cifar-public-unlabelled": _reassembly(PFEDHR_UNLABELLED, "unlabelled", _HR_CIFAR, sweep=PUBLIC_DATASET),
     # The shares leave the clients all other images, and all of a share are public.
-    "pfedhr/public_fraction": _pfedhr(PUBLIC_FRACTION, public_images=None, rounds=3),
+    "pfedhr/public_fraction": _pfedhr(PUBLIC_FRACTION, public_images=None, rounds=3, batch_size=32),
     "pfedhr/clusters": _pfedhr(CLUSTERS),
     "pfedhr/stitch_layers": _pfedhr(STITCH_LAYERS, ("labelled",)),
     "pfedhr/server_epochs": _pfedhr(SERVER_EPOCHS, ("labelled",)),
