@@ -1,32 +1,35 @@
 # make reproduce   train what the exhibits need at scale smoke (embedded data), make figures and tables
-# make test        style, types, unit tests, notebooks
+# make test        style, types, unit tests, notebooks; every exhibit of scale smoke is made and fresh
 # make lab         open the notebooks in JupyterLab
 # make notebooks   execute the committed notebooks in place and bring the README's tables up to date
 
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
+PYTEST := $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadscope
 
 .PHONY: reproduce test lab notebooks
 .DELETE_ON_ERROR:
 
 reproduce: $(INSTALLED)
-	$(BIN)/python -m fedlib reproduce all --scale smoke --jobs 2
+	$(BIN)/python -m fedlib reproduce all --scale smoke
 
+# The notebooks are executed once, by nbval: they read the runs trained before and save the exhibits.
 test: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m fedlib reproduce all --scale smoke --jobs 2
-	$(BIN)/python -m pytest tests -n 2 --dist loadscope
-	$(BIN)/python -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout 600 -n 2 --dist loadscope -p no:cacheprovider -W ignore notebooks
+	$(BIN)/python -m fedlib reproduce all --scale smoke --train-only
+	$(PYTEST) tests
+	$(PYTEST) --nbval-lax --nbval-current-env --nbval-cell-timeout 600 -p no:cacheprovider -W ignore notebooks
+	$(BIN)/python -m fedlib reproduce all --scale smoke --check
 
 lab: $(INSTALLED)
 	$(BIN)/jupyter lab notebooks/00_start_here.ipynb
 
 notebooks: $(INSTALLED)
-	$(BIN)/python -m fedlib reproduce all --scale smoke --jobs 2
-	$(BIN)/python -c "from fedlib import reproduce; reproduce.refresh(reproduce.all_notebooks()); reproduce.write_readme()"
+	$(BIN)/python -m fedlib reproduce all --scale smoke
+	$(BIN)/python -c "from fedlib.papers import reproduce; reproduce.refresh(reproduce.all_notebooks()); reproduce.write_readme()"
 	$(BIN)/ruff format -q notebooks
 
 $(INSTALLED): requirements.txt pyproject.toml
@@ -35,3 +38,4 @@ $(INSTALLED): requirements.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	touch $(INSTALLED)
+	@echo "Installed. Next: . .venv/bin/activate, then fedlib --help"

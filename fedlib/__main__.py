@@ -1,19 +1,28 @@
-"""python -m fedlib list | data | run | reproduce | runs: each has a --help."""
+"""fedlib list | data | run | reproduce | runs, or python -m fedlib ...: each has a --help."""
 
 import argparse
 import contextlib
 import dataclasses
+import io
 import json
+import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pandas as pd
 
-from . import algorithms, costs, data, exhibits, models, report, reproduce, runs
-from .errors import FedlibError, choose
+from . import algorithms, costs, data, models
+from .errors import FedlibError, choose, coerce
+from .lab import runs
+from .papers import exhibits, reproduce
+from .show import intervals
 
+WIDTH = 80  # of what is printed, in characters
 DESCRIPTION = "A reproducible companion to four papers on model-heterogeneous personalised federated learning."
 
 
@@ -28,22 +37,30 @@ class Parser(argparse.ArgumentParser):
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    options, unknown = _parser().parse_known_args(arguments)
+    parser = _parser()
+    options, unknown = parser.parse_known_args(arguments)
     if unknown:
-        known = [text for command in _commands(_parser()) for text in command._option_string_actions if len(text) > 2]
-        choose("option", unknown[0].partition("=")[0], dict.fromkeys(known))
+        command = _command(parser, options)
+        if not unknown[0].startswith("-"):
+            command.error(f"argument {unknown[0]!r} is one too many")
+        known = [text for text in command._option_string_actions if len(text) > 2]
+        choose(f"`{command.prog}`: option", unknown[0].partition("=")[0], known)
+        command.error(f"option {unknown[0]!r} must stand behind `{command.prog}`")
     return options
 
 
-def _commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    yield parser
+def _command(parser: argparse.ArgumentParser, options: argparse.Namespace) -> argparse.ArgumentParser:
+    """The parser of the command that was given: its options are the ones that count."""
     for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            yield from action.choices.values()
+        if isinstance(action, argparse._SubParsersAction) and getattr(options, action.dest, None):
+            return _command(action.choices[getattr(options, action.dest)], options)
+    return parser
 
 
 def _parser() -> Parser:
-    parser = Parser("python -m fedlib", description=DESCRIPTION)
+    script = Path(sys.argv[0]).name == "fedlib"
+    parser = Parser("fedlib" if script else "python -m fedlib", description=DESCRIPTION)
+    parser.add_argument("--version", action="version", version=f"fedlib {version('fedlib')}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="list | data | run | reproduce | runs")
 
     command = commands.add_parser(
@@ -66,9 +83,9 @@ def _parser() -> Parser:
         help="train one specification, or read it if it is stored",
         description="Train one specification and store its record; the same command reads a finished run and resumes an "
         "interrupted one (Ctrl-C leaves a checkpoint).",
-        epilog="Example: python -m fedlib run FedSSA --dataset cifar10 --num-clients 10 --device auto --set mu0=0.5",
+        epilog="Example: fedlib run FedSSA --dataset cifar10 --num-clients 10 --device auto --set mu0=0.5",
     )
-    command.add_argument("algorithm", help="method, see `python -m fedlib list`")
+    command.add_argument("algorithm", help="method, see `fedlib list`")
     for item in dataclasses.fields(runs.RunSpec):
         if item.name not in ("algorithm", "params", "overrides"):
             default = "" if item.default is None else f" (default {item.default})"
@@ -94,23 +111,39 @@ def _parser() -> Parser:
     command = commands.add_parser(
         "reproduce",
         help="make exhibits: train what is missing, execute the notebooks, check figures and tables",
-        description="Make one exhibit (fedssa/table2), a paper's (fedssa), or all. They are: "
-        + ", ".join(exhibits.every())
-        + ".",
+        description="Make one exhibit (fedssa/table2), a paper's (fedssa), or all.",
+        usage=f"{parser.prog} reproduce [exhibit] [options]",
+        epilog="exhibits:\n" + _exhibits(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    command.add_argument("exhibit", nargs="?", default="all")
+    command.add_argument("exhibit", nargs="?", default="all", help="which, of those below (default all)")
     command.add_argument(
-        "--scale", default="smoke", help="smoke (embedded data, minutes), demo (real data, an evening) or paper (days)"
+        "--scale",
+        default="smoke",
+        help="smoke (embedded data, minutes), demo (real data, fewer rounds: hours to days, --dry-run says how many) or "
+        "paper (the published setting: weeks); default smoke",
     )
-    command.add_argument("--jobs", default="2", help="runs trained side by side, one thread each (default 2)")
-    command.add_argument(
-        "--dry-run", action="store_true", help="say what would be trained and how long it would take, and stop"
-    )
+    command.add_argument("--jobs", help="runs trained side by side, one thread each (default: one for every core)")
+    parts = command.add_mutually_exclusive_group()
+    for flag, only, text in (
+        ("--dry-run", "plan", "say what would be trained and how long it would take, and stop"),
+        ("--train-only", "runs", "train what is missing and stop: no notebook is executed"),
+        ("--figures-only", "figures", "train nothing: execute the notebooks whose exhibits are not fresh"),
+        ("--check", "check", "train and execute nothing: say which exhibits' files are not fresh (then exit 1)"),
+    ):
+        parts.add_argument(flag, dest="only", action="store_const", const=only, default="", help=text)
     command.add_argument("--reuse-stale", action="store_true", help="accept stored records that other code computed")
 
     command = commands.add_parser("runs", help="what is stored: list, show, diff, prune, export")
     actions = command.add_subparsers(dest="action", metavar="list | show | diff | prune | export")
-    actions.add_parser("list", help="every stored run, a line each (the default)")
+    action = actions.add_parser(
+        "list",
+        help="every stored run, a line each (the default)",
+        description="Every stored run, a line each, by the time at which it finished; N clients, T rounds, E epochs. The "
+        "last column names what differs from the method's usual setting and, on a terminal, is cut to its width.",
+    )
+    action.add_argument("name", nargs="?", default="", help="only runs with this in their name, such as FedSSA")
+    action.add_argument("--json", action="store_true", help="as a JSON list, nothing rounded or cut")
     actions.add_parser("show", help="one run: specification, provenance, rounds").add_argument("key")
     action = actions.add_parser("diff", help="where two runs differ: specification, provenance, accuracy")
     action.add_argument("key")
@@ -123,16 +156,33 @@ def _parser() -> Parser:
     return parser
 
 
+def _exhibits() -> str:
+    """The names of all exhibits, a line or two for each paper."""
+    by_paper: dict[str, list[str]] = {}
+    for item in exhibits.every().values():
+        by_paper.setdefault(item.paper, []).append(item.item)
+    lines = [f"  {paper + '/':<8}{', '.join(items)}" for paper, items in by_paper.items()]
+    return "\n".join(textwrap.fill(line, WIDTH, subsequent_indent=" " * 10, break_on_hyphens=False) for line in lines)
+
+
 def _list() -> None:
-    print(f"{'method':<12} {'year':<5} {'scenarios':<28} {'public data':<12} {'exchanged':<47} paper")
+    print(f"{'method':<12} {'models':<7}{'public data':<12}exchanged; models: any, or the same for all")
     for method in algorithms.ALGORITHMS.values():
-        scenarios = "homogeneous" if method.needs == "architecture" else "homogeneous, heterogeneous"
-        print(
-            f"{method.name:<12} {method.year:<5} {scenarios:<28} {method.public_data:<12} {method.exchanges:<47} {method.paper}"
-        )
-        parameters = [f"{item.name} = {item.default}" for item in dataclasses.fields(method)]
-        if parameters:
-            print(f"{'':<12} parameters: {', '.join(parameters)}")
+        same = "same" if method.needs == "architecture" else "any"
+        head = f"{method.name:<12} {same:<7}{method.public_data:<12}"
+        print(textwrap.fill(method.exchanges, WIDTH, initial_indent=head, subsequent_indent=" " * len(head)))
+        parameters = [f"{item.name}\u00a0=\u00a0{item.default}" for item in dataclasses.fields(method)]
+        for text in (method.paper, f"parameters: {', '.join(parameters)}" if parameters else ""):
+            if text:
+                print(_indented(text))
+
+
+def _indented(text: str, indent: int = 13) -> str:
+    """`text` in lines of at most `WIDTH` characters; a no-break space holds words together."""
+    filled = textwrap.fill(
+        text, WIDTH, initial_indent=" " * indent, subsequent_indent=" " * indent, break_on_hyphens=False
+    )
+    return filled.replace("\u00a0", " ")
 
 
 def _costs() -> None:
@@ -186,35 +236,48 @@ def _run(options: argparse.Namespace) -> None:
     spec, last = record.spec, record.rounds.iloc[-1]
     stale = " (stale: other code)" if record.stale else ""
     print(f"{record.key}: {record.status} after {int(last['round']) + 1} of {spec.rounds} rounds{stale}")
-    print(
-        f"{spec.algorithm} {json.dumps(spec.params)} on {spec.dataset}, {spec.scenario}, N = {spec.num_clients}, C = {spec.participation}, "
-        f"E = {spec.local_epochs}, B = {spec.batch_size}, lr = {spec.lr}, seed {spec.seed}, protocol {spec.protocol} of {spec.paper}"
+    _print(
+        f"{spec.algorithm} on {spec.dataset}, {spec.scenario}, N = {spec.num_clients}, C = {spec.participation:.3g}, "
+        f"T = {spec.rounds}, E = {spec.local_epochs}, B = {spec.batch_size}, lr = {spec.lr:g}, seed {spec.seed}, "
+        f"protocol {spec.protocol} of {spec.paper}"
     )
+    for what, values in (("parameters", spec.params), ("overrides", spec.overrides)):
+        if values:
+            _print(f"{what}: " + ", ".join(f"{name}\u00a0=\u00a0{value}" for name, value in values.items()))
+    differs = runs.differences(spec)
+    if differs:
+        _print(f"differs from the usual setting in: {', '.join(differs)}")
     if record.status == "diverged":
         print("accuracy: – (a training loss was not finite)")
     else:
-        validated = record.rounds["validation_accuracy"].notna().any()
-        rules = ", ".join(
-            f"{rule} {100 * report.selected_accuracy(record.rounds, rule):.2f}"
-            for rule in ("last", "last10", *(["validation"] if validated else []))
+        rounds = record.rounds[record.rounds["round"] >= 0]
+        rules = {"last": "last round"} | (
+            {"last10": f"mean of the last {min(10, len(rounds))}"} if len(rounds) > 1 else {}
         )
-        print(
-            f"mean test accuracy over all clients, %: {rules}; over the last round's clients: {100 * last['accuracy_selected']:.2f}"
-        )
+        if rounds["validation_accuracy"].notna().any():
+            rules["validation"] = "round of best validation"
+        shown = [f"{name} {100 * intervals.selected_accuracy(record.rounds, rule):.2f}" for rule, name in rules.items()]
+        _print(f"mean test accuracy over all clients, %: {', '.join(shown)}")
+        print(f"over the last round's clients, %: {100 * last['accuracy_selected']:.2f}")
     words = record.rounds.query("round >= 0")[["download_words", "upload_words"]].sum().sum()
     per_client = words / record.rounds["selected"].sum()
-    print(
+    _print(
         f"communication: {costs.kilobytes(per_client):.2f} KB a client and round, {costs.kilobytes(words) / 1024:.2f} MB in all"
     )
-    print(
-        f"{int(last['visited'])} of {spec.num_clients} clients visited; {record.provenance['seconds']:.0f} s; stored in {record.path}"
-    )
+    print(f"{int(last['visited'])} of {spec.num_clients} clients visited; {record.provenance['seconds']:.0f} s")
+    print(f"stored in {record.path}")
+
+
+def _print(text: str) -> None:
+    """`text` in lines of at most `WIDTH` characters."""
+    filled = textwrap.fill(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+    print(filled.replace("\u00a0", " "))
 
 
 def _runs(options: argparse.Namespace) -> None:
     action = options.action or "list"
     if action == "list":
-        _list_runs()
+        _list_runs(getattr(options, "name", ""), getattr(options, "json", False))
     elif action == "show":
         record = _stored(options.key)
         print(json.dumps({"spec": dataclasses.asdict(record.spec), "provenance": record.provenance}, indent=1))
@@ -240,31 +303,46 @@ def _stored(key: str) -> runs.Record:
 
 
 def _state(name: str) -> tuple[str, runs.Record | None]:
-    """A stored run's state in a word, and its record if it is whole."""
-    if ".stale-" in name or ".damaged-" in name:
-        return "set aside", None
-    try:
-        record = runs.read(runs.store() / name)
-    except FedlibError:
-        return "damaged", None
+    return runs.state(runs.store() / name)
+
+
+def _list_runs(name: str, as_json: bool) -> None:
+    found = [(path, *_state(path.name)) for path in runs.stored() if name.lower() in path.name.lower()]
+    found.sort(key=lambda run: run[2].provenance.get("finished", "") if run[2] else "~")  # unfinished ones last
+    if as_json:
+        print(json.dumps([_described(*run) for run in found], indent=1))
+        return
+    rows = [_row(*run) for run in found]
+    if rows:
+        table = [("run", "acc. %", "N", "C", "T", "E", "seed", "differs in"), *rows]
+        widths = [max(len(row[place]) for row in table) for place in range(len(table[0]))]
+        limit = shutil.get_terminal_size().columns if sys.stdout.isatty() or "COLUMNS" in os.environ else None
+        for row in table:
+            numbers = [f"{text:>{width}}" for text, width in zip(row[1:-1], widths[1:-1], strict=True)]
+            line = "  ".join([f"{row[0]:<{widths[0]}}", " ".join(numbers), row[-1]]).rstrip()
+            print(line if limit is None or len(line) <= limit else line[: limit - 1] + "…")
+    print(f"{len(rows)} {'run' if len(rows) == 1 else 'runs'} in {runs.store()}")
+
+
+def _row(path: Path, state: str, record: runs.Record | None) -> tuple[str, ...]:
+    """A stored run as `runs` prints it: a name that `runs show` understands, last accuracy or state, N, C, T, E, seed, the rest."""
+    method, _, key = path.name.rpartition("-")
+    name = path.name if record is None else f"{method}-{key[:8]}"
     if record is None:
-        return "unfinished", None
-    return ("stale" if record.stale else record.status), record
+        return name, state, *[""] * 5, ""
+    spec = record.spec
+    accuracy = 100 * intervals.selected_accuracy(record.rounds, "last")
+    shown = f"{accuracy:.2f}" if state == "finished" else "–" if state == "diverged" else f"{state} {accuracy:.2f}"
+    numbers = (spec.num_clients, f"{spec.participation:.2f}", spec.rounds, spec.local_epochs, spec.seed)
+    return name, shown, *map(str, numbers), ", ".join(runs.differences(spec))
 
 
-def _list_runs() -> None:
-    print(f"{'run':<44}{'state':<12}{'N':>5}{'C':>6}{'T':>5}{'seed':>6}{'accuracy %':>12}")
-    for path in runs.stored():
-        state, record = _state(path.name)
-        line = f"{path.name:<44}{state:<12}"
-        if record is not None:
-            spec = record.spec
-            accuracy = (
-                "–" if record.status == "diverged" else f"{100 * report.selected_accuracy(record.rounds, 'last'):.2f}"
-            )
-            line += f"{spec.num_clients:>5}{spec.participation:>6}{spec.rounds:>5}{spec.seed:>6}{accuracy:>12}"
-        print(line)
-    print(f"in {runs.store()}")
+def _described(path: Path, state: str, record: runs.Record | None) -> dict[str, Any]:
+    if record is None:
+        return {"key": path.name, "state": state}
+    accuracy = None if record.status == "diverged" else intervals.selected_accuracy(record.rounds, "last")
+    spec = dataclasses.asdict(record.spec)
+    return {"key": path.name, "state": state, "accuracy": accuracy, "spec": spec, "provenance": record.provenance}
 
 
 def _diff(one: runs.Record, two: runs.Record) -> None:
@@ -274,23 +352,40 @@ def _diff(one: runs.Record, two: runs.Record) -> None:
             if pair[0][name] != pair[1].get(name):
                 print(f"{part}.{name}: {pair[0][name]} | {pair[1].get(name)}")
     same = one.digest == two.digest
-    last = [f"{100 * report.selected_accuracy(record.rounds, 'last'):.2f}" for record in (one, two)]
+    last = [f"{100 * intervals.selected_accuracy(record.rounds, 'last'):.2f}" for record in (one, two)]
     print(f"last accuracy: {' | '.join(last)} %")
     print(f"final states: {'the same bits' if same else 'different bits'}")
 
 
 def _prune(really: bool) -> None:
-    doomed = [path for path in runs.stored() if _state(path.name)[0] not in ("finished", "diverged")]
-    for path in doomed:
-        print(f"{'deleted' if really else 'would delete'} {path.name} ({_state(path.name)[0]})")
-        if really:
-            shutil.rmtree(path)
+    doomed, failures = 0, []
+    for path in runs.stored():
+        state = runs.state(path)[0]
+        if state in ("finished", "diverged"):
+            continue
+        if runs.computing(path):
+            print(f"kept {path.name} (another process computes it)")
+            continue
+        doomed += 1
+        if not really:
+            print(f"would delete {path.name} ({state})")
+            continue
+        try:
+            runs.delete(path)
+            print(f"deleted {path.name} ({state})")
+        except FedlibError as error:
+            failures.append(str(error))
     if doomed and not really:
         print("nothing was deleted; add --yes")
+    if failures:
+        raise FedlibError("; ".join(failures))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status: 0, 1 (an artefact is missing or stale), 2 (bad input) or 130 (interrupted)."""
+    for stream in (sys.stdout, sys.stderr):  # where the locale has no dash or letter, print a stand-in for it
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         options = _parse(arguments)
         if options.command == "list":
@@ -302,9 +397,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         elif options.command == "runs":
             _runs(options)
         else:
-            jobs = runs.coerce("jobs", options.jobs, int)
             made = reproduce.reproduce(
-                options.exhibit, options.scale, jobs=jobs, dry_run=options.dry_run, reuse_stale=options.reuse_stale
+                options.exhibit,
+                options.scale,
+                jobs=runs.cores() if options.jobs is None else coerce("jobs", options.jobs, int),
+                only=options.only,
+                reuse_stale=options.reuse_stale,
             )
             return 0 if made else 1
     except FedlibError as error:

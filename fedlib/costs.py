@@ -3,43 +3,24 @@ multiply-add), counted by PyTorch on real steps: matrix products and convolution
 element-wise work and singular value decompositions.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor
 
 from . import models
+from .algorithms import ALGORITHMS, Algorithm, make
+from .data import Dataset
 from .errors import choose
+from .federation import Federation, Message, Upload
 from .randomness import generator
-
-if TYPE_CHECKING:  # they count their messages here, so what runs a method imports them where it does
-    from .algorithms import Algorithm
-    from .federation import Federation, Message
+from .training import one_thread
 
 BYTES_PER_WORD = 4  # float32 and 32-bit class ids alike, as the papers count
-
-# Message fields that the published counting leaves out, by method; FedGH's Table 3 then comes out to the last digit.
-UNPUBLISHED_FIELDS: dict[str, tuple[str, ...]] = {
-    "FedGH": ("header.bias",),  # the header goes down as d * C floats
-    "FedProto": ("classes",),
-    "FD": ("classes",),
-    "FedSSA": ("classes",),
-    "FedMD": ("indices",),
-    "FCCL": ("indices",),
-}
-
-
-def words(tensors: Mapping[str, Tensor], published_for: str | None = None) -> int:
-    """Number of 32-bit words in a message's tensors; `published_for` a method leaves out what its paper does not
-    count.
-    """
-    skipped = UNPUBLISHED_FIELDS.get(published_for or "", ())
-    return sum(tensor.numel() for name, tensor in tensors.items() if name not in skipped)
 
 
 def kilobytes(number_of_words: float) -> float:
@@ -47,14 +28,20 @@ def kilobytes(number_of_words: float) -> float:
     return number_of_words * BYTES_PER_WORD / 1024
 
 
-@cache
 def training_flops(architecture: str, num_classes: int, channels: int, batch_size: int = 64) -> int:
     """FLOPs of one plain training step (forward and backward, 2 per multiply-add) a sample, counted by PyTorch on a
     real step.
     """
+    choose("architecture", architecture, models.BUILDERS)
+    return _training_flops(architecture, models.BUILDERS[architecture], num_classes, channels, batch_size)
+
+
+@cache  # the builder is part of the question: a person may register another one under the same name
+def _training_flops(
+    architecture: str, builder: models.Builder, num_classes: int, channels: int, batch_size: int
+) -> int:
     from torch.utils.flop_counter import FlopCounterMode
 
-    choose("architecture", architecture, models.BUILDERS)
     model = models.build(architecture, num_classes, channels, generator(0, "init"))
     images = torch.zeros(batch_size, channels, 32, 32).contiguous(memory_format=torch.channels_last)
     with FlopCounterMode(display=False) as counter:
@@ -88,8 +75,6 @@ def table(methods: Sequence[str] = (), public_samples: int = 5000) -> pd.DataFra
     public_samples: images of a public subset, of the methods that exchange outputs on one. What FedKD's factors hold
     depends on the data.
     """
-    from .algorithms import ALGORITHMS, make
-
     rows = []
     for name in methods or ALGORITHMS:
         row: dict[str, Any] = {"method": name}
@@ -99,9 +84,8 @@ def table(methods: Sequence[str] = (), public_samples: int = 5000) -> pd.DataFra
             public = public_samples if hasattr(algorithm, "public_samples") else 64  # pFedHR sends none of them
             federation = _federation(architecture, num_classes, 3, seen, 2 * seen, 64, 1, public)
             down, up, _ = _steady_round(algorithm, federation)
-            messages = [message for message in (down, up) if message is not None]
-            row[f"{dataset}_published"] = sum(message.words(published_for=name) for message in messages)
-            row[f"{dataset}_real"] = sum(message.words() for message in messages)
+            row[f"{dataset}_published"] = down.words(algorithm.uncounted) + up.words(algorithm.uncounted)
+            row[f"{dataset}_real"] = down.words() + up.words()
         rows.append(row)
     return pd.DataFrame(rows).set_index("method")
 
@@ -115,11 +99,8 @@ def _federation(
     batch_size: int,
     epochs: int,
     public_samples: int,
-) -> "Federation":
+) -> Federation:
     """Two clients with `samples` training images each, of the same `seen` classes, and public ones beside them."""
-    from .data import Dataset
-    from .federation import Federation
-
     own = samples + 2
     labels = np.concatenate([np.arange(2 * own) % own % seen, np.arange(public_samples) % num_classes])
     images = generator(0, "public").integers(0, 256, (len(labels), channels, 32, 32), dtype=np.uint8)
@@ -135,37 +116,29 @@ def _federation(
     )
 
 
-def _steady_round(
-    algorithm: "Algorithm", federation: "Federation"
-) -> "tuple[Message | None, Message | None, dict[str, int]]":
+def _steady_round(algorithm: Algorithm, federation: Federation) -> tuple[Message, Message, dict[str, int]]:
     """Client 0's download and upload in the second round, after a first with everyone, and its FLOPs by part."""
     from torch.utils.flop_counter import FlopCounterMode
-
-    from .federation import Context
-    from .training import one_thread
 
     algorithm.check(federation)
     counters = {part: FlopCounterMode(display=False) for part in ("visit", "local", "one upload", "all uploads")}
     with one_thread():
-        context = Context(federation, 2)
-        server, uploads = algorithm.init_server(context), {}
+        of_server = federation.server_context(0, 2)
+        server, uploads = algorithm.init_server(of_server), []
         for client in federation.clients:
+            context = federation.client_context(client.id, 0, 2)
             with counters["visit"]:
                 algorithm.init_client(client, context)
-            upload = algorithm.local_round(client, algorithm.download(server, client.info, context), context)
-            if upload is not None:
-                uploads[client.id] = upload
-        if uploads:
-            with counters["all uploads"]:
-                algorithm.aggregate(server, uploads, context)
-        context.start(1)
-        client = federation.clients[0]
+            download = algorithm.download(server, client.info, of_server)
+            uploads.append(Upload(client.info, algorithm.local_round(client, download, context)))
+        with counters["all uploads"]:
+            algorithm.aggregate(server, uploads, of_server)
+        of_server, client = federation.server_context(1, 2), federation.clients[0]
         with counters["local"]:
-            down = algorithm.download(server, client.info, context)
-            up = algorithm.local_round(client, down, context)
-        if up is not None:
-            with counters["one upload"]:
-                algorithm.aggregate(server, {client.id: up}, context)
+            down = algorithm.download(server, client.info, of_server)
+            up = algorithm.local_round(client, down, federation.client_context(0, 1, 2))
+        with counters["one upload"]:
+            algorithm.aggregate(server, [Upload(client.info, up)], of_server)
     return down, up, {part: counter.get_total_flops() for part, counter in counters.items()}
 
 
@@ -203,7 +176,7 @@ class Flops:
 
 @cache
 def flops(
-    algorithm: "Algorithm",
+    algorithm: Algorithm,
     architecture: str,
     num_classes: int = 10,
     channels: int = 3,
@@ -235,7 +208,7 @@ def flops(
 
 
 def relative_to_standalone(
-    algorithm: "Algorithm", architecture: str, epochs: int = 1, num_classes: int = 10, channels: int = 3
+    algorithm: Algorithm, architecture: str, epochs: int = 1, num_classes: int = 10, channels: int = 3
 ) -> float:
     """FLOPs of a client's round of `epochs` by those of Standalone: what grows with its training images, for one of
     infinitely many.
@@ -247,7 +220,7 @@ def relative_to_standalone(
 # ------------------------------------------------------------------------------------------------ costs to a target
 
 
-def flops_by_round(algorithm: "Algorithm", federation: "Federation", clients: pd.DataFrame) -> pd.DataFrame:
+def flops_by_round(algorithm: Algorithm, federation: Federation, clients: pd.DataFrame) -> pd.DataFrame:
     """FLOPs of each round of a record (its `clients` table): `client_flops` of all participants together, and
     `server_flops`; first visits (FedMD's transfer learning) are left out.
     """
@@ -266,6 +239,36 @@ def flops_by_round(algorithm: "Algorithm", federation: "Federation", clients: pd
             server_flops += cost.aggregation(len(participants), public) / len(participants)
         rows.append({"round": round, "client_flops": client_flops, "server_flops": server_flops})
     return pd.DataFrame(rows)
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What the clients of a run spent together in its first rounds.
+
+    reached: whether those rounds end at the target; words: 32-bit, up and down, as they travel and as the papers count;
+    flops: of local training, NaN where nothing was given to compute them from.
+    """
+
+    reached: bool
+    rounds: int
+    words: float
+    published_words: float
+    flops: float
+
+
+def until(rounds: pd.DataFrame, target: float, column: str = "accuracy", flops_per_image: float = np.nan) -> Spent:
+    """What it took until `column` (a fraction) first reached `target`, or what all rounds took if it never did.
+
+    rounds: a record's table; its untrained start (round -1) counts for nothing. flops_per_image: of a training image and
+    epoch; where `flops_by_round` was merged into the table, its exact numbers are taken instead.
+    """
+    trained = rounds[rounds["round"] >= 0]
+    there = (trained[column] >= target).to_numpy()
+    part = trained.iloc[: int(there.argmax()) + 1] if there.any() else trained
+    words = float(part["download_words"].sum() + part["upload_words"].sum())
+    exact = [name for name in ("client_flops", "server_flops") if name in part]
+    flops = part[exact].to_numpy().sum() if exact else part["samples"].sum() * flops_per_image
+    return Spent(bool(there.any()), len(part), words, float(part["published_words"].sum()), float(flops))
 
 
 def to_target(rounds: pd.DataFrame, target: float, column: str = "accuracy") -> dict[str, float] | None:

@@ -3,8 +3,13 @@
 import contextlib
 import difflib
 import numbers
+import os
+import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
+
+NAME_BYTES, PATH_BYTES = 255, 3800  # what file systems take, with room for the names of runs
 
 
 class FedlibError(ValueError):
@@ -17,15 +22,65 @@ def require(condition: bool, field: str, value: Any, allowed: str) -> None:
         raise FedlibError(f"{field} = {value!r}: must be {allowed}")
 
 
+FEW = 12  # names at most that a message lists in full
+
+
 def choose(field: str, value: Any, names: Iterable[str]) -> None:
-    """Raise `FedlibError` with the nearest valid name, unless `value` is one of `names`."""
+    """Raise `FedlibError` with the nearest valid names, unless `value` is one of `names`.
+
+    Of a few names all are listed; of many the three nearest alone.
+    """
     known = list(names)
     if value in known:
         return
     by_lower_case = {name.lower(): name for name in known}
-    near = difflib.get_close_matches(str(value).lower(), by_lower_case, n=1, cutoff=0.5)
-    hint = f"did you mean {by_lower_case[near[0]]!r}? " if near else ""
-    raise FedlibError(f"{field} = {value!r} is unknown: {hint}known are {', '.join(known)}")
+    text = str(value).lower()
+    close = [text] if text in by_lower_case else difflib.get_close_matches(text, by_lower_case, n=3, cutoff=0.5)
+    near = [by_lower_case[name] for name in close]
+    if len(known) <= FEW:
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise FedlibError(f"{field} = {value!r} is unknown: {hint}known are {', '.join(known)}")
+    if near:
+        hint = f"did you mean {' or '.join(repr(name) for name in near)}?"
+    else:
+        nearest = difflib.get_close_matches(text, by_lower_case, n=3, cutoff=0.0)
+        hint = f"the nearest of {len(known)} are {', '.join(by_lower_case[name] for name in nearest)}"
+    raise FedlibError(f"{field} = {value!r} is unknown: {hint}")
+
+
+def folder_from(variable: str, default: str) -> Path:
+    """The folder that an environment variable names (`~` expanded), or `default`; raises `FedlibError` if it cannot be one.
+
+    A relative one is made absolute against the current directory and written back to the environment, so that workers
+    and kernels, which run elsewhere, mean the same.
+    """
+    given = os.environ.get(variable) or default
+    try:
+        path = Path(os.path.abspath(Path(given).expanduser()))
+    except RuntimeError as error:
+        raise FedlibError(f"{variable} = {given!r}: must begin with a user that exists: {error}") from error
+    parts = [os.fsencode(part) for part in path.parts]
+    room = f"a path of fewer than {PATH_BYTES} bytes, each name of at most {NAME_BYTES}"
+    if max(map(len, parts)) > NAME_BYTES or len(os.fsencode(path)) >= PATH_BYTES:
+        shown = given if len(given) <= 60 else f"{given[:40]}...{given[-10:]}"
+        raise FedlibError(f"{variable} = {shown!r} ({len(given)} characters): must be {room}")
+    if os.environ.get(variable):
+        os.environ[variable] = str(path)
+    return path
+
+
+def check_name(field: str, name: Any) -> None:
+    """Raise `FedlibError` unless `name` can name a folder and stand in a list: letters, digits, `.`, `_`, `+`, `-`."""
+    allowed = "letters, digits, '.', '_', '+' and '-', a letter or digit first, 60 at most"
+    require(isinstance(name, str) and bool(re.fullmatch(r"\w[\w.+-]{0,59}", name)), field, name, allowed)
+
+
+def distinct(field: str, values: Iterable[Any]) -> None:
+    """Raise `FedlibError` naming what occurs twice in `values`: a repeated seed would narrow an interval."""
+    seen: list[Any] = []
+    for value in values:
+        require(value not in seen, field, list(values), f"different from each other; {value!r} occurs twice")
+        seen.append(value)
 
 
 def coerce(field: str, value: Any, kind: type) -> Any:

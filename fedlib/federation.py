@@ -2,18 +2,18 @@
 
 import copy
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from . import costs, models, partition, randomness, training
+from . import models, partition, randomness, training
 from .data import Dataset
-from .errors import choose, require
+from .errors import FedlibError, choose, coerce, require
 from .protocol import Protocol
 
 
@@ -22,19 +22,21 @@ class Message:
     """What travels between server and client: named tensors, and no size of its own, since its size is measured.
 
     num_samples: the sender's number of training images (not counted); structure: plain layer records of a model, if
-    one is sent.
+    one is sent; diagnostics: numbers about the sender's round, for its record. They are handed back beside an upload,
+    the server does not see them. `Message()` is an empty one.
     """
 
-    tensors: dict[str, Tensor]
-    num_samples: int | None = None
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    num_samples: int = 0
     structure: tuple[Any, ...] | None = None
+    diagnostics: dict[str, float | Tensor] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Tensor:
         return self.tensors[name]
 
-    def words(self, published_for: str | None = None) -> int:
-        """32-bit words on the wire; `published_for` a method counts as its paper does."""
-        return costs.words(self.tensors, published_for)
+    def words(self, uncounted: Collection[str] = ()) -> int:
+        """32-bit words on the wire, without the tensors named in `uncounted`; a 64-bit class id counts as one."""
+        return sum(tensor.numel() for name, tensor in self.tensors.items() if name not in uncounted)
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,13 @@ class ClientInfo:
     architecture: str
     classes: Tensor
     num_samples: int
+
+
+class Upload(NamedTuple):
+    """A message that reached the server, and whose it is."""
+
+    info: ClientInfo
+    message: Message
 
 
 @dataclass
@@ -148,12 +157,61 @@ class Initial:
     states: dict[str, nn.Module] = field(default_factory=dict)
 
     def __call__(self, architecture: str) -> nn.Module:
-        if architecture not in self.states:
-            stream = randomness.generator(self.seed, "init", client=zlib.crc32(architecture.encode()))
-            self.states[architecture] = models.build(architecture, self.num_classes, self.channels, stream).to(
-                self.device
-            )
-        return copy.deepcopy(self.states[architecture])
+        with training.one_thread():
+            if architecture not in self.states:
+                stream = randomness.generator(self.seed, "init", client=zlib.crc32(architecture.encode()))
+                network = models.build(architecture, self.num_classes, self.channels, stream)
+                self.states[architecture] = network.to(self.device)
+            return copy.deepcopy(self.states[architecture])
+
+
+Parts = np.ndarray | tuple[np.ndarray, np.ndarray, np.ndarray]  # what a client holds: to be split, or split already
+
+
+def indices_within(field: str, values: Any, size: int) -> np.ndarray:
+    """`values` as int64 (n,), each within 0..size-1; raises FedlibError where they are not."""
+    try:
+        indices = np.asarray(values)
+    except (TypeError, ValueError):
+        raise FedlibError(f"{field}: must be an array of indices of images") from None
+    shown = f"{indices.dtype} {indices.shape}"
+    fits = indices.ndim == 1 and (indices.dtype.kind in "iu" or not indices.size)
+    require(fits, field, shown, "an array (n,) of whole numbers, the indices of images")
+    for index in (indices.min(), indices.max()) if indices.size else ():
+        require(0 <= index < size, field, int(index), f"within 0..{size - 1}, the indices of the images")
+    return indices.astype(np.int64)
+
+
+def _parts(partition: Any, size: int) -> list[Parts]:
+    """Each client's index arrays, as Federation takes them."""
+    allowed = "a list with an index array, or a (train, validation, test) tuple of them, a client"
+    require(
+        isinstance(partition, Sequence | np.ndarray) and not isinstance(partition, str), "partition", partition, allowed
+    )
+    require(len(partition) > 0, "partition", partition, allowed)
+    parts: list[Parts] = []
+    for id, part in enumerate(partition):
+        if isinstance(part, tuple):
+            require(len(part) == 3, f"partition: parts of client {id}", len(part), "train, validation and test")
+            train, validation, test = (indices_within(f"partition: client {id}", own, size) for own in part)
+            parts.append((train, validation, test))
+        else:
+            parts.append(indices_within(f"partition: client {id}", part, size))
+    return parts
+
+
+def _check_each_image_once(parts: Sequence[Parts], public: np.ndarray | None) -> None:
+    """Raise FedlibError when two of the index arrays, or one of them twice, hold the same image."""
+    held = [
+        (f"client {id}", own) for id, part in enumerate(parts) for own in (part if isinstance(part, tuple) else [part])
+    ]
+    held += [("the public data", public)] if public is not None else []
+    owner: dict[int, str] = {}
+    for name, indices in held:
+        for index in indices.tolist():
+            if index in owner:
+                raise FedlibError(f"partition: image {index} is held twice, by {owner[index]} and by {name}")
+            owner[index] = name
 
 
 class Federation:
@@ -163,7 +221,8 @@ class Federation:
     protocol says, or one (train, validation, test) triple of index arrays a client; architectures: names given to
     clients 0, 1, 2, ... in turn; public: for methods that need public data, indices into the pooled images that no
     client holds, or into those of `public_dataset`; public_labels: whether they come with their labels. Raises
-    FedlibError when a client would hold fewer than three images.
+    FedlibError when a client would hold fewer than three images, and when an image is held twice: by two clients, in
+    two parts of one, or by a client and the public.
     """
 
     def __init__(
@@ -182,10 +241,23 @@ class Federation:
         public_dataset: Dataset | None = None,
         public_labels: bool = True,
     ):
+        require(isinstance(dataset, Dataset), "dataset", dataset, "a Dataset, such as data.load('digits')")
         protocol = protocol or Protocol()
+        require(isinstance(protocol, Protocol), "protocol", protocol, "a Protocol")
+        local_epochs, batch_size = coerce("local_epochs", local_epochs, int), coerce("batch_size", batch_size, int)
+        for name, value in (("local_epochs", local_epochs), ("batch_size", batch_size)):
+            require(1 <= value < 2**63, name, value, "between 1 and 2**63 - 1")
+        seed = coerce("seed", seed, int)
+        require(0 <= seed < 2**63, "seed", seed, "between 0 and 2**63 - 1")
+        choose("precision", precision, ("fp32", "bf16"))
+        listed = isinstance(architectures, Sequence) and not isinstance(architectures, str) and len(architectures) > 0
+        require(listed, "architectures", architectures, "a list of names, at least one")
         for architecture in architectures:
             choose("architecture", architecture, models.BUILDERS)
-        self.seed, self.device, self.protocol = seed, torch.device(device), protocol
+        try:
+            self.seed, self.device, self.protocol = seed, torch.device(device), protocol
+        except (RuntimeError, TypeError):
+            raise FedlibError(f"device = {device!r}: must be cpu or cuda") from None
         self.num_classes, self.channels = dataset.num_classes, dataset.images.shape[1]
         self.architectures = tuple(architectures)
         self.settings = training.Settings(
@@ -198,15 +270,23 @@ class Federation:
             protocol.optimiser,
         )
         mean, std = statistics(dataset, protocol.normalise)
-        mean255, std255 = (torch.tensor(values, device=self.device).view(-1, 1, 1) * 255 for values in (mean, std))
+        mean255, std255 = (
+            torch.tensor(values, dtype=torch.float32, device=self.device).view(-1, 1, 1) * 255 for values in (mean, std)
+        )
         self.pool = training.Pool(
             dataset.images.to(self.device), dataset.labels.to(self.device), mean255, std255, precision
         )
+        if public is not None:
+            shared = public_dataset or dataset
+            require(isinstance(shared, Dataset), "public_dataset", public_dataset, "a Dataset")
+            public = indices_within("public", public, len(shared.labels))
+        parts = _parts(partition, len(dataset.labels))
+        _check_each_image_once(parts, public if public_dataset is None else None)
         self.public = None if public is None else self._public(public, public_dataset, public_labels)
         self.last_trained: dict[str, int] = {}  # architecture -> id of the last client that trained
         self.build = Initial(seed, self.num_classes, self.channels, self.device)
         labels = dataset.labels.numpy()
-        self.clients = [self._client(id, part, labels, len(partition)) for id, part in enumerate(partition)]
+        self.clients = [self._client(id, part, labels, len(parts)) for id, part in enumerate(parts)]
 
     def _public(self, indices: np.ndarray, dataset: Dataset | None, labelled: bool) -> PublicData:
         pool = self.pool
@@ -231,11 +311,39 @@ class Federation:
         allowed = f"few enough that every client holds an image of each part; client {id} would hold {sizes}"
         empty = any(size == 0 < share for size, share in zip(sizes, self.protocol.parts, strict=True))
         require(not empty, "num_clients", num_clients, allowed)
-        train, validation, test = (torch.from_numpy(np.asarray(indices)).to(self.device) for indices in part)
+        train, validation, test = (torch.from_numpy(indices).to(self.device) for indices in part)
         info = ClientInfo(
             id, self.architectures[id % len(self.architectures)], self.pool.labels[train].unique(), len(train)
         )
         return Client(info, self.pool, train, validation, test, self.build)
+
+    @property
+    def infos(self) -> list[ClientInfo]:
+        """What the server knows of each client, in order of id."""
+        return [client.info for client in self.clients]
+
+    def server_context(self, round: int = 0, rounds: int = 1) -> "ServerContext":
+        """What the server may use in `round` of `rounds`."""
+        return ServerContext(**self._known(round, rounds), infos=self.infos)
+
+    def client_context(self, client: int, round: int = 0, rounds: int = 1) -> "ClientContext":
+        """What the client with this id may use in `round` of `rounds`."""
+        return ClientContext(**self._known(round, rounds), client=self.clients[client])
+
+    def _known(self, round: int, rounds: int) -> dict[str, Any]:
+        """The fields of `SharedContext`."""
+        return {
+            "seed": self.seed,
+            "round": round,
+            "rounds": rounds,
+            "settings": self.settings,
+            "augmentation": self.protocol.augmentation,
+            "num_classes": self.num_classes,
+            "channels": self.channels,
+            "device": self.device,
+            "public_data": self.public,
+            "build": self.build,
+        }
 
     def inherit(self, client: Client, round: int) -> bool:
         """Under `Protocol.inherit`, start a client's first visit from the model of the last client of its architecture
@@ -248,69 +356,90 @@ class Federation:
         client.model.load_state_dict(self.clients[donor].model.state_dict())
         return True
 
-    def initial_header(self) -> nn.Linear:
-        """A copy of the initial header of the first architecture, that of client 0."""
-        return self.build(self.architectures[0]).header  # type: ignore[return-value]
 
+@dataclass(kw_only=True)
+class SharedContext:
+    """What server and clients both know of a round; through it neither reaches the other.
 
-@dataclass
-class Context:
-    """What an algorithm may use besides its own state: the round, random streams, new networks, and the local
-    training loop.
+    round: this one, from 0; rounds: how many there are; settings: how a local round trains; augmentation: the
+    protocol's; channels: of the images; build: called with an architecture, a copy of its initial network.
     """
 
-    federation: Federation
+    seed: int
+    round: int
     rounds: int
-    round: int = 0
-    losses: dict[int, Tensor] = field(default_factory=dict)  # mean training loss of this round's clients
-    metrics: dict[str, float] = field(default_factory=dict)  # diagnostics of this round, recorded in rounds.csv
-    details: dict[str, Any] = field(default_factory=dict)  # larger ones, recorded in details.jsonl
-    streams: dict[int, np.random.Generator] = field(default_factory=dict)  # this round's augmentation, by client
-
-    def start(self, round: int) -> None:
-        """Forget the last round and begin `round`."""
-        self.round = round
-        self.losses, self.metrics, self.details, self.streams = {}, {}, {}, {}
-
-    @property
-    def device(self) -> torch.device:
-        return self.federation.device
-
-    @property
-    def num_classes(self) -> int:
-        return self.federation.num_classes
+    settings: training.Settings
+    augmentation: str
+    num_classes: int
+    channels: int
+    device: torch.device
+    public_data: PublicData | None
+    build: Callable[[str], nn.Module]
 
     @property
     def public(self) -> PublicData:
         """The public data; there are some whenever the method declares that it needs them."""
-        assert self.federation.public is not None
-        return self.federation.public
+        assert self.public_data is not None
+        return self.public_data
 
-    def generator(self, purpose: str, client: int | None = None) -> np.random.Generator:
-        """The random stream of this round for `purpose` (see `randomness.PURPOSES`) and a client, or for the server."""
-        return randomness.generator(self.federation.seed, purpose, self.round, client)
+    def shared_generator(self, purpose: str) -> np.random.Generator:
+        """The random stream of this round for `purpose` (see `randomness.PURPOSES`) that the server and every client
+        can draw alike.
+        """
+        return randomness.generator(self.seed, purpose, self.round)
 
-    def build(self, architecture: str) -> nn.Module:
-        return self.federation.build(architecture)
 
-    def augment(self, client: Client) -> Callable[[Tensor], Tensor] | None:
-        """What this round's training does to a batch of the client's images; None where the protocol leaves them."""
-        if self.federation.protocol.augmentation == "none":
+@dataclass(kw_only=True)
+class ServerContext(SharedContext):
+    """What a method's server may use in a round besides its own state: no client and no client's images.
+
+    infos: what it knows of each client, in order of id.
+    """
+
+    infos: list[ClientInfo]
+
+    def generator(self, purpose: str) -> np.random.Generator:
+        """The server's random stream of this round for `purpose` (see `randomness.PURPOSES`)."""
+        return self.shared_generator(purpose)
+
+    def initial_header(self) -> nn.Linear:
+        """A copy of the initial header of client 0's architecture."""
+        return self.build(self.infos[0].architecture).header  # type: ignore[return-value]
+
+
+@dataclass(kw_only=True)
+class ClientContext(SharedContext):
+    """What one client may use in a round: its own images and random streams, and the local training loop; no other
+    client and nothing of the server but its message.
+
+    client: whose images these are; loss: the mean training loss of the last `train`, None before.
+    """
+
+    client: Client
+    loss: Tensor | None = None
+
+    def generator(self, purpose: str) -> np.random.Generator:
+        """The client's random stream of this round for `purpose` (see `randomness.PURPOSES`)."""
+        return randomness.generator(self.seed, purpose, self.round, self.client.id)
+
+    @cached_property
+    def augment(self) -> Callable[[Tensor], Tensor] | None:
+        """What this round's training does to a batch of the client's images, with one stream for the whole round; None
+        where the protocol leaves them.
+        """
+        if self.augmentation == "none":
             return None
-        if client.id not in self.streams:
-            self.streams[client.id] = self.generator("augmentation", client.id)
-        return partial(training.augmented, stream=self.streams[client.id])
+        return partial(training.augmented, stream=self.generator("augmentation"))
 
-    def batches(self, client: Client, purpose: str = "batches") -> Iterator[tuple[Tensor, Tensor]]:
+    def batches(self, purpose: str = "batches") -> Iterator[tuple[Tensor, Tensor]]:
         """(images, labels) of E epochs over the client's images, augmented as the protocol says, for a method whose
         local step is not one optimiser step on a loss.
         """
-        stream = self.generator(purpose, client.id)
-        return training.batches(client.pool, client.train, self.federation.settings, stream, self.augment(client))
+        client = self.client
+        return training.batches(client.pool, client.train, self.settings, self.generator(purpose), self.augment)
 
     def train(
         self,
-        client: Client,
         loss: Callable[..., Tensor] = training.cross_entropy,
         modules: Mapping[str, nn.Module] | None = None,
         purpose: str = "batches",
@@ -318,28 +447,19 @@ class Context:
         lr: float | None = None,
         support: str | None = None,
         **named: Any,
-    ) -> None:
-        """Train on the client's images for E epochs with `loss` (`epochs` and `lr` replace the run's).
+    ) -> Tensor:
+        """Train on the client's images for E epochs with `loss` (`epochs` and `lr` replace the run's); returns the mean
+        loss, a scalar tensor.
 
         `modules` are trained and handed to the loss by name, by default {"model": client.model}; `named` tensors and
         modules are handed to it and left as they are. Batches are drawn from the stream of `purpose`; with a second
         purpose, `support`, each step also gets a batch of that stream, as `support_images` and `support_labels`.
         """
-        settings = self.federation.settings
+        client, settings = self.client, self.settings
         settings = replace(settings, epochs=epochs or settings.epochs, lr=settings.lr if lr is None else lr)
-        stream = self.generator(purpose, client.id)
         modules = modules or {"model": client.model}
-        second = self.generator(support, client.id) if support else None
-        self.losses[client.id] = training.train(
-            loss, modules, client.pool, client.train, settings, stream, named, second, self.augment(client)
+        stream, second = self.generator(purpose), self.generator(support) if support else None
+        self.loss = training.train(
+            loss, modules, client.pool, client.train, settings, stream, named, second, self.augment
         )
-
-    def record(self, **metrics: float) -> None:
-        """Keep diagnostics of this round (the current mu, for instance) for `rounds.csv`."""
-        self.metrics.update(metrics)
-
-    def note(self, **details: Any) -> None:
-        """Keep what is no single number (structures, matrices) of this round for `details.jsonl`: lists, numbers and
-        text.
-        """
-        self.details.update(details)
+        return self.loss

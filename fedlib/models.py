@@ -1,13 +1,15 @@
 """The papers' networks. Every classifier is a feature `extractor` followed by a `header`, the last linear layer."""
 
+import copy
 from collections.abc import Callable
 from functools import cache, partial
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .errors import choose
+from .errors import FedlibError, check_name, choose, require
 from .randomness import forked
 
 FEATURES = 500  # d, the width of the representation that the papers' extractors share
@@ -130,7 +132,7 @@ BUILDERS: dict[str, Builder] = {
     **{name: partial(reassembled, name) for name in M_WIDTHS},
     **{f"{name}-{FEATURES}": partial(reassembled, name, features=FEATURES) for name in M_WIDTHS},
 }
-BUILT_IN = frozenset(BUILDERS)
+BUILT_IN = dict(BUILDERS)
 
 # Scenario -> the architectures of clients 0, 1, 2, ... in turn. FedSSA, section 6.2: client id modulo 5. pFedHR,
 # section 4.2: each of its four on as many clients; section 4.3: its smallest or its largest on all.
@@ -145,13 +147,53 @@ SCENARIOS: dict[str, tuple[str, ...]] = {
 
 
 def register(name: str, builder: Builder) -> None:
-    """Make an architecture of your own known as `name`: `builder(num_classes, channels)` returns a `Model`."""
+    """Make an architecture of your own known as `name`: `builder(num_classes, channels)` returns a `Model`.
+
+    Registering again replaces it, so a cell can be run twice. The builder makes every layer itself, at each call, so
+    that the seed decides the weights; `build` refuses one that does not. Raises FedlibError for a name that cannot
+    stand in a list.
+    """
+    check_name("architecture", name)
+    require(callable(builder), f"builder of {name}", builder, "a function of (number of classes, channels)")
+    require(name not in SCENARIOS, "architecture", name, "another name, since a scenario is called so")
     BUILDERS[name] = builder
 
 
+def is_built_in(name: str) -> bool:
+    """Whether `name` is an architecture of fedlib's, not replaced by another."""
+    return name in BUILT_IN and BUILDERS.get(name) is BUILT_IN[name]
+
+
 def registered() -> set[str]:
-    """Names of the architectures registered in this process."""
-    return set(BUILDERS) - BUILT_IN
+    """Names of the architectures registered in this process, also under the name of a built-in one."""
+    return {name for name in BUILDERS if not is_built_in(name)}
+
+
+def scenario(given: Any) -> str:
+    """The one spelling of a scenario: its name, or names of architectures in turn joined by commas.
+
+    given: such a text, or a tuple or list of names. Raises FedlibError for unknown names.
+    """
+    text = ",".join(map(str, given)) if isinstance(given, tuple | list) else given
+    require(isinstance(text, str) and bool(text), "scenario", given, "a name, or names of architectures")
+    if text in SCENARIOS:
+        return text
+    names = [name.strip() for name in text.split(",")]
+    if len(names) == 1 and names[0] not in BUILDERS:
+        choose("scenario", names[0], [*SCENARIOS, *sorted(registered())])
+    for name in names:
+        choose("architecture", name, BUILDERS)
+    return ",".join(names)
+
+
+def architectures(scenario: str, known_only: bool = True) -> tuple[str, ...]:
+    """The architectures of clients 0, 1, 2, ... in turn. Raises FedlibError for unknown ones, if `known_only`."""
+    if scenario in SCENARIOS:
+        return SCENARIOS[scenario]
+    names = tuple(scenario.split(","))
+    for name in names if known_only else ():
+        choose("architecture", name, BUILDERS)
+    return names
 
 
 def build(architecture: str, num_classes: int, channels: int, stream: np.random.Generator) -> nn.Module:
@@ -159,9 +201,27 @@ def build(architecture: str, num_classes: int, channels: int, stream: np.random.
     evaluation mode, which only `training.learning` leaves.
     """
     choose("architecture", architecture, BUILDERS)
+    again = copy.deepcopy(stream)
     with forked(stream):
         model = BUILDERS[architecture](num_classes, channels)
-        return model.to(memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
+    if not is_built_in(architecture):
+        with forked(again):
+            _check_own(architecture, model, BUILDERS[architecture](num_classes, channels))
+    return model.to(memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
+
+
+def _check_own(name: str, model: nn.Module, again: nn.Module) -> None:
+    """Raise FedlibError unless two calls of a builder under one seed gave two equal networks."""
+    kind = type(model).__name__
+    require(isinstance(model, nn.Module), f"builder of {name}", kind, "a function that returns a fedlib.Model")
+    one, other = model.state_dict(), again.state_dict()
+    same = one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
+    shared = {id(tensor) for tensor in model.parameters()} & {id(tensor) for tensor in again.parameters()}
+    if shared or not same:
+        raise FedlibError(
+            f"architecture = {name!r}: its builder must make all its layers itself, at each call, from torch's generator: "
+            f"two calls under one seed gave {'networks that share weights' if shared else 'different weights'}"
+        )
 
 
 def feature_width(architecture: str, num_classes: int, channels: int) -> int:
@@ -173,7 +233,11 @@ def feature_width(architecture: str, num_classes: int, channels: int) -> int:
 @cache
 def _feature_width(builder: Builder, num_classes: int, channels: int) -> int:
     with torch.device("meta"):  # without weights
-        return builder(num_classes, channels).header.in_features  # type: ignore[union-attr,return-value]
+        model = builder(num_classes, channels)
+    header = getattr(model, "header", None)
+    allowed = "a Model: an extractor and a header, which is a linear layer"
+    require(isinstance(header, nn.Linear), "network", type(model).__name__, allowed)
+    return header.in_features  # type: ignore[union-attr]
 
 
 def num_floats(model: nn.Module) -> int:

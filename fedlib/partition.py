@@ -5,14 +5,50 @@ Every partition is a matrix of shares (clients x classes: the part of a class th
 three.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
 
-from .errors import FedlibError, require
+from .errors import FedlibError, check_name, coerce, require
 
 MAX_REDRAWS = 100
+
+# (labels (n,), number of clients, stream) -> for each client, the places in `labels` of the images that it holds
+Dealer = Callable[[np.ndarray, int, np.random.Generator], Sequence[np.ndarray]]
+REGISTERED: dict[str, Dealer] = {}
+
+
+def register(name: str, dealer: Dealer) -> None:
+    """Make a partition of your own known to `RunSpec` as `name`; registering again replaces it.
+
+    dealer: `dealer(labels, num_clients, stream)` returns one index array into `labels` per client; no index twice.
+    """
+    check_name("partition", name)
+    require(name not in ("by-class", "dirichlet", "iid"), "partition", name, "another name than a built-in one's")
+    require(callable(dealer), f"dealer of {name}", dealer, "a function of (labels, number of clients, stream)")
+    REGISTERED[name] = dealer
+
+
+def own(name: str, labels: np.ndarray, num_clients: int, stream: np.random.Generator) -> list[np.ndarray]:
+    """What the registered partition `name` deals to each client: sorted int64 arrays. Raises FedlibError where it does
+    not fit `labels`.
+    """
+    dealt = [np.asarray(part) for part in REGISTERED[name](labels, num_clients, stream)]
+    require(len(dealt) == num_clients, f"partition {name}: number of clients", len(dealt), f"{num_clients}")
+    for client, part in enumerate(dealt):
+        whole = part.ndim == 1 and np.issubdtype(part.dtype, np.integer)
+        require(whole, f"partition {name}: client {client}", part.dtype.name, "a 1-d array of whole numbers")
+    every = np.concatenate(dealt)
+    fits = len(np.unique(every)) == len(every) and every.min(initial=0) >= 0 and every.max(initial=0) < len(labels)
+    require(fits, f"partition {name}: indices", len(every), f"different ones between 0 and {len(labels) - 1}")
+    return [np.sort(part).astype(np.int64) for part in dealt]
+
+
+def _at_least_one(field: str, value: int) -> int:
+    number = coerce(field, value, int)
+    require(number >= 1, field, number, "at least 1")
+    return number
 
 
 def class_shares(
@@ -35,6 +71,8 @@ def class_shares(
     distinct: a client never picks the same class twice (False: it may, as in the released code, for k such as 4, 6 or
     8 of 10). Returns float64 (num_clients, num_classes); a class that has no slot is left out.
     """
+    num_clients, num_classes = _at_least_one("num_clients", num_clients), _at_least_one("num_classes", num_classes)
+    classes_per_client = coerce("classes_per_client", classes_per_client, int)
     require(
         1 <= classes_per_client <= num_classes,
         "classes_per_client",
@@ -125,6 +163,7 @@ def dirichlet_parts(
     """`dirichlet` of several parts at once (labels of a train, a validation and a test part), each dealt by the same
     shares and with a smallest size of its own.
     """
+    num_clients, alpha = _at_least_one("num_clients", num_clients), coerce("alpha", alpha, float)
     require(alpha > 0, "alpha", alpha, "above 0")
     smallest = 0
     for _ in range(MAX_REDRAWS):
@@ -143,6 +182,7 @@ def dirichlet_parts(
 
 def iid(labels: np.ndarray, num_clients: int, stream: np.random.Generator) -> list[np.ndarray]:
     """A random partition into equal parts (sizes differ by at most one image)."""
+    num_clients = _at_least_one("num_clients", num_clients)
     return [np.sort(part) for part in np.array_split(stream.permutation(len(labels)), num_clients)]
 
 

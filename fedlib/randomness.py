@@ -1,5 +1,6 @@
 """Every random draw comes from a stream derived from (seed, purpose, round, client), none from a global generator."""
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -20,6 +21,10 @@ PURPOSES = (
     "method",
 )
 
+# Torch's global generators and settings are the process's, and its threads share them: whoever seeds, sets or depends
+# on them holds this lock, so that a run in one thread has the bits of the run alone.
+exclusive = threading.RLock()
+
 
 def generator(seed: int, purpose: str, round: int = 0, client: int | None = None) -> np.random.Generator:
     """The stream of one (seed, purpose, round, client); `round` counts from 0, `client` None is the server's."""
@@ -35,9 +40,9 @@ def torch_seed(stream: np.random.Generator) -> int:
 @contextmanager
 def forked(stream: np.random.Generator) -> Iterator[None]:
     """Seed torch's global generators from `stream` for what takes no generator (constructors, dropout); restore
-    after.
+    after. Another thread that needs them waits.
     """
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []
-    with torch.random.fork_rng(devices=devices):
+    with exclusive, torch.random.fork_rng(devices=devices):
         torch.manual_seed(torch_seed(stream))
         yield

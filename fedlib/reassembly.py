@@ -338,7 +338,7 @@ class Found:
     def details(self) -> dict[str, Any]:
         """For a run's record, in lists, numbers and text."""
         return {
-            "layers": [list(layer) for layer in self.layers],
+            "decomposed": [list(layer) for layer in self.layers],
             "groups": self.groups,
             "distance": self.distance.round(4).tolist(),
             "structures": [[list(layer) for layer in structure] for structure in self.candidates],

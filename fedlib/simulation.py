@@ -1,39 +1,48 @@
-"""The round loop: sample clients, download, train locally, aggregate, evaluate, record. Checkpoint and resume to the
+"""The round loop: sample clients, download, let them train and evaluate, aggregate, record. Checkpoint and resume to the
 same bits.
+
+`simulate` is the server's side: an exchange carries its requests to the clients and brings their replies back. `answer`
+is a client's side. The default exchange, `in_process`, is a loop over the federation's own clients.
 """
 
 import hashlib
 import io
+import numbers
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor, nn
+from tqdm import tqdm
 
 from . import randomness, training
 from .algorithms import Algorithm, ServerState
-from .errors import require
-from .federation import Client, Context, Federation
+from .errors import FedlibError, coerce, require
+from .federation import Client, ClientContext, ClientInfo, Federation, Message, ServerContext, Upload
 
 CHECKPOINT_SECONDS = 60.0
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM arrived; the state after `round` is on disk and the same call resumes from there."""
+    """Ctrl-C, SIGTERM or SIGHUP arrived and the round was finished; the message says what the same call would do."""
 
-    def __init__(self, round: int, rounds: int):
-        super().__init__(f"stopped after round {round + 1} of {rounds}; the same command resumes from there")
+    @classmethod
+    def after(cls, round: int, rounds: int, saved: bool) -> "Interrupted":
+        then = (
+            "the same command resumes from there" if saved else "nothing was saved, since no checkpoint was asked for"
+        )
+        return cls(f"stopped after round {round + 1} of {rounds}; {then}")
 
 
 @dataclass
@@ -41,13 +50,16 @@ class Outcome:
     """What a simulation hands back: tidy tables, how it ended, and the trained clients themselves.
 
     rounds: one row a round, -1 being the untrained start; clients: one row a (round, participant); timing: seconds a
-    round; detail_rows: what a method noted in a round that is no single number;
-    status: `finished`, or `diverged` when a training loss was not finite.
+    round; detail_rows: what the method's server handed back of a round that is no single number;
+    status: `finished`, or `diverged` when a training loss was not finite; seconds: of all sessions of a run that was
+    resumed, as far as its checkpoints hold them. The clients are the trained ones if they are in this process; another
+    exchange keeps its own.
     """
 
     federation: Federation
     server: ServerState
     status: str = "finished"
+    seconds: float = 0.0
     round_rows: list[dict[str, Any]] = field(default_factory=list)
     client_rows: list[dict[str, Any]] = field(default_factory=list)
     timing_rows: list[dict[str, Any]] = field(default_factory=list)
@@ -94,6 +106,88 @@ class Outcome:
         return digest.hexdigest()
 
 
+class Request(NamedTuple):
+    """What the server asks of a client: a local round on `download` or, with round -1, how good its initial model is."""
+
+    round: int
+    rounds: int
+    client: int
+    download: Message
+
+
+@dataclass
+class Reply:
+    """What a client answers; a number may be a scalar tensor, so that a device is waited for only when a round ends.
+
+    accuracies: fractions of its test images by each way of predicting, the headline `accuracy` first, and
+    `validation_accuracy`; upload: without its diagnostics, which stand here; loss: mean training loss, None where
+    nothing was trained; inherited: whether it began with another client's model (`Protocol.inherit`).
+    """
+
+    accuracies: dict[str, float | Tensor]
+    upload: Message = field(default_factory=Message)
+    loss: float | Tensor | None = None
+    diagnostics: dict[str, float | Tensor] = field(default_factory=dict)
+    inherited: bool = False
+    evaluation_seconds: float = 0.0
+
+
+Exchange = Callable[[Federation, Algorithm, Sequence[Request]], Sequence[Reply]]  # one reply per request, in order
+
+
+def participate(client: Client, algorithm: Algorithm, download: Message, context: ClientContext) -> Reply:
+    """A client's part of a round: `init_client` at its first visit, the local round, the evaluation of its model."""
+    if not client.visited:
+        algorithm.init_client(client, context)
+        client.visited = True
+    upload = algorithm.local_round(client, download, context)
+    _check_message(algorithm, "local_round", upload)
+    diagnostics = dict(upload.diagnostics)
+    loss = diagnostics.pop("loss", context.loss)
+    began = time.perf_counter()
+    accuracies = _accuracies(client, _hits(algorithm, client))
+    return Reply(accuracies, _travelling(upload), loss, diagnostics, evaluation_seconds=time.perf_counter() - began)
+
+
+def answer(federation: Federation, algorithm: Algorithm, request: Request) -> Reply:
+    """What the client that is asked replies. An exchange between processes calls this where the client is: only this
+    client of `federation` is touched, and what it is to remember between rounds is its `snapshot`.
+    """
+    client = federation.clients[request.client]
+    with training.one_thread(), _deterministic(federation.device):
+        if request.round < 0:
+            return _evaluate_initial(federation, [client])[0]
+        context = federation.client_context(client.id, request.round, request.rounds)
+        return participate(client, algorithm, request.download, context)
+
+
+def in_process(federation: Federation, algorithm: Algorithm, requests: Sequence[Request]) -> list[Reply]:
+    """The exchange with the federation's own clients, one after the other in this process; the only one that knows
+    `Protocol.inherit`, since no other holds all the clients' models.
+    """
+    clients = [federation.clients[request.client] for request in requests]
+    if all(request.round < 0 for request in requests):
+        return _evaluate_initial(federation, clients)
+    replies = []
+    for client, request in zip(clients, requests, strict=True):
+        inherited = not client.visited and federation.inherit(client, request.round)
+        context = federation.client_context(client.id, request.round, request.rounds)
+        reply = participate(client, algorithm, request.download, context)
+        replies.append(replace(reply, inherited=inherited))
+        federation.last_trained[client.info.architecture] = client.id
+    return replies
+
+
+def _travelling(message: Message) -> Message:
+    """What goes over the wire of a message: all but its diagnostics."""
+    return replace(message, diagnostics={})
+
+
+def _check_message(algorithm: Algorithm, step: str, message: object) -> None:
+    if not isinstance(message, Message):
+        raise FedlibError(f"{algorithm.name}.{step} = {message!r}: must be a Message, the empty one is Message()")
+
+
 def participants(num_clients: int, participation: float) -> int:
     """K = max(1, floor(C * N + 0.5)) clients a round."""
     require(0 < participation <= 1, "participation", participation, "in (0, 1]")
@@ -106,98 +200,189 @@ def simulate(
     rounds: int,
     participation: float = 1.0,
     *,
-    checkpoint: Path | None = None,
+    checkpoint: str | Path | None = None,
     label: str = "",
     progress: Callable[[dict[str, Any], dict[str, Any]], None] | None = None,
+    exchange: Exchange = in_process,
 ) -> Outcome:
     """Run `algorithm` on `federation` for `rounds` rounds and hand back the records and the trained clients.
 
-    checkpoint: a file, written when a minute has passed and on SIGINT or SIGTERM, from which the same call (same
-    `label`) resumes;
-    progress: called after each round with that round's row and its timing. Trains under one intra-op thread.
+    checkpoint: a file, written when a minute has passed and on SIGINT, SIGTERM or SIGHUP (which only the main thread
+    can heed), from which the same call (same `label`) resumes;
+    progress: called after each round with that round's row and its timing. Trains under one intra-op thread; of
+    several simulations in threads of one process, one trains and the others wait for it.
+    exchange: called with the federation, the algorithm and a round's requests, carries them to the clients and returns
+    their replies in the same order; by default the clients are in this process. Nothing else here touches a client.
     """
+    require(isinstance(federation, Federation), "federation", federation, "a Federation")
+    require(isinstance(algorithm, Algorithm), "algorithm", algorithm, "a method, such as algorithms.make('FedSSA')")
+    rounds, participation = coerce("rounds", rounds, int), coerce("participation", participation, float)
     require(rounds >= 1, "rounds", rounds, "at least 1")
-    algorithm.check(federation)
+    if checkpoint is not None:
+        require(isinstance(checkpoint, str | Path), "checkpoint", checkpoint, "the path of a file")
+        checkpoint = Path(checkpoint)
+        require(not checkpoint.is_dir(), "checkpoint", str(checkpoint), "the path of a file, and this is a folder")
+    inherits = federation.protocol.inherit
+    require(exchange is in_process or inherits == "none", "inherit", inherits, "'none', unless clients are in_process")
     participants(len(federation.clients), participation)  # a wrong participation is refused before any work
-    with training.one_thread(), _deterministic(federation.device), _signals() as stop:
-        context = Context(federation, rounds)
+    # The signals come second: a main thread that still waits for another one stops at once.
+    with training.one_thread(), _deterministic(federation.device), signals() as stop:
+        started = time.perf_counter()
+        algorithm.check(federation)
         outcome = _load(checkpoint, label, federation)
         if outcome is None:
-            outcome = Outcome(federation, algorithm.init_server(context))
-            _evaluate_everyone(outcome)
-        accuracies = _latest_accuracies(outcome)
+            outcome = Outcome(federation, algorithm.init_server(federation.server_context(0, rounds)))
+            _evaluate_everyone(outcome, algorithm, rounds, exchange)
+        earlier = outcome.seconds
+        known = _Known.of(outcome)
         saved = time.monotonic()
         for round in range(len(outcome.round_rows) - 1, rounds):
             if outcome.status == "diverged":
                 break
-            context.start(round)
-            row, timing = _round(outcome, algorithm, context, participation, accuracies)
-            if progress:
-                progress(row, timing)
-            due = checkpoint is not None and time.monotonic() - saved >= CHECKPOINT_SECONDS
+            context = federation.server_context(round, rounds)
+            row, timing = _round(outcome, algorithm, context, participation, known, exchange)
             last = round == rounds - 1 or outcome.status == "diverged"
-            if checkpoint is not None and not last and (due or stop):
-                _save(checkpoint, label, outcome)
-                saved = time.monotonic()
-            if stop and not last:
-                raise Interrupted(round, rounds)
+            try:
+                if progress:
+                    progress(row, timing)
+            finally:  # also where a terminal that has gone away takes no more progress
+                outcome.seconds = earlier + time.perf_counter() - started
+                stopping = bool(stop) and not last
+                due = time.monotonic() - saved >= CHECKPOINT_SECONDS and not last
+                if checkpoint is not None and (due or stopping):
+                    _save(checkpoint, label, outcome)
+                    saved = time.monotonic()
+            if stopping:
+                raise Interrupted.after(round, rounds, checkpoint is not None)
     return outcome
 
 
+@dataclass
+class _Known:
+    """What the server knows of the clients: the accuracies last measured, by name (N,), NaN where there are none, and
+    who has been visited.
+    """
+
+    accuracies: dict[str, np.ndarray]
+    visited: set[int]
+
+    @classmethod
+    def of(cls, outcome: Outcome) -> "_Known":
+        known = cls({}, set())
+        for row in outcome.client_rows:
+            measured = {name: row[name] for name in row if name not in ("round", "client", "architecture", "loss")}
+            known.update(len(outcome.clients), row["client"], measured, row["round"] >= 0)
+        return known
+
+    def update(self, num_clients: int, client: int, measured: dict[str, float], visited: bool) -> None:
+        for name, value in measured.items():
+            self.accuracies.setdefault(name, np.full(num_clients, np.nan))[client] = value
+        if visited:
+            self.visited.add(client)
+
+
+def _ask(
+    exchange: Exchange, federation: Federation, algorithm: Algorithm, requests: Sequence[Request]
+) -> Sequence[Reply]:
+    replies = exchange(federation, algorithm, requests)
+    require(len(replies) == len(requests), "replies of the exchange", len(replies), f"{len(requests)}, one per request")
+    return replies
+
+
 def _round(
-    outcome: Outcome, algorithm: Algorithm, context: Context, participation: float, accuracies: dict[str, np.ndarray]
+    outcome: Outcome,
+    algorithm: Algorithm,
+    context: ServerContext,
+    participation: float,
+    known: _Known,
+    exchange: Exchange,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """One round; appends its rows to `outcome`."""
-    started, evaluating = time.perf_counter(), 0.0
-    federation, server = outcome.federation, outcome.server
-    sampled = sampled_clients(federation.seed, context.round, len(federation.clients), participation)
-    uploads, hits, inherited = {}, {}, 0
-    wire = {"download_words": 0, "upload_words": 0, "published_words": 0}
-    for client in (federation.clients[id] for id in sampled):
-        if not client.visited:
-            inherited += federation.inherit(client, context.round)
-            algorithm.init_client(client, context)
-            client.visited = True
-        download = algorithm.download(server, client.info, context)
-        upload = algorithm.local_round(client, download, context)
-        federation.last_trained[client.info.architecture] = client.id
-        if upload is not None:
-            uploads[client.id] = upload
-        for direction, message in (("download_words", download), ("upload_words", upload)):
-            if message is not None:
-                wire[direction] += message.words()
-                wire["published_words"] += message.words(published_for=algorithm.name)
-        began = time.perf_counter()
-        hits[client.id] = _hits(algorithm, client)
-        evaluating += time.perf_counter() - began
-    if federation.protocol.inherit != "none":
-        context.record(inherited=inherited)
-    if uploads:
-        algorithm.aggregate(server, uploads, context)
+    started = time.perf_counter()
+    federation, server, round = outcome.federation, outcome.server, context.round
+    sampled = sampled_clients(federation.seed, round, len(context.infos), participation)
+    infos = [context.infos[id] for id in sampled]
+    requests = []
+    for info in infos:
+        download = algorithm.download(server, info, context)
+        _check_message(algorithm, "download", download)
+        requests.append(Request(round, context.rounds, info.id, _travelling(download)))
+    replies = _ask(exchange, federation, algorithm, requests)
+    uploads = [Upload(info, reply.upload) for info, reply in zip(infos, replies, strict=True)]
+    returned = algorithm.aggregate(server, uploads, context) or {}
 
     recording = time.perf_counter()
-    losses = {id: loss.item() for id, loss in context.losses.items()}
-    for client in (federation.clients[id] for id in sampled):
-        measured = _accuracies(client, hits[client.id])
-        for name, value in measured.items():
-            accuracies.setdefault(name, np.full(len(federation.clients), np.nan))[client.id] = value
-        row = {"round": context.round, "client": client.id, "architecture": client.info.architecture}
-        outcome.client_rows.append(row | {"loss": losses.get(client.id, np.nan)} | measured)
-    loss = float(np.mean(list(losses.values()))) if losses else np.nan
+    losses = []
+    for info, reply in zip(infos, replies, strict=True):
+        measured = {name: float(value) for name, value in reply.accuracies.items()}
+        known.update(len(context.infos), info.id, measured, True)
+        row = {"round": round, "client": info.id, "architecture": info.architecture, "loss": np.nan}
+        if reply.loss is not None:
+            row["loss"] = float(reply.loss)
+            losses.append(row["loss"])
+        outcome.client_rows.append(row | measured)
+    loss = float(np.mean(losses)) if losses else np.nan
     if losses and not np.isfinite(loss):
         outcome.status = "diverged"
-    outcome.round_rows.append(_round_row(context.round, loss, accuracies, sampled, federation) | wire | context.metrics)
-    if context.details:
-        outcome.detail_rows.append({"round": context.round} | context.details)
+    row = _round_row(round, loss, known, infos, federation.settings.epochs)
+    row |= _words(algorithm, [request.download for request in requests], [upload.message for upload in uploads])
+    recorded = _mean_diagnostics(algorithm, replies)
+    if federation.protocol.inherit != "none":
+        recorded["inherited"] = sum(reply.inherited for reply in replies)
+    details = {}
+    for name, value in returned.items():
+        if (number := _number(value)) is not None:
+            recorded[name] = number
+        else:
+            details[name] = value.tolist() if isinstance(value, Tensor | np.ndarray) else value
+    for name in recorded | details:
+        require(name not in row, f"{algorithm.name} diagnostic", name, f"none of the round's own: {', '.join(row)}")
+    outcome.round_rows.append(row | recorded)
+    if details:
+        outcome.detail_rows.append({"round": round} | details)
     ended = time.perf_counter()
     timing = {
-        "round": context.round,
+        "round": round,
         "seconds": ended - started,
-        "evaluation_seconds": evaluating,
+        "evaluation_seconds": sum(reply.evaluation_seconds for reply in replies),
         "recording_seconds": ended - recording,
     }
     outcome.timing_rows.append(timing)
     return outcome.round_rows[-1], timing
+
+
+def _words(algorithm: Algorithm, downloads: list[Message], uploads: list[Message]) -> dict[str, int]:
+    """32-bit words of a round's messages, and as the method's paper counts them."""
+    return {
+        "download_words": sum(message.words() for message in downloads),
+        "upload_words": sum(message.words() for message in uploads),
+        "published_words": sum(message.words(algorithm.uncounted) for message in downloads + uploads),
+    }
+
+
+def _mean_diagnostics(algorithm: Algorithm, replies: Sequence[Reply]) -> dict[str, float]:
+    """The mean of each of the clients' diagnostics over those that handed it back; the value itself if all are equal."""
+    means = {}
+    for name in dict.fromkeys(name for reply in replies for name in reply.diagnostics):
+        values = []
+        for value in (reply.diagnostics[name] for reply in replies if name in reply.diagnostics):
+            number = _number(value)
+            if number is None:
+                raise FedlibError(
+                    f"{algorithm.name} diagnostic {name} = {value!r}: must be a number, as it is a client's"
+                )
+            values.append(number)
+        means[name] = values[0] if len(set(values)) == 1 else float(np.mean(values))
+    return means
+
+
+def _number(value: Any) -> float | None:
+    """A single number as Python's own, which a checkpoint can hold; None for anything else."""
+    if isinstance(value, Tensor | np.ndarray | np.generic) and value.ndim == 0:
+        value = value.item()
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    return float(value) if isinstance(value, numbers.Real) else None
 
 
 def _plain(model: nn.Module, images: Tensor) -> dict[str, Tensor]:
@@ -210,62 +395,54 @@ def _hits(algorithm: Algorithm, client: Client) -> dict[str, Tensor]:
     return training.correct(lambda images: algorithm.predict(client, images), client.pool, indices)
 
 
-def _accuracies(client: Client, hits: dict[str, Tensor]) -> dict[str, float]:
+def _accuracies(client: Client, hits: dict[str, Tensor]) -> dict[str, float | Tensor]:
     """Fractions of the test images, and of the validation images for the headline way of predicting."""
     cut = len(client.validation)
-    measured = {name: hit[cut:].double().mean().item() for name, hit in hits.items()}
-    measured["validation_accuracy"] = next(iter(hits.values()))[:cut].double().mean().item()
+    measured: dict[str, float | Tensor] = {name: hit[cut:].double().mean() for name, hit in hits.items()}
+    measured["validation_accuracy"] = next(iter(hits.values()))[:cut].double().mean()
     return measured
 
 
-def _round_row(
-    round: int, loss: float, accuracies: dict[str, np.ndarray], sampled: np.ndarray, federation: Federation
-) -> dict[str, Any]:
-    """Means over all clients (the unvisited with their initial model) and over the round's own."""
+def _round_row(round: int, loss: float, known: _Known, infos: Sequence[ClientInfo], epochs: int) -> dict[str, Any]:
+    """Means over all clients (the unvisited with their initial model) and over the round's own, `infos`."""
+    sampled = [info.id for info in infos]
     row: dict[str, Any] = {
         "round": round,
         "selected": len(sampled),
-        "visited": sum(client.visited for client in federation.clients),
-        "samples": sum(federation.clients[id].num_samples for id in sampled) * federation.settings.epochs,
+        "visited": len(known.visited),
+        "samples": sum(info.num_samples for info in infos) * epochs,
         "loss": loss,
-        "accuracy": float(np.mean(accuracies["accuracy"])),
-        "accuracy_selected": float(np.mean(accuracies["accuracy"][sampled])) if len(sampled) else np.nan,
+        "accuracy": float(np.mean(known.accuracies["accuracy"])),
+        "accuracy_selected": float(np.mean(known.accuracies["accuracy"][sampled])) if sampled else np.nan,
     }
-    for name, values in accuracies.items():  # a method's own way of predicting exists for the visited only
+    for name, values in known.accuracies.items():  # a method's own way of predicting exists for the visited only
         if name != "accuracy":
             row[name] = float(np.nanmean(values)) if np.isfinite(values).any() else np.nan
     return row
 
 
-def _evaluate_everyone(outcome: Outcome) -> None:
-    """Accuracy of the initial models before round 0: one pass an architecture over the pooled test images of its
-    clients.
-    """
-    federation = outcome.federation
-    for architecture in dict.fromkeys(federation.architectures):
+def _evaluate_everyone(outcome: Outcome, algorithm: Algorithm, rounds: int, exchange: Exchange) -> None:
+    """Round -1: accuracy of the initial models before round 0."""
+    infos = outcome.federation.infos
+    requests = [Request(-1, rounds, info.id, Message()) for info in infos]
+    for info, reply in zip(infos, _ask(exchange, outcome.federation, algorithm, requests), strict=True):
+        row = {"round": -1, "client": info.id, "architecture": info.architecture, "loss": np.nan}
+        outcome.client_rows.append(row | {name: float(value) for name, value in reply.accuracies.items()})
+    outcome.round_rows.append(_round_row(-1, np.nan, _Known.of(outcome), [], 0))
+
+
+def _evaluate_initial(federation: Federation, clients: Sequence[Client]) -> list[Reply]:
+    """Replies in round -1: one pass per architecture over the pooled test images of its clients."""
+    replies: dict[int, Reply] = {}
+    for architecture in dict.fromkeys(client.info.architecture for client in clients):
         model = federation.build(architecture)
-        clients = [client for client in federation.clients if client.info.architecture == architecture]
-        if not clients:
-            continue
-        indices = torch.cat([torch.cat([client.validation, client.test]) for client in clients])
+        own = [client for client in clients if client.info.architecture == architecture]
+        indices = torch.cat([torch.cat([client.validation, client.test]) for client in own])
         hits = training.correct(partial(_plain, model), federation.pool, indices)["accuracy"]
-        parts = hits.split([len(client.validation) + len(client.test) for client in clients])
-        for client, part in zip(clients, parts, strict=True):
-            row = {"round": -1, "client": client.id, "architecture": architecture, "loss": np.nan}
-            outcome.client_rows.append(row | _accuracies(client, {"accuracy": part}))
-    outcome.client_rows.sort(key=lambda row: row["client"])
-    accuracies = _latest_accuracies(outcome)
-    outcome.round_rows.append(_round_row(-1, np.nan, accuracies, np.array([], dtype=int), federation))
-
-
-def _latest_accuracies(outcome: Outcome) -> dict[str, np.ndarray]:
-    """Each client's last measured accuracies, by name, from the rows so far."""
-    latest: dict[str, np.ndarray] = {}
-    for row in outcome.client_rows:
-        for name, value in row.items():
-            if name not in ("round", "client", "architecture", "loss"):
-                latest.setdefault(name, np.full(len(outcome.clients), np.nan))[row["client"]] = value
-    return latest
+        parts = hits.split([len(client.validation) + len(client.test) for client in own])
+        for client, part in zip(own, parts, strict=True):
+            replies[client.id] = Reply(_accuracies(client, {"accuracy": part}))
+    return [replies[client.id] for client in clients]
 
 
 @contextmanager
@@ -283,40 +460,86 @@ def _deterministic(device: torch.device) -> Iterator[None]:
         torch.use_deterministic_algorithms(before)
 
 
+_received: list[int] | None = None  # the signals that the outermost `signals` of the main thread has collected
+
+
 @contextmanager
-def _signals() -> Iterator[list[int]]:
-    """Collect the first SIGINT or SIGTERM, so that the round can end; a second one stops at once. Main thread only."""
-    received: list[int] = []
+def signals() -> Iterator[list[int]]:
+    """Collect the first SIGINT, SIGTERM or SIGHUP, so that the round or the writing of a record can end; a second one
+    stops at once. Main thread only; an inner block shares the outer one's list.
+    """
+    global _received
     if threading.current_thread() is not threading.main_thread():
-        yield received
+        yield []
         return
+    if _received is not None:
+        yield _received
+        return
+    received: list[int] = []
 
     def note(number: int, frame: Any) -> None:
         if received:
             raise KeyboardInterrupt("stopped inside a round; the last checkpoint, if any, is kept")
         received.append(number)
-        print("\nfinishing this round, then saving; once more to stop at once", file=sys.stderr)
+        with suppress(OSError):  # the terminal may be gone
+            print("\nfinishing this round, then saving; once more to stop at once", file=sys.stderr)
 
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    hangup = getattr(signal, "SIGHUP", None)
+    if hangup is not None and signal.getsignal(hangup) is not signal.SIG_IGN:  # `nohup` ignores it
+        numbers.append(hangup)
+    before = {number: signal.signal(number, note) for number in numbers}
+    _received = received
     try:
         yield received
     finally:
+        _received = None
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def write_bytes(path: Path, content: bytes) -> None:
+def write_bytes(path: Path, content: bytes | memoryview) -> None:
     """Write a file whole or not at all: temporary file, fsync, `os.replace`."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    write_files({path: [content]})
+
+
+def write_files(files: Mapping[Path, Sequence[bytes | memoryview]]) -> None:
+    """Write files (path -> parts of its content) whole: all as temporary files first, so that a full disk leaves what
+    was there, then each in its place. The last one vouches for the others: an old one goes before they change.
+
+    Folders that are missing are made, also those that somebody removed meanwhile.
+    """
+    suffix = f".{os.getpid()}-{threading.get_ident()}.tmp"
+    staged = {path: path.with_name(f".{path.name}{suffix}") for path in files}
     try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        for path, parts in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with open(staged[path], "wb") as file:
+                file.writelines(parts)
+                file.flush()
+                os.fsync(file.fileno())
+        if len(files) > 1:
+            list(files)[-1].unlink(missing_ok=True)
+        for path, temporary in staged.items():
+            os.replace(temporary, path)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        for temporary in staged.values():
+            with suppress(OSError):
+                temporary.unlink()
         raise
+
+
+def seal(content: bytes | memoryview) -> list[bytes | memoryview]:
+    """`content` behind a line with its SHA-256, the parts of a file that `unseal` reads."""
+    return [hashlib.sha256(content).hexdigest().encode() + b"\n", content]
+
+
+def unseal(content: bytes) -> bytes:
+    """What `seal` was given; raises ValueError when a bit of it has changed."""
+    digest, line_end, sealed = content[:64], content[64:65], content[65:]
+    if line_end != b"\n" or hashlib.sha256(sealed).hexdigest().encode() != digest:
+        raise ValueError("its content is not what was written")
+    return sealed
 
 
 def set_aside(path: Path, reason: str) -> Path:
@@ -327,7 +550,7 @@ def set_aside(path: Path, reason: str) -> Path:
     while (aside := path.with_name(f"{path.name}.{reason}-{number}")).exists():
         number += 1
     path.rename(aside)
-    print(f"{path.name}: {reason}, set aside as {aside.name}", file=sys.stderr)
+    tqdm.write(f"{path.name}: {reason}, set aside as {aside.name}", file=sys.stderr)  # beside a bar, if there is one
     return aside
 
 
@@ -336,10 +559,9 @@ def _save(path: Path, label: str, outcome: Outcome) -> None:
     buffer = io.BytesIO()
     rows = {"rounds": outcome.round_rows, "clients": outcome.client_rows, "timing": outcome.timing_rows}
     rows["details"] = outcome.detail_rows
-    torch.save(
-        {"label": label, "status": outcome.status, "server": outcome.server, "clients": clients, "rows": rows}, buffer
-    )
-    write_bytes(path, buffer.getvalue())
+    state = {"label": label, "status": outcome.status, "seconds": outcome.seconds}
+    torch.save(state | {"server": outcome.server, "clients": clients, "rows": rows}, buffer)
+    write_files({path: seal(buffer.getbuffer())})
 
 
 def _load(path: Path | None, label: str, federation: Federation) -> Outcome | None:
@@ -347,9 +569,10 @@ def _load(path: Path | None, label: str, federation: Federation) -> Outcome | No
     if path is None or not path.exists():
         return None
     try:
-        state = torch.load(path, map_location=federation.device, weights_only=True)
+        content = io.BytesIO(unseal(path.read_bytes()))
+        state = torch.load(content, map_location=federation.device, weights_only=True)
         foreign = state["label"] != label
-    except Exception:  # a damaged zip, pickle or tensor: torch raises many kinds
+    except Exception:  # another digest, or no zip, pickle or tensor: torch raises many kinds
         set_aside(path, "corrupted")
         return None
     if foreign:
@@ -360,7 +583,7 @@ def _load(path: Path | None, label: str, federation: Federation) -> Outcome | No
     rows = state["rows"]
     federation.last_trained = {row["architecture"]: row["client"] for row in rows["clients"] if row["round"] >= 0}
     tables = [rows[name] for name in ("rounds", "clients", "timing", "details")]
-    return Outcome(federation, state["server"], state["status"], *tables)
+    return Outcome(federation, state["server"], state["status"], state["seconds"], *tables)
 
 
 def sampled_clients(seed: int, round: int, num_clients: int, participation: float) -> np.ndarray:

@@ -6,7 +6,7 @@ batch shape) can be compiled or recorded once and replayed with other tensors. N
 the host inside the loop.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .randomness import forked
+from .randomness import exclusive, forked
 
 EVALUATION_BATCH = 500  # images a forward pass without gradients; results do not depend on it beyond rounding
 
@@ -69,13 +69,19 @@ class Settings:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One intra-op thread: the thread count changes the bits, and parallelism is across runs."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
+    """What decides bits and is the process's, for this Python thread alone (others that ask for it wait): one intra-op
+    thread, since their number changes the bits and parallelism is across runs; float32 by default, and gradients,
+    whatever the caller had set.
+    """
+    with exclusive, torch.inference_mode(False), torch.enable_grad():
+        threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
+        torch.set_num_threads(1)
+        torch.set_default_dtype(torch.float32)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
+            torch.set_default_dtype(dtype)
 
 
 def cross_entropy(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
@@ -253,7 +259,7 @@ def class_means(function: Callable[[Tensor], Tensor], pool: Pool, indices: Tenso
     return (member @ values / member.sum(1, keepdim=True)).float()
 
 
-def weighted_mean(tensors: list[Tensor], weights: list[float]) -> Tensor:
+def weighted_mean(tensors: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
     """sum_k (w_k / sum w) * tensor_k; the weights are normalised first, so one tensor comes back to the bit."""
     total = sum(weights)
     return torch.stack([tensor * (weight / total) for tensor, weight in zip(tensors, weights, strict=True)]).sum(0)

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from fedlib import Dataset, Federation, Model, models
-from fedlib.federation import Client, Context
+from fedlib.algorithms import Algorithm
+from fedlib.federation import Client, Message, ServerContext, Upload
 from fedlib.protocol import Protocol
 
 CLASSES = 3
@@ -65,8 +66,29 @@ def federation(
     )
 
 
-def context(federation: Federation, round: int = 0) -> Context:
-    return Context(federation, 5, round)
+def context(federation: Federation, round: int = 0) -> ServerContext:
+    """The server's, of 5 rounds."""
+    return federation.server_context(round, 5)
+
+
+def begin(method: Algorithm, client: Client, federation: Federation) -> None:
+    """What comes before the client's first round."""
+    method.init_client(client, federation.client_context(client.id, 0, 5))
+    client.visited = True
+
+
+def visit(method: Algorithm, client: Client, message: Message, federation: Federation, round: int = 0) -> Message:
+    """The client's local round: its upload."""
+    if not client.visited:
+        begin(method, client, federation)
+    return method.local_round(client, message, federation.client_context(client.id, round, 5))
+
+
+def play(method: Algorithm, server: dict[str, Any], federation: Federation, context: ServerContext) -> list[Upload]:
+    """Everyone's downloads, then everyone's local round; without aggregation. Clients arrive in order of id."""
+    downloads = [method.download(server, client.info, context) for client in federation.clients]
+    pairs = zip(federation.clients, downloads, strict=True)
+    return [Upload(client.info, visit(method, client, message, federation, context.round)) for client, message in pairs]
 
 
 def pixels(federation: Federation, indices: Tensor) -> np.ndarray:

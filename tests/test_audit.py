@@ -6,8 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib import exhibits, notebook, plots, report, runs
+from fedlib.lab import runs
+from fedlib.papers import exhibits, notebook
 from fedlib.protocol import protocol
+from fedlib.show import intervals, tables
 
 
 def record(accuracy, selected, status="finished"):
@@ -25,7 +27,7 @@ def test_effects_are_paired_by_seed():
         ("other", "data", 1, record(0.56, 0.54)),
         ("case", "alone", 0, record(0.5, 0.5)),  # no reference there
     ]
-    case, other = report.effects(runs_, "reference", instead={"other": "case"}).to_dict("records")
+    case, other = intervals.effects(runs_, "reference", instead={"other": "case"}).to_dict("records")
     assert (case["n"], case["against"]) == (2, "reference")
     assert (case["ours"], case["selected"]) == pytest.approx((57, 47))
     # Differences of 3 and 1 points: mean 2, standard error 1, t(0.975, 1 degree of freedom) = 12.706.
@@ -33,20 +35,20 @@ def test_effects_are_paired_by_seed():
     assert (case["selected_difference"], case["selected_ci95"]) == pytest.approx((2, 2 * 12.7062), abs=1e-3)
     assert (other["difference"], other["against"], other["n"]) == (pytest.approx(-5), "case", 1)
     assert np.isnan(other["ci95"])
-    first, second = report.effect_sentences(pd.DataFrame([case, other]))
+    first, second = tables.effect_sentences(pd.DataFrame([case, other]))
     assert (
         first
-        == "data: case: +2.00 points against reference (± 12.71 over 2 seeds, which holds 0); over the selected clients +2.00."
+        == "data: case: +2.00 points against reference (± 12.71 over 2 seeds, which includes 0); over the selected clients +2.00."
     )
     assert "-5.00 points against case (one seed, so no interval)" in second
 
 
 def test_a_diverged_run_has_no_effect():
     runs_ = [("reference", "data", 0, record(0.5, 0.5)), ("case", "data", 0, record(0.6, 0.6, "diverged"))]
-    table = report.effects(runs_, "reference")
+    table = intervals.effects(runs_, "reference")
     assert np.isnan(table["difference"].item())
-    assert report.effect_sentences(table) == ["data: case: a run diverged."]
-    assert report.effects([], "reference").empty
+    assert tables.effect_sentences(table) == ["data: case: a run diverged."]
+    assert intervals.effects([], "reference").empty
 
 
 @pytest.mark.parametrize(("grid", "paper"), [("fedssa", "FedSSA"), ("fedgh", "FedGH"), ("pfedes", "pFedES")])
@@ -113,12 +115,3 @@ def test_demo_is_what_the_results_of_record_ran():
     assert meaning(specs["no inherited first visits"]) != meaning(specs[exhibits.AS_RELEASED])
     assert {cell.spec.dataset for cell in exhibits.cells("audit/fedssa", "demo")} == {"cifar10", "cifar100"}
     assert {cell.spec.rounds for cell in exhibits.cells("audit/fedgh", "demo")} == {30}
-
-
-def test_effects_are_drawn_for_both_means():
-    row = {"case": "a case", "against": "b", "dataset": "data", "n": 2, "ours": 50.0, "selected": 50.0}
-    row |= {"difference": 1.0, "ci95": 0.5, "selected_difference": -1.0, "selected_ci95": np.nan}
-    figure = plots.effects(pd.DataFrame([row]))
-    (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["over all clients", "over the selected clients"]
-    assert len(plots.effects(pd.DataFrame([row]).drop(columns="selected_difference")).legends) == 0

@@ -1,9 +1,13 @@
 """Every mistake gets one clear line and a non-zero exit, and nothing is written or lost."""
 
 import errno
+import hashlib
 import json
 import os
 import pickle
+import subprocess
+import sys
+from pathlib import Path
 from urllib.error import URLError
 
 import numpy as np
@@ -11,9 +15,10 @@ import processes
 import pytest
 import torch
 
-from fedlib import FedlibError, RunSpec, data, run, runs, simulation
+from fedlib import FedlibError, RunSpec, data, run, simulation
 from fedlib.__main__ import main
-from fedlib.errors import coerce
+from fedlib.errors import choose, coerce
+from fedlib.lab import runs
 
 SMALL = ["--num-clients", "5", "--participation", "0.2", "--rounds", "1"]  # with `small_digits`, a fraction of a second
 SPEC = RunSpec(algorithm="FedSSA", num_clients=5, participation=0.2, rounds=1)
@@ -37,12 +42,12 @@ def files(home) -> list[str]:
     ("text", "message"),
     [
         # unknown names, with the nearest valid one
-        ("run FedSA", "algorithm = 'FedSA' is unknown: did you mean 'FedSSA'?"),
+        ("run FedSA", "algorithm = 'FedSA' is unknown: did you mean 'FedSSA' or 'pFedES' or 'FedAvg'?"),
         ("run fedgh", "algorithm = 'fedgh' is unknown: did you mean 'FedGH'?"),
         ("run FedSSA --dataset digit", "dataset = 'digit' is unknown: did you mean 'digits'?"),
         ("run FedSSA --set mu=0.5", "FedSSA parameter = 'mu' is unknown: did you mean 'mu0'?"),
         ("run Standalone --set mu0=0.5", "'mu0': Standalone has no parameters"),
-        ("run FedSSA --override momentun=0.9", "protocol field = 'momentun' is unknown: did you mean 'momentum'?"),
+        ("run FedSSA --override momentun=0.9", "protocol field = 'momentun' is unknown: did you mean 'momentum'"),
         ("run FedSSA --scenario heterogenous", "scenario = 'heterogenous' is unknown: did you mean 'heterogeneous'?"),
         ("run FedSSA --partition dirichlett", "partition = 'dirichlett' is unknown: did you mean 'dirichlet'?"),
         ("run FedSSA --scale smok", "scale = 'smok' is unknown: did you mean 'smoke'?"),
@@ -51,11 +56,24 @@ def files(home) -> list[str]:
         ("run FedSSA --precision fp16", "precision = 'fp16' is unknown"),
         ("run FedSSA --device gpu", "device = 'gpu' is unknown"),
         ("run FedSSA --keep all", "keep = 'all' is unknown"),
-        ("reproduce fedssa/tabel2", "exhibit = 'fedssa/tabel2' is unknown: did you mean 'fedssa/table2'?"),
-        ("reproduce fedsa", "exhibit = 'fedsa' is unknown: did you mean 'fedssa'?"),
+        ("reproduce fedssa/tabel2", "exhibit = 'fedssa/tabel2' is unknown: did you mean 'fedssa/table2' or 'fedssa/table5' or"),
+        ("reproduce fedsa", "exhibit = 'fedsa' is unknown: did you mean 'fedssa'"),
         ("reproduce fedssa/table2 --scale smoek --dry-run", "scale = 'smoek' is unknown: did you mean 'smoke'?"),
         ("data cifar", "dataset = 'cifar' is unknown: did you mean 'cifar10'?"),
         ("runs show FedSSA-digits-0", "run = 'FedSSA-digits-0': names no stored run"),
+        # options of another command, and what is one too many: the nearest of this command
+        ("run FedSSA --dry-run", "run`: option = '--dry-run' is unknown: did you mean '--rounds'?"),
+        ("run FedSSA --jobs 4", "run`: option = '--jobs' is unknown: did you mean '--"),
+        ("run FedSSA --costs", "run`: option = '--costs' is unknown: did you mean '--"),
+        ("reproduce fedssa/table3 --rounds 3", "reproduce`: option = '--rounds' is unknown"),
+        ("list --rounds 3", "list`: option = '--rounds' is unknown: did you mean '--costs'? known are --help, --costs"),
+        ("data digits --seed 9", "data`: option = '--seed' is unknown: did you mean '--help'?"),
+        ("runs --json", "runs`: option = '--json' is unknown: known are --help"),
+        ("runs list --seed 4", "runs list`: option = '--seed' is unknown: did you mean '--json'?"),
+        ("runs prune --rounds 7", "runs prune`: option = '--rounds' is unknown: known are --help, --yes"),
+        ("reproduce fedssa/table2 --dry-run --train-only", "not allowed with argument --dry-run"),
+        ("data digits cifar10", "argument 'cifar10' is one too many"),
+        ("reproduce fedssa/table2 --figures-only", "54 of 54 runs are missing"),
         # wrong types
         ("run FedSSA --rounds two", "rounds = 'two': must be a whole number"),
         ("run FedSSA --rounds 2.5", "rounds = '2.5': must be a whole number"),
@@ -79,6 +97,8 @@ def files(home) -> list[str]:
         ("run FedSSA --partition dirichlet --alpha 0", "alpha = 0.0: must be above 0"),
         ("run FedSSA --local-epochs 0", "local_epochs = 0: must be at least 1"),
         ("run FedSSA --batch-size 0", "batch_size = 0: must be at least 1"),
+        ("run FedSSA --batch-size 99999999999999999999", "batch_size = 99999999999999999999: must be below 2**31"),
+        ("run FedSSA --rounds 99999999999999999999", "rounds = 99999999999999999999: must be below 2**31"),
         ("run FedSSA --rounds 0", "rounds = 0: must be at least 1"),
         ("run FedSSA --lr -0.1", "lr = -0.1: must be at least 0"),
         ("run FedSSA --seed -1", "seed = -1: must be between 0 and"),
@@ -117,6 +137,58 @@ def test_unknown_commands_and_flags_are_refused(text, home, capsys):
     assert status == 2 and "Traceback" not in error and not home.exists()
 
 
+def test_of_many_names_three_are_listed_and_of_few_all():
+    many = [f"name{number}" for number in range(20)]
+    with pytest.raises(FedlibError) as raised:
+        choose("field", "name1x", many)
+    assert str(raised.value).count("'name") == 4 and "known are" not in str(raised.value)  # what was given, and three
+    with pytest.raises(FedlibError, match="field = 'zzz' is unknown: the nearest of 20 are name"):
+        choose("field", "zzz", many)
+    with pytest.raises(FedlibError, match=r"known are name0, name1, name2, name3, name4$"):
+        choose("field", "zzz", many[:5])
+
+
+# ------------------------------------------------------------------------------------------------ the environment
+
+
+@pytest.mark.parametrize("variable", ["FEDLIB_HOME", "FEDLIB_DATA"])
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [("~nosuchuser/store", "must begin with a user that exists"), ("x" * 300, "(300 characters): must be a path of")],
+)
+def test_a_folder_that_cannot_be(variable, value, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(variable, value)
+    for text in (
+        ("data", "data mnist") if variable == "FEDLIB_DATA" else ("runs", "run FedSSA", "reproduce fedssa/table3")
+    ):
+        status, error = command(text, capsys)
+        assert status == 2 and error.startswith(f"fedlib: {variable} = ") and error.count("\n") == 1
+        assert message in error and not list(tmp_path.iterdir())
+
+
+def test_a_relative_home_means_the_same_to_a_process_started_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEDLIB_HOME", "store")
+    assert runs.home() == tmp_path / "store"
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    say = "import os; print(os.environ['FEDLIB_HOME'])"
+    found = subprocess.run([sys.executable, "-c", say], capture_output=True, text=True, check=True)
+    assert runs.home() == tmp_path / "store" == Path(found.stdout.strip())
+
+
+def test_a_locale_without_dashes(home, tmp_path):
+    """A diverged run prints one, and the store lists it."""
+    ascii = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    diverging = ["run", "Standalone", "--num-clients", "5", "--participation", "0.2", "--rounds", "2", "--lr", "1e20"]
+    code = f"from fedlib.__main__ import main; print('exits', main({diverging}), main(['runs']))"
+    with processes.started("-c", code, home=home, **ascii) as process:
+        output, _ = process.communicate(timeout=processes.SECONDS)
+    assert "exits 0 0" in output and "accuracy: ? (a training loss" in output, output
+    assert output.count("Standalone-digits-") == 3
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
 def test_cuda_where_there_is_none(home, capsys):
     status, error = command("run FedSSA --device cuda", capsys)
@@ -137,10 +209,25 @@ def test_coercion_never_rounds():
 # -------------------------------------------------------------------- records and checkpoints that cannot be used
 
 
-def edit(path, change) -> None:
-    content = json.loads(path.read_text())
-    change(content)
-    path.write_text(json.dumps(content))
+def rewrite(path, name: str, change) -> None:
+    """Replace a file of a stored run (JSON, or bytes as they are), and the digests to match."""
+    done = processes.done(path)
+    if name == "DONE":
+        done = change(done)
+    else:
+        content = change(json.loads((path / name).read_bytes()))
+        content = content if isinstance(content, bytes) else json.dumps(content).encode()
+        (path / name).write_bytes(content)
+        done["files"][name] = hashlib.sha256(content).hexdigest()
+    simulation.write_files({path / "DONE": simulation.seal(json.dumps(done).encode())})
+
+
+def without(values: dict, name: str) -> dict:
+    return {key: value for key, value in values.items() if key != name}
+
+
+def field(stored: dict, **changed) -> dict:
+    return stored | {"spec": stored["spec"] | changed}
 
 
 DAMAGE = {
@@ -152,17 +239,44 @@ DAMAGE = {
     "timing.csv empty": lambda run: (run / "timing.csv").write_bytes(b""),
     "DONE empty": lambda run: (run / "DONE").write_bytes(b""),
     "DONE of noise": lambda run: (run / "DONE").write_bytes(b"\xff\x00\xfe"),
-    "DONE a list": lambda run: (run / "DONE").write_text("[]"),
-    "DONE with tables of another kind": lambda run: edit(run / "DONE", lambda done: done.update(tables=["rounds.csv"])),
-    "DONE without a status": lambda run: edit(run / "DONE", lambda done: done.pop("status")),
-    "spec.json of another specification": lambda run: edit(
-        run / "spec.json", lambda stored: stored["hashed"].update(seed=9)
+    "DONE of an earlier version": lambda run: (run / "DONE").write_bytes(
+        simulation.unseal((run / "DONE").read_bytes())
     ),
-    "spec.json without what was hashed": lambda run: edit(run / "spec.json", lambda stored: stored.pop("hashed")),
-    "spec.json with an unknown field": lambda run: edit(run / "spec.json", lambda stored: stored["spec"].update(x=1)),
-    "spec.json a list": lambda run: (run / "spec.json").write_text("[]"),
+    "another status": lambda run: (run / "DONE").write_bytes(
+        (run / "DONE").read_bytes().replace(b"finished", b"finisjed")
+    ),
+    "a digit changed in provenance.json": lambda run: (run / "provenance.json").write_bytes(
+        (run / "provenance.json").read_bytes().replace(b"2", b"3", 1)
+    ),
     "provenance.json missing": lambda run: (run / "provenance.json").unlink(),
-    "provenance.json without the code": lambda run: (run / "provenance.json").write_text("{}"),
+    # whole, as their digests say, but not what this version writes
+    "DONE a list": lambda run: rewrite(run, "DONE", lambda done: [done]),
+    "DONE with files of another kind": lambda run: rewrite(run, "DONE", lambda done: done | {"files": ["rounds.csv"]}),
+    "DONE without a status": lambda run: rewrite(run, "DONE", lambda done: without(done, "status")),
+    "DONE of another status": lambda run: rewrite(run, "DONE", lambda done: done | {"status": "good"}),
+    "DONE without a table": lambda run: rewrite(
+        run, "DONE", lambda done: done | {"files": without(done["files"], "timing.csv")}
+    ),
+    "spec.json of another specification": lambda run: rewrite(
+        run, "spec.json", lambda stored: stored | {"hashed": stored["hashed"] | {"seed": 9}}
+    ),
+    "spec.json without what was hashed": lambda run: rewrite(
+        run, "spec.json", lambda stored: without(stored, "hashed")
+    ),
+    "spec.json with an unknown field": lambda run: rewrite(run, "spec.json", lambda stored: field(stored, x=1)),
+    "spec.json without a field": lambda run: rewrite(
+        run, "spec.json", lambda stored: stored | {"spec": without(stored["spec"], "num_clients")}
+    ),
+    "spec.json with an empty field": lambda run: rewrite(
+        run, "spec.json", lambda stored: field(stored, num_clients=None)
+    ),
+    "a seed that is a list": lambda run: rewrite(run, "spec.json", lambda stored: field(stored, seed=[0])),
+    "spec.json a list": lambda run: rewrite(run, "spec.json", lambda stored: []),
+    "spec.json deeply nested": lambda run: rewrite(run, "spec.json", lambda stored: b"[" * 100_000),
+    "provenance.json without the code": lambda run: rewrite(run, "provenance.json", lambda stored: {}),
+    "provenance.json without seconds": lambda run: rewrite(
+        run, "provenance.json", lambda stored: without(stored, "seconds")
+    ),
 }
 
 
@@ -204,9 +318,11 @@ def checkpoint(path, label: str) -> bytes:
         (lambda path: b"noise" * 1000, "corrupted"),
         (lambda path: checkpoint(path, "x")[:-100], "corrupted"),
         (lambda path: pickle.dumps(Trap()), "corrupted"),
+        (lambda path: b"".join(simulation.seal(pickle.dumps(Trap()))), "corrupted"),
+        (lambda path: simulation.unseal(checkpoint(path, "x")), "corrupted"),
         (lambda path: checkpoint(path, "of another run"), "foreign"),
     ],
-    ids=["empty", "noise", "truncated", "pickle", "foreign"],
+    ids=["empty", "noise", "truncated", "pickle", "sealed pickle", "without its digest", "foreign"],
 )
 def test_a_checkpoint_that_cannot_be_used_is_reported_set_aside_and_recomputed(
     content, reason, small_digits, home, capsys, tmp_path, monkeypatch
@@ -227,12 +343,12 @@ def test_a_checkpoint_that_cannot_be_used_is_reported_set_aside_and_recomputed(
 
 def test_stale_records_are_recomputed_on_embedded_data_and_set_aside_on_real_data(small_digits, home, monkeypatch):
     record = run(SPEC, progress=False)
-    edit(record.path / "provenance.json", lambda provenance: provenance.update(code="0" * 16))
+    rewrite(record.path, "provenance.json", lambda provenance: provenance | {"code": "0" * 16})
     assert run(SPEC, progress=False, reuse_stale=True).stale
     assert not run(SPEC, progress=False).stale
     assert len(list((home / "runs").glob("FedSSA*"))) == 1  # recomputed in place
-    edit(record.path / "provenance.json", lambda provenance: provenance.update(code="0" * 16))
-    monkeypatch.setattr(data.Dataset, "embedded", False)
+    rewrite(record.path, "provenance.json", lambda provenance: provenance | {"code": "0" * 16})
+    monkeypatch.setattr(data.DatasetInfo, "embedded", False)
     assert not run(SPEC, progress=False).stale
     assert (home / "runs" / f"{record.key}.stale-1" / "DONE").exists()
 
@@ -306,7 +422,7 @@ def test_a_full_disk(call, keep, home, small_digits, monkeypatch, capsys):
         assert "Traceback" not in error
         assert not [name for name in files(home) if name.endswith(".tmp")]
         assert "DONE" not in files(home)
-    assert allowed == (7 if keep == "clients" else 6)  # spec, three tables, provenance, DONE, and what is kept
+    assert allowed == (8 if keep == "clients" else 7)  # spec twice, three tables, provenance, DONE, and what is kept
     assert "DONE" in files(home)
 
 

@@ -10,8 +10,9 @@ import pytest
 import torch
 from processes import bits
 
-from fedlib import RunSpec, run, runs, simulation, sweep
+from fedlib import RunSpec, run, simulation, sweep
 from fedlib.__main__ import main
+from fedlib.lab import runs
 
 ROUNDS = 5
 # 2 of 12 clients a round, so that some come back and some are never visited
@@ -94,7 +95,7 @@ def test_killed_at_a_random_moment(expected, home, rounds_computed, capsys):
 def test_interrupted_from_the_keyboard(expected, home, rounds_computed, capsys):
     """SIGINT to the command: it finishes the round, saves and says so; the same command resumes."""
     with processes.started("-m", "fedlib", *COMMAND, home=home) as process:
-        processes.wait_for_text(process, f"1/{ROUNDS} ")
+        processes.wait_for_text(process, f"round 1/{ROUNDS} ")
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=processes.SECONDS)
     assert process.returncode == 130, output

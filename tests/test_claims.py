@@ -1,230 +1,457 @@
 """The ledger of claims: recomputed numbers against hand-worked ones, verdicts on made-up runs."""
 
-import inspect
-import re
-import shlex
-from types import SimpleNamespace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib import claims, exhibits, verdicts
-from fedlib.runs import RunSpec
+from fedlib.papers import claims, exhibits, recompute, reported, verdicts
+from fedlib.papers.checks import (
+    Above,
+    AboveOnAverage,
+    Faster,
+    Flat,
+    HeaderSize,
+    Higher,
+    KeepsUp,
+    LosesAbroad,
+    LosesLeast,
+    Ordered,
+    Reaches,
+    RoundCost,
+    Saves,
+    Spread,
+    Trend,
+)
+from fedlib.papers.verdicts import CONTRADICTED, NOT_RUN, STAND_IN, SUPPORTED, UNDECIDED, All, Evidence, judge
 
-NONE = float("nan")
-LEDGER = claims.ledger()
+BY_NAME = {(claim.paper, claim.name): claim for claim in claims.CLAIMS}
+
+
+# ------------------------------------------------------------------------------------------------ the papers' own tables
 
 
 @pytest.mark.parametrize(
-    ("row", "number", "agreement"),  # by hand from the papers' tables
+    ("paper", "name", "number", "agreement"),  # by hand from the papers' tables
     [
-        (1, 57.29 - 53.67, claims.AGREES),
-        (2, 58.54 - 54.93, claims.AGREES),
-        (11, 5, claims.DISAGREES),  # on CIFAR-100 with 100 clients cases A and B are both printed as 49.95
-        (20, 100 * ((73.62 + 65.02 + 56.44) / (62.51 + 61.15 + 55.53) - 1), claims.AGREES),
-        (21, 100 * (74.13 / 72.80 - 1), claims.AGREES),
-        (22, 100 * (1 - 14.69 / 101.47), claims.LAST_DIGIT),
-        (33, 3, claims.AGREES),  # FD 6.25, FedProto 312.50, FedGH 468.91, LG-FedAvg 4305.47 KB
-        (40, 64.32 - 62.71, claims.AGREES),
-        (42, 100 * 223 / 224, claims.AGREES),
-        (54, 53.67, claims.AGREES),
-        (67, 12, claims.AGREES),
+        ("FedSSA", "largest lead, unequal models", 57.29 - 53.67, claims.AGREES),
+        ("FedSSA", "largest lead, equal models", 58.54 - 54.93, claims.AGREES),
+        ("FedSSA", "header of 100 classes", 100 * 500, claims.AGREES),
+        ("FedSSA", "best everywhere, unequal models", 6, claims.AGREES),
+        ("FedSSA", "case B between A and C", 6, claims.AGREES),
+        ("FedSSA", "case A between B and C", 5, claims.DISAGREES),  # A and B are both printed as 49.95 in one setting
+        (
+            *("FedGH", "mean lead on CIFAR-100, equal models"),
+            100 * ((73.62 + 65.02 + 56.44) / (62.51 + 61.15 + 55.53) - 1),
+            claims.AGREES,
+        ),
+        ("FedGH", "lead on CIFAR-100, unequal models", 100 * (74.13 / 72.80 - 1), claims.AGREES),
+        ("FedGH", "communication saved", 100 * (1 - 14.69 / 101.47), claims.LAST_DIGIT),
+        ("FedGH", "fewest rounds", 2, claims.AGREES),  # 2 against 4, 4 and 11; 7 against 39 and 266
+        ("FedGH", "moderate communication on CIFAR-10", 3, claims.AGREES),  # FD 6.25, FedProto 312.50, FedGH 468.91 KB
+        ("pFedES", "largest lead, unequal models", 64.32 - 62.71, claims.AGREES),
+        ("pFedES", "communication saved", 100 * 223 / 224, claims.AGREES),
+        ("pFedES", "target on CIFAR-100, 100 clients", 53.67, claims.AGREES),
+        ("pFedHR", "labels help", 6, claims.AGREES),
+        ("pFedHR", "worse with 100 clients", 12, claims.AGREES),
+        ("pFedHR", "best in Table 4", 8, claims.AGREES),
+        ("pFedHR", "the larger model helps", 24, claims.AGREES),
     ],
 )
-def test_recomputed_from_the_papers_own_tables(row, number, agreement):
-    found = claims.recompute(LEDGER.loc[row, "tables"])
-    assert found[0] == pytest.approx(number, abs=1e-9)
-    assert claims.agreement(LEDGER.loc[row, "printed"], LEDGER.loc[row, "tables"]) == agreement
+def test_recomputed_from_the_papers_own_tables(paper, name, number, agreement):
+    claim = BY_NAME[paper, name]
+    assert claim.tables().value == pytest.approx(number, abs=1e-9)
+    assert claim.agreement() == agreement
 
 
 def test_the_printed_number_decides_how_close_is_the_same():
-    recipe = "largest_gain FedSSA 'Table 2' FedSSA"
-    words = [claims.agreement(printed, recipe) for printed in ("3.62", "3.63", "3.6", "3.65", "4")]
+    def agreement(printed, tables):
+        return claims.Claim(
+            name="", paper="", where="", words="", printed=printed, tables=tables, unsettled="-"
+        ).agreement()
+
+    gain = lambda: recompute.largest_gain("FedSSA", "Table 2", method="FedSSA")  # noqa: E731
+    words = [agreement(printed, gain) for printed in ("3.62", "3.63", "3.6", "3.65", "4")]
     assert words == [claims.AGREES, claims.LAST_DIGIT, claims.AGREES, claims.DISAGREES, claims.AGREES]
-    assert claims.agreement("1", "") == claims.NO_TABLE
-    assert claims.agreement("96.53", "reach FedSSA 'Table 2' cifar10 N=10 Standalone") == claims.AGREES
-    assert claims.agreement("96.54", "reach FedSSA 'Table 2' cifar10 N=10 Standalone") == claims.DISAGREES
+    assert agreement("1", None) == claims.NO_TABLE
+    reach = lambda: recompute.reach(  # noqa: E731
+        "FedSSA", "Table 2", methods=["Standalone"], dataset="cifar10", num_clients=10
+    )
+    assert agreement("96.53", reach) == claims.AGREES and agreement("96.54", reach) == claims.DISAGREES
 
 
-def test_every_claim_has_words_of_its_own_and_recipes_that_can_be_called():
-    assert len(LEDGER) == 77 and LEDGER["claim"].str.len().min() > 15
-    for column, known, given in (("tables", claims.TABLES, 0), ("check", verdicts.CHECKS, 2)):
-        for recipe in LEDGER[column]:
-            if recipe:
-                name, *arguments = shlex.split(recipe)
-                inspect.signature(known[name]).bind(*[None] * given, *arguments)
-    grids = verdicts.grids_of(LEDGER)
-    assert len(grids) > 30 and set(grids) <= set(exhibits.GRIDS)
+def test_a_printed_setting_is_read_as_columns():
+    table = reported.reported("pFedHR", "Table 3")
+    assert set(table["num_clients"]) == {100} and set(table["active_clients"]) == {10}
+    assert table["participation"].isna().all() and set(table["models"]) == {"heterogeneous"}
+    assert table.groupby(["public_labels", "distribution"]).size().to_list() == [3, 3, 3, 3]
+    assert reported.accuracy("FedSSA", "Table 2", "FedProto", "cifar100", 100) == 53.67
+    assert reported.accuracy("FedSSA", "Table 2", "FD", "cifar100", 100) is None  # a dash
 
 
-def test_no_claim_quotes_its_paper():
-    def runs_of_words(text):
-        words = re.findall(r"[\w'-]+", text.lower())
-        return {" ".join(words[start : start + 6]) for start in range(len(words) - 5)}
-
-    with claims.files("fedlib.papers").joinpath("claims.csv").open() as file:
-        notes = " ".join(pd.read_csv(file)["note"].dropna())
-    assert not runs_of_words(notes) & set().union(*map(runs_of_words, LEDGER["claim"]))
-
-
-def runs(*rows, dataset="cifar10", clients="N = 100, C = 10 %", target=0.9):
-    """Made-up runs; a row: method, accuracy after each round, and perhaps value, seed, words a round, clients' accuracies."""
-    cells, records = [], []
-    for row in rows:
-        row = {"value": None, "seed": 0, "words": 10, "own": [0.5, 0.5], "status": "finished", "clients": clients} | row
-        cells.append(
-            SimpleNamespace(
-                **{"method": row["method"], "dataset": dataset, "clients": row["clients"], "target": target},
-                **{"setting": f"{dataset}, {row['clients']}", "value": row["value"]},
-                spec=RunSpec(algorithm="Standalone", seed=row["seed"], local_epochs=1),
-            )
-        )
-        accuracy = row["accuracy"] if isinstance(row["accuracy"], list) else [row["accuracy"]]
-        rounds = pd.DataFrame({"round": range(len(accuracy)), "accuracy": accuracy}).assign(samples=5)
-        rounds["published_words"] = row["words"]
-        own = pd.DataFrame({"client": range(len(row["own"])), "accuracy": row["own"]})
-        records.append(SimpleNamespace(status=row["status"], rounds=rounds, clients=own))
-    return SimpleNamespace(cells=cells, records=records)
+def test_every_claim_names_methods_and_cells_that_its_grids_have():
+    assert len(BY_NAME) == len(claims.CLAIMS) and min(len(claim.words) for claim in claims.CLAIMS) > 15
+    for claim in claims.CLAIMS:
+        assert (claim.check is None) == bool(claim.unsettled), claim.name
+        for part in claim.check.parts if claim.check else ():
+            planned = part.planned()
+            if isinstance(part, verdicts.Exact):
+                continue
+            assert set(part.methods) <= {cell.method for cell in planned}, claim.name
+            assert set(part.datasets) <= {cell.dataset for cell in planned}, claim.name
+            assert set(part.num_clients) <= {cell.spec.num_clients for cell in planned}, claim.name
+    assert set(claims.grids_of()) <= set(exhibits.GRIDS) and len(claims.grids_of()) > 25
 
 
-def judge(recipe, made, printed=NONE):
-    grid = next(word for word in shlex.split(recipe) if "/" in word)
-    return verdicts.judge(printed, recipe, verdicts.Evidence({grid: made}))
+def test_embedded_cells_say_which_number_of_clients_they_stand_for():
+    stands = {(cell.spec.num_clients, cell.stands_for) for cell in exhibits.cells("fedssa/heterogeneous", "smoke")}
+    assert {meant for _, meant in stands} == {None, 50, 100} and (10, None) in stands
+    assert {cell.stands_for for cell in exhibits.cells("fedssa/classes", "smoke")} == {100}
+    assert {cell.stands_for for cell in exhibits.cells("pfedhr/many-labelled", "smoke")} == {100}
+    assert {cell.stands_for for cell in exhibits.cells("fedssa/heterogeneous", "demo")} == {None}
 
 
-def seeds(method, *accuracies):
-    return [{"method": method, "accuracy": accuracy, "seed": seed} for seed, accuracy in enumerate(accuracies)]
+# ----------------------------------------------------------------------------------------------------------- made-up runs
 
 
-GAIN = "gain fedssa/heterogeneous FedSSA best cifar10 100"
+@dataclass
+class Made:
+    cells: list
+    records: list
 
 
-def test_a_gain_holds_when_its_interval_has_the_number_and_not_zero():
+@dataclass
+class Record:
+    status: str
+    rounds: pd.DataFrame
+    clients: pd.DataFrame
+
+
+def record(accuracy, *, words=10, spread=0.0, status="finished", unvisited=(), candidates=4.0):
+    """A finished run: `accuracy` in per cent after its last round or after each; two visited clients, `spread` apart."""
+    curve = np.array([accuracy] if np.isscalar(accuracy) else accuracy, dtype=float) / 100
+    rounds = pd.DataFrame({"round": range(-1, len(curve)), "accuracy": [0.1, *curve], "samples": 5})
+    rounds = rounds.assign(accuracy_selected=rounds["accuracy"], candidates=candidates)
+    rounds = rounds.assign(download_words=words, upload_words=words, published_words=words)
+    own = [curve[-1] - spread / 200, curve[-1] + spread / 200, *unvisited]
+    visited = [0, 0] + [-1] * len(unvisited)
+    return Record(status, rounds, pd.DataFrame({"client": range(len(own)), "round": visited, "accuracy": own}))
+
+
+def made(grid, value, *, seeds=(0, 1, 2), protocol="reconstructed", scale="paper", **more):
+    """Runs of all cells of a grid: `value(cell)` is what `record` takes, a Record, or None where there is no run."""
+    cells = [
+        replace(cell, spec=replace(cell.spec, protocol=protocol))
+        for cell in exhibits.cells(grid, scale, seeds=seeds, **more)
+    ]
+    pairs = [(cell, value(cell)) for cell in cells]
+    kept = [(cell, found if isinstance(found, Record) else record(found)) for cell, found in pairs if found is not None]
+    return Made([cell for cell, _ in kept], [found for _, found in kept])
+
+
+TABLE2 = "fedssa/heterogeneous"
+LEAD = Above(
+    grids=(TABLE2,), method="FedSSA", over=("FedProto",), datasets=("cifar100",), num_clients=(100,), sized=True
+)
+
+
+def lead(*leads, scale="record", **more):
+    """FedSSA's lead over FedProto by seed, in the one cell that LEAD is about."""
+
+    def value(cell):
+        return 50 + (leads[cell.spec.seed] if cell.method == "FedSSA" else 0)
+
+    return Evidence({TABLE2: made(TABLE2, value, seeds=range(len(leads)), **more)}, scale)
+
+
+def test_a_claim_is_supported_or_contradicted_by_an_interval_that_excludes_zero():
     # Leads of 3, 4 and 5 points: 4 ± 2.48 (t of 2 degrees of freedom: 4.303, standard error 0.577).
-    others = [*seeds("FedProto", 0.60, 0.60, 0.60), *seeds("FD", 0.1, 0.1, 0.1)]
-    three = runs(*seeds("FedSSA", 0.63, 0.64, 0.65), *others)
-    assert judge(GAIN, three, 3.62) == verdicts.Finding(
-        "holds", "+4.00 ± 2.48 (n = 3) points over FedProto; up to 3 seeds"
-    )
-    assert judge(GAIN, three, 7.0).verdict == "holds in direction"
-    assert judge(GAIN, runs(*seeds("FedSSA", 0.64), *seeds("FedProto", 0.60)), 4.0).verdict == "holds in direction"
-    assert judge(GAIN, runs(*seeds("FedSSA", 0.59), *seeds("FedProto", 0.60)), 4.0).verdict == "does not hold"
-    relative = "gain fedssa/heterogeneous FedSSA FedProto cifar10 100 relative"
-    assert judge(relative, three, 3.0).evidence.startswith("+6.67 ± ")
-    assert judge(GAIN, runs(*seeds("FedSSA", 0.64)), 4.0) == verdicts.Finding("not run yet", "")
+    found = judge(LEAD, lead(3, 4, 5), 3.62)
+    assert (found.verdict, found.why, found.size) == (SUPPORTED, "", "inside the interval")
+    assert found.evidence == "FedSSA - FedProto, cifar100, N = 100: +4.00 ± 2.48 points (n = 3)"
+    assert judge(LEAD, lead(3, 4, 5), 7.0).size == "outside the interval"  # the size is a matter of its own
+    assert judge(LEAD, lead(3, 4, 5), 7.0).verdict == SUPPORTED
+    assert judge(LEAD, lead(3, 4, 5, scale="paper"), 3.62).verdict == SUPPORTED
+    assert judge(LEAD, lead(-3, -4, -5), 3.62).verdict == CONTRADICTED
+    relative = replace(LEAD, relative=True)
     assert (
-        judge(GAIN, runs(*seeds("FedSSA", 0.6), *seeds("FedProto", 0.5), clients="N = 50"), 4.0).verdict
-        == "not run yet"
+        judge(relative, lead(3, 4, 5), 8.0).evidence == "FedSSA - FedProto, cifar100, N = 100: +8.00 ± 4.97 % (n = 3)"
     )
 
 
-def test_data_that_a_claim_is_not_about_give_no_verdict():
-    made = runs(*seeds("FedSSA", 0.64), *seeds("FedProto", 0.60), dataset="digits")
-    assert judge(GAIN, made, 4.0) == verdicts.Finding("stand-in", "+4.00 points over FedProto; one seed, on digits")
-    assert verdicts.judge(NONE, "", verdicts.Evidence()).verdict == "not testable here"
-    assert verdicts.judge(4.0, GAIN, verdicts.Evidence()).verdict == "not run yet"
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (lead(1, -1, 3), "only 0 of 1 intervals are clear of the bound"),  # 1 ± 4.97
+        (lead(4), "leans for (n = 1); one seed"),
+        (lead(-4), "leans against (n = 1); one seed"),
+        (lead(4, 5), "leans for (n = 2); 2 seeds"),
+        (lead(3, 4, 5, scale="demo"), "leans for (n = 3); scale demo"),
+        (lead(-3, -4, -5, scale="demo"), "leans against (n = 3); scale demo"),
+        (lead(3, 4, 5, protocol="paper"), "leans for (n = 3); protocol paper"),
+        (lead(4, scale="demo", protocol="released"), "leans for (n = 1); one seed; scale demo; protocol released"),
+    ],
+)
+def test_undecided_says_why(found, why):
+    finding = judge(LEAD, found, 4.0)
+    assert (finding.verdict, finding.why) == (UNDECIDED, why)
 
 
-def test_settings_that_stand_in_are_compared_by_what_they_stand_for():
-    name = "labelled, Non-IID, N = {} (for N = {})"
-    many = runs(*seeds("pFedHR", 0.5), dataset="digits", clients=name.format(9, 100))
-    few = runs(*seeds("pFedHR", 0.6), dataset="digits", clients=name.format(3, 12))
-    evidence = verdicts.Evidence({"pfedhr/many-labelled": many, "pfedhr/labelled": few})
-    found = verdicts.judge(12, "lower pfedhr/many-labelled pfedhr/labelled", evidence)
-    assert found.verdict == "stand-in" and found.evidence.startswith("1 of 1 cells run (of 12)")
+def test_runs_that_decide_nothing():
+    def only(method):
+        return made(TABLE2, lambda cell: 50 if cell.method == method else None)
+
+    assert judge(LEAD, Evidence()) == verdicts.Finding(NOT_RUN)
+    assert judge(LEAD, Evidence({TABLE2: only("FedSSA")}, "record")) == verdicts.Finding(NOT_RUN, "1 of 2 cells run")
+    assert judge(None, Evidence()).verdict == UNDECIDED
+    other_seeds = made(TABLE2, lambda cell: 50 if (cell.method == "FedSSA") == (cell.spec.seed == 0) else None)
+    assert judge(LEAD, Evidence({TABLE2: other_seeds}, "record")).why == "no common seed"
+
+    def one_diverges(cell):
+        failed = cell.method == "FedProto" and cell.spec.seed == 3
+        return record(50 + 4 * (cell.method == "FedSSA") + cell.spec.seed, status="diverged" if failed else "finished")
+
+    found = judge(LEAD, Evidence({TABLE2: made(TABLE2, one_diverges, seeds=range(4))}, "record"))
+    assert (found.verdict, found.why) == (UNDECIDED, "leans for (n = 3); a run diverged")
 
 
-def test_best_everywhere_needs_every_setting_and_every_method():
-    recipe = "best fedssa/heterogeneous FedSSA"
-    some = runs(
-        *seeds("FedSSA", 0.64), *seeds("FedProto", 0.60), {"method": "FD", "accuracy": 0.9, "status": "diverged"}
+def test_a_variation_of_a_scale_is_no_result_at_it():
+    found = lead(3, 4, 5, scale="paper", rounds=2)
+    assert judge(LEAD, found).why == "leans for (n = 3); T, E or B are not those of scale paper"
+
+
+def test_embedded_data_never_give_a_verdict():
+    value = lambda cell: 50 + (4 + cell.spec.seed if cell.method == "FedSSA" else 0)  # noqa: E731
+    found = judge(LEAD, Evidence({TABLE2: made(TABLE2, value, scale="smoke")}, "record"), 4.0)
+    assert (found.verdict, found.why) == (STAND_IN, "on digits100")
+    assert found.evidence == "FedSSA - FedProto, digits100, N = 100: +5.00 ± 2.48 points (n = 3)"
+
+
+def test_clients_that_were_never_visited_do_not_count():
+    def value(cell):
+        return record(50 + 3 * (cell.method == "FedSSA"), unvisited=[0.0] * 8 if cell.method == "FedSSA" else [])
+
+    found = judge(LEAD, Evidence({TABLE2: made(TABLE2, value)}, "record"))
+    assert found.evidence == "FedSSA - FedProto, cifar100, N = 100: +3.00 ± 0.00 points (n = 3)"
+
+
+BEST = Above(grids=(TABLE2,), method="FedSSA", over=("Standalone", "FedProto"))
+
+
+def best(exception=0.0, noise=0.1, **more):
+    """FedSSA leads by 2 points and the others by none; in one of the 12 cells by `exception` more."""
+
+    def value(cell):
+        there = cell.dataset == "cifar10" and cell.spec.num_clients == 50 and cell.method == "FedProto"
+        own = 2 + noise * cell.spec.seed if cell.method == "FedSSA" else exception if there else 0
+        return 50 + own
+
+    return Evidence({TABLE2: made(TABLE2, value, **more)}, "record")
+
+
+def test_a_claim_about_every_setting_needs_every_cell():
+    found = judge(BEST, best())
+    assert (found.verdict, found.why) == (SUPPORTED, "")
+    assert found.evidence.startswith("12 of 12 comparisons as claimed; least: FedSSA - ")
+    half = best(seeds=(0, 1, 2))
+    half.grids[TABLE2].cells, half.grids[TABLE2].records = (
+        [one for cell, one in zip(half.grids[TABLE2].cells, values, strict=True) if cell.dataset == "cifar10"]
+        for values in (half.grids[TABLE2].cells, half.grids[TABLE2].records)
     )
-    assert judge(recipe, some, 6).verdict == "holds in direction"
-    assert judge(recipe, some, 6).evidence == "1 of 1 settings run (of 6), some methods missing; one seed"
-    assert judge(recipe, runs(*seeds("FedSSA", 0.6), *seeds("FedProto", 0.6)), 6).verdict == "does not hold"
-    grid = exhibits.cells("fedssa/heterogeneous", "paper", seeds=(0,))
-    rows = [(c, 0.7 if c.method == "FedSSA" else 0.6) for c in grid]
-    record = lambda a: SimpleNamespace(status="finished", rounds=pd.DataFrame({"round": [0], "accuracy": [a]}))  # noqa: E731
-    whole = SimpleNamespace(cells=[c for c, _ in rows], records=[record(a) for _, a in rows])
-    assert judge(recipe, whole, 6) == verdicts.Finding("holds", "6 of 6 settings run; one seed")
+    assert judge(BEST, half).why == "leans for (n = 3); 9 of 18 cells run"
+    # One clear counter-example among 12 contradicts a claim about all of them: -3 ± 0.25 alone, ± 0.89 as one of 12.
+    found = judge(BEST, best(exception=5.1))
+    assert (found.verdict, found.evidence[:36]) == (CONTRADICTED, "11 of 12 comparisons as claimed; lea")
+    # -0.4 ± 0.25 would be clear by itself; one of 12 is found below 0 by chance.
+    assert judge(BEST, best(exception=2.5)).why == "only 11 of 12 intervals are clear of the bound"
+    alone = replace(BEST, over=("FedProto",), datasets=("cifar10",), num_clients=(50,))
+    assert judge(alone, best(exception=2.5)).verdict == CONTRADICTED
 
 
-def test_a_trend_looks_at_every_step():
-    def swept(*accuracies, method="pFedES"):
-        return [{"method": method, "accuracy": a, "value": v} for v, a in zip((0.1, 0.3, 0.5), accuracies, strict=True)]
+def test_a_claim_about_most_settings():
+    most = replace(BEST, most=True)
+    assert judge(most, best(exception=5.1)).verdict == SUPPORTED
+    assert judge(replace(most, datasets=("cifar10",), num_clients=(50,)), best(exception=5.1)).verdict == CONTRADICTED
 
-    assert judge("falls pfedes/mu", runs(*swept(0.6, 0.5, 0.4))).verdict == "holds in direction"  # one data set of two
-    found = judge("falls pfedes/mu", runs(*swept(0.6, 0.65, 0.4)))
-    assert found.evidence.startswith("1 of 1 series run (of 2) fall from end to end, 0 at every step")
-    assert judge("falls pfedes/mu", runs(*swept(0.4, 0.5, 0.6))).verdict == "does not hold"
-    assert judge("rises pfedes/mu", runs(*swept(0.4, 0.5, 0.6))).verdict == "holds in direction"
-    assert judge("flat fedgh/server_lr", runs(*swept(0.600, 0.605, 0.609))).verdict == "holds in direction"
-    assert judge("flat fedgh/server_lr", runs(*swept(0.60, 0.62, 0.61))).evidence.startswith(
-        "the means span 2.00 points"
+
+MU = "pfedes/mu"
+
+
+def swept(values, *, only=None, noise=0.1, grid=MU):
+    """Accuracy by swept value, a little apart between seeds; `only` some values are there."""
+
+    def value(cell):
+        there = only is None or cell.value in only
+        return 50 + values(cell.value) + noise * cell.spec.seed * cell.value if there else None
+
+    return Evidence({grid: made(grid, value)}, "record")
+
+
+def test_a_trend_is_a_slope_over_all_values_of_every_series():
+    falls = Trend(grids=(MU,), direction="falls")
+    found = judge(falls, swept(lambda mu: -10 * mu))  # a step is 0.1: -1 point, and 0.01 more in each further seed
+    assert (found.verdict, found.why) == (SUPPORTED, "")
+    assert found.evidence.endswith("0.1 to 0.5: -0.99 ± 0.02 points a step (n = 3)")
+    assert judge(falls, swept(lambda mu: 10 * mu)).verdict == CONTRADICTED
+    assert judge(replace(falls, direction="rises"), swept(lambda mu: 10 * mu)).verdict == SUPPORTED
+    assert judge(falls, swept(lambda mu: -10 * mu, only=(0.5,))).why == "one value is no sweep; 2 of 10 cells run"
+    assert judge(falls, swept(lambda mu: -10 * mu, only=(0.1, 0.5))).why == "leans for (n = 3); 4 of 10 cells run"
+    unsure = swept(lambda mu: 0.0, noise=1)  # slopes of 0, 0.1 and 0.2 a step
+    assert judge(falls, unsure).why == "only 0 of 2 intervals are clear of the bound"
+
+
+def test_fewer_candidates_are_a_trend_of_their_own():
+    fewer = Trend(grids=("pfedhr/clusters",), direction="falls", quantity="candidates")
+    found = made("pfedhr/clusters", lambda cell: record(50, candidates=9 - cell.value + 0.1 * cell.spec.seed))
+    found = judge(fewer, Evidence({"pfedhr/clusters": found}, "record"))
+    assert found.verdict == SUPPORTED and "-1.00 ± 0.00 candidates a step" in found.evidence
+
+
+def test_what_does_not_matter_stays_within_a_point():
+    flat = Flat(grids=(MU,))
+    assert judge(flat, swept(lambda mu: mu)).verdict == SUPPORTED  # 0.2 from the mean at most
+    assert judge(flat, swept(lambda mu: 20 * mu)).verdict == CONTRADICTED  # 4 at both ends
+    assert judge(flat, swept(lambda mu: 5 * mu, noise=2)).verdict == UNDECIDED
+    assert judge(flat, swept(lambda mu: mu, only=(0.5,))).why == "one value is no sweep; 2 of 10 cells run"
+
+
+ES = "pfedes/heterogeneous"
+
+
+def costs_of(own, other, *, words=(10, 20), scale="record", **more):
+    """Accuracy by round of pFedES and FedProto on CIFAR-10 with 10 clients (target 90 %), and their words a round."""
+
+    def value(cell):
+        curves = {"pFedES": record(own, words=words[0]), "FedProto": record(other, words=words[1])}
+        return curves.get(cell.method)
+
+    return Evidence({ES: made(ES, value, **more)}, scale)
+
+
+def test_costs_are_compared_only_where_both_reach_the_target():
+    saves = Saves(
+        grids=(ES,), method="pFedES", over=("FedProto",), datasets=("cifar10",), num_clients=(10,), kinds=("words",)
     )
-    both = runs(*swept(0.6, 0.6, 0.6), *swept(0.5, 0.5, 0.7, method="FedProto"))
-    assert judge("above pfedes/mu pFedES FedProto", both).evidence == "2 of 3 values run (of 10); one seed"
+    reached = costs_of([80, 91, 95], [50, 70, 85, 92, 93])  # 2 rounds of 10 words against 4 of 20: 75 % saved
+    found = judge(replace(saves, sized=True), reached, 75.0)
+    assert (found.verdict, found.size) == (SUPPORTED, "inside the interval")
+    assert found.evidence == "words that pFedES saves of FedProto's, cifar10, N = 10: +75.00 ± 0.00 % (n = 3)"
+    assert judge(replace(saves, kinds=("rounds",)), reached).evidence.endswith("+50.00 ± 0.00 % (n = 3)")
+    assert judge(replace(saves, kinds=("flops",)), reached).evidence.endswith("% (n = 3)")
+    assert judge(replace(saves, low=90), reached).verdict == CONTRADICTED  # far less is claimed
+    assert judge(replace(saves, low=-25, high=0), reached).verdict == CONTRADICTED  # slightly more is claimed
+    assert judge(saves, costs_of([80, 91, 95], [50, 70, 85, 89])).why == "target not reached"
+    both = All(checks=(saves, replace(saves, kinds=("rounds",), low=60)))
+    assert judge(both, reached).verdict == CONTRADICTED
 
 
-def test_costs_are_compared_where_both_reach_one_level():
-    # The target of 0.9 is out of reach: 0.6 is the lower of the two best. A gets there in 1 round, B in 3, each round 10 and 20 words.
-    made = runs(
-        {"method": "pFedES", "accuracy": [0.6, 0.7, 0.8], "words": 10},
-        {"method": "FedProto", "accuracy": [0.3, 0.5, 0.6], "words": 20},
-    )
-    evidence = verdicts.Evidence({"pfedes/heterogeneous": made})
-    spent = evidence.spent("pfedes/heterogeneous", "pFedES", "FedProto", "rounds+words+flops")
-    assert spent == {"cifar10, N = 100, C = 10 %": {"rounds": 3.0, "words": 6.0, "flops": 3.0}}
-    assert judge("cost pfedes/heterogeneous pFedES FedProto words 5 7 cifar10 100", made).verdict == "holds"
-    assert judge("cost pfedes/heterogeneous pFedES FedProto words 202 246", made).verdict == "holds in direction"
-    assert judge("cost pfedes/heterogeneous pFedES FedProto words 0.8 1", made).verdict == "does not hold"
-    assert judge("cheap pfedes/heterogeneous FedProto rounds", made).evidence.startswith(
-        "rank 2 by rounds among 2 methods"
-    )
-    low = runs({"method": "pFedES", "accuracy": [0.95]}, {"method": "FedProto", "accuracy": [0.7]})
-    target = "target pfedes/heterogeneous cifar10 100 pFedES FedProto"
-    assert judge(target, low, 70).verdict == "holds"
-    assert judge(target, low, 90) == verdicts.Finding(
-        "not testable here", "pFedES reaches 95.0, FedProto reaches 70.0; one seed"
-    )
+def test_a_target_that_is_not_reached_in_fewer_rounds_contradicts_nothing():
+    reaches = Reaches(grids=(ES,), over=("pFedES", "FedProto"), datasets=("cifar10",), num_clients=(10,), target=90)
+    assert judge(reaches, costs_of([50, 92], [91, 90.5])).verdict == SUPPORTED
+    short = judge(reaches, costs_of([50, 92], [50, 80]))
+    assert (short.verdict, short.why) == (UNDECIDED, "leans neither way, 1 of 2 as claimed (n = 3); target not reached")
+    assert judge(reaches, costs_of([50, 92], [50, 80], scale="paper")).verdict == CONTRADICTED
 
 
-def test_clients_ablations_and_public_data():
-    spread = "spread fedssa/heterogeneous FedSSA 100"
-    tight = {"method": "FedSSA", "accuracy": 0.6, "own": [0.59, 0.61]}
-    loose = [{"method": name, "accuracy": 0.5, "own": [0.3, 0.7]} for name in ("FD", "FedProto")]
-    assert judge(spread, runs(tight, *loose)).verdict == "holds in direction"
-    assert judge(spread, runs({**tight, "own": [0.2, 1.0]}, *loose)).verdict == "does not hold"
-    cases = runs({"method": "case C: x", "accuracy": 0.6}, {"method": "case B: y", "accuracy": 0.5})
-    assert judge("ordered fedssa/table4 'case C' 'case B'", cases, 1).verdict == "holds"
-    assert judge("ordered fedssa/table4 'case B' 'case C'", cases, 1).verdict == "does not hold"
-    drop = "smallest_drop pfedhr/public-labelled pFedHR"
-    rows = [("pFedHR", None, 0.8), ("pFedHR", "mnist", 0.7), ("pFedHR", "cifar10", 0.5)]  # loses 20 points on average
-    rows += [("FedMD", None, 0.7), ("FedMD", "mnist", 0.4), ("FedMD", "cifar10", 0.2)]  # 40
-    made = runs(
-        *({"method": m, "value": v, "accuracy": a, "clients": "labelled, IID"} for m, v, a in rows), dataset="svhn"
+def by_method(grid, values, **more):
+    return Evidence({grid: made(grid, lambda cell: values.get(cell.method), **more)}, "record")
+
+
+def test_clients_curves_and_ablations():
+    values = {"FedSSA": record(60, spread=2), "FD": record(50, spread=8), "FedProto": record(55, spread=6)}
+    spread = Spread(grids=(TABLE2,), method="FedSSA", over=("FD", "FedProto"), top=1)
+    found = judge(spread, by_method(TABLE2, values))
+    # Two clients d points apart have a standard deviation of d over the root of 2.
+    assert found.evidence.startswith("12 of 12 comparisons as claimed; least: spread of FedProto - FedSSA")
+    assert found.evidence.endswith("+2.83 ± 0.00 points (n = 3)")
+    assert judge(replace(spread, similar=6.0), by_method(TABLE2, values)).verdict == SUPPORTED
+    assert judge(replace(spread, similar=1.0), by_method(TABLE2, values)).verdict == CONTRADICTED
+    curves = {"FedSSA": record([40, 60]), "FedProto": record([50, 55])}  # higher at the end, and lower on the way
+    found = judge(Faster(grids=(TABLE2,), method="FedSSA", over=("FedProto",)), by_method(TABLE2, curves))
+    assert found.verdict == CONTRADICTED and "mean of all rounds: -2.50" in found.evidence
+    cases = dict(zip(exhibits.GRIDS["fedssa/table4"].methods, (50, 52, 55), strict=True))
+    order = tuple(reversed(cases))
+    assert judge(Ordered(grids=("fedssa/table4",), order=order), by_method("fedssa/table4", cases)).verdict == SUPPORTED
+    order = (order[1], order[0], order[2])
+    found = judge(Ordered(grids=("fedssa/table4",), order=order), by_method("fedssa/table4", cases))
+    assert found.verdict == CONTRADICTED
+
+
+def test_a_mean_over_settings_is_paired_by_seed():
+    grid = "fedgh/homogeneous"
+
+    def value(cell):
+        settings = {10: 30, 50: 20, 100: 10}
+        return settings[cell.spec.num_clients] + (2 + cell.spec.seed if cell.method == "FedGH" else 0)
+
+    check = AboveOnAverage(grids=(grid,), method="FedGH", over="FedProto", datasets=("cifar100",), sized=True)
+    found = judge(check, Evidence({grid: made(grid, value)}, "record"), 15.0)  # 10, 15 and 20 % of 20
+    assert (found.verdict, found.size) == (SUPPORTED, "inside the interval")
+    assert found.evidence == "FedGH - FedProto, mean of 3 settings: +15.00 ± 12.42 % (n = 3)"
+
+
+FOREIGN = ("pfedhr/public-labelled", "pfedhr/public-unlabelled")
+
+
+def abroad(lost, own=60.0):
+    """Points that each method loses with each foreign kind of public data."""
+
+    def value(cell):
+        return own + cell.spec.seed - (0 if cell.value is None else lost.get(cell.method, 10))
+
+    return Evidence({name: made(name, value) for name in FOREIGN}, "record")
+
+
+def test_public_data_of_another_kind():
+    least, hurts, keeps = (
+        LosesLeast(grids=FOREIGN, method="pFedHR"),
+        LosesAbroad(grids=FOREIGN),
+        KeepsUp(grids=FOREIGN, method="pFedHR"),
     )
-    assert judge(drop, made).evidence == "1 of 1 settings run (of 2); one seed"
-    assert judge("foreign pfedhr/public-labelled pFedHR", made).verdict == "does not hold"  # 60 against 70
-    labels = [("labelled, IID", 0.6), ("unlabelled, IID", 0.5)]
-    made = runs(*({"method": "pFedHR", "clients": label, "accuracy": a} for label, a in labels))
-    assert judge("labels pfedhr/labelled labelled unlabelled pFedHR", made, 1).verdict == "holds"
+    found = judge(least, abroad({"pFedHR": 4}))
+    assert found.verdict == SUPPORTED and found.evidence.endswith("+6.00 ± 0.00 points (n = 3)")
+    assert judge(least, abroad({"pFedHR": 14})).verdict == CONTRADICTED
+    assert judge(hurts, abroad({"pFedHR": 4})).verdict == SUPPORTED
+    assert judge(hurts, abroad({"pFedHR": -1})).verdict == CONTRADICTED
+    assert judge(keeps, abroad({"pFedHR": 0.5})).verdict == SUPPORTED
+    assert judge(keeps, abroad({"pFedHR": 4})).verdict == CONTRADICTED
+    assert judge(keeps, Evidence({}, "record")).verdict == NOT_RUN
+
+
+def test_the_same_cell_at_another_value_of_a_field():
+    grids = ("pfedhr/labelled", "pfedhr/unlabelled")
+    labels = Higher(grids=grids, what="labels", field="public_labels", at=True, than=False, over=("pFedHR",))
+    value = lambda cell: 50 + 2 * cell.spec.public_labels  # noqa: E731
+    found = judge(labels, Evidence({name: made(name, value) for name in grids}, "record"))
+    assert found.verdict == SUPPORTED and found.evidence.startswith("6 of 6 comparisons as claimed")
+    grids = (*grids, "pfedhr/many-labelled", "pfedhr/many-unlabelled")
+    many = Higher(grids=grids, datasets=("svhn",), what="12 - 100", field="num_clients", at=12, than=100)
+    value = lambda cell: 50 - 3 * (cell.spec.num_clients == 100)  # noqa: E731
+    found = judge(many, Evidence({name: made(name, value) for name in grids}, "record"))
+    assert found.verdict == SUPPORTED and found.evidence.startswith("12 of 12 comparisons as claimed")
 
 
 def test_what_needs_no_run():
-    found = verdicts.Evidence()
-    assert verdicts.judge(5000, "header_size 10", found).verdict == "holds"
-    assert verdicts.judge(5010, "header_size 10", found).verdict == "does not hold"
-    assert (
-        verdicts.judge(0.5, "extraction", found).verdict == "holds in direction"
-    )  # about 0.37: less than an epoch, not half
+    assert judge(HeaderSize(num_classes=10, weights=5000), Evidence(), 5000.0).size == "as printed"
+    assert judge(HeaderSize(num_classes=10, weights=5010), Evidence(), 5010.0).verdict == CONTRADICTED
+    found = judge(BY_NAME["FedGH", "extraction is half an epoch"].check, Evidence(), 0.5)
+    assert (found.verdict, found.size) == (SUPPORTED, "not as printed")  # about 0.37: less than an epoch, not half
+    costs = RoundCost(method="pFedES", other="FedProto", kinds=("words",), less=True)
+    assert judge(costs, Evidence()).evidence == (
+        "pFedES against FedProto: 886 against 2000 words, 886 against 10000 words"
+    )
+    assert judge(costs, Evidence()).verdict == SUPPORTED
+    assert judge(replace(costs, kinds=("words", "flops")), Evidence()).verdict == CONTRADICTED
 
 
-def test_tally_counts_every_claim_once():
-    table = claims.judged(LEDGER, verdicts.Evidence())
+def test_the_ledger_has_every_claim_once():
+    table = claims.ledger(Evidence())
+    assert list(zip(table["paper"], table["claim"], strict=True)) == list(BY_NAME)
+    assert set(table["verdict"]) <= set(verdicts.VERDICTS) and (table["verdict"] != "").all()
+    undecided = table[table["verdict"] == UNDECIDED]
+    assert (undecided["why"] != "").all()
     for column in ("own table", "verdict"):
         counts = claims.tally(table, column)
-        assert counts.sum(axis=1).to_dict() == {"FedSSA": 19, "FedGH": 20, "pFedES": 24, "pFedHR": 14}
-    assert set(table.loc[table["paper"] == "pFedHR", "verdict"]) == {"not run yet"}
-    assert np.all(claims.tally(table, "own table").to_numpy() >= 0)
+        assert counts.sum(axis=1).to_dict() == table["paper"].value_counts().to_dict()
+        assert list(counts.index) == ["FedSSA", "FedGH", "pFedES", "pFedHR"]

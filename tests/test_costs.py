@@ -58,9 +58,9 @@ def test_size_is_measured_from_what_a_message_holds():
         structure=("conv", 3),
     )
     assert message.words() == 12 + 5 + 2  # a 64-bit id in memory is a 32-bit word on the wire
-    assert message.words(published_for="FedProto") == 12 + 2
-    assert message.words(published_for="FedGH") == 12 + 5
-    assert message.words(published_for="Standalone") == 19
+    assert message.words(make("FedProto").uncounted) == 12 + 2
+    assert message.words(make("FedGH").uncounted) == 12 + 5
+    assert message.words(make("Standalone").uncounted) == 19
     assert costs.kilobytes(256) == 1.0
 
 

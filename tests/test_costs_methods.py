@@ -1,9 +1,11 @@
 """What the methods exchange and compute, against the papers' tables and against counts by hand."""
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib import ALGORITHMS, RunSpec, costs, runs, simulate
+from fedlib import ALGORITHMS, RunSpec, costs, simulate
+from fedlib.lab import runs
 
 # Multiply-adds of a forward pass of CNN-1..5 with 10 classes, and of conv1, whose input needs no gradient.
 FORWARD = {"CNN-1": 4_825_800, "CNN-2": 3_385_800, "CNN-3": 3_525_800, "CNN-4": 3_265_800, "CNN-5": 2_875_800}
@@ -130,6 +132,21 @@ def test_costs_to_a_target() -> None:
     assert spent == {"rounds": 2, "words": 33, "published_words": 28, "bytes": 132, "client_flops": 300}
     assert costs.to_target(rounds, 0.6)["rounds"] == 4
     assert costs.to_target(rounds, 0.8) is None
+
+
+def test_what_was_spent_until_a_target_or_in_all() -> None:
+    rounds = pd.DataFrame(
+        {
+            "round": [-1, 0, 1, 2], "accuracy": [0.9, 0.2, 0.5, 0.4], "samples": [0, 5, 6, 7],
+            "download_words": [0, 1, 2, 3], "upload_words": [0, 10, 20, 30], "published_words": [0, 9, 19, 29],
+        }
+    )  # fmt: skip
+    until = costs.until(rounds, 0.5, flops_per_image=100)  # the untrained start does not count
+    assert until == costs.Spent(reached=True, rounds=2, words=33, published_words=28, flops=1100)
+    short = costs.until(rounds, 0.6)
+    assert (short.reached, short.rounds, short.words) == (False, 3, 66) and np.isnan(short.flops)
+    exact = rounds.assign(client_flops=[0, 1000, 2000, 3000], server_flops=[0, 1, 2, 3])
+    assert costs.until(exact, 0.5, flops_per_image=100).flops == 3003
 
 
 def test_flops_of_a_record() -> None:

@@ -1,3 +1,4 @@
+import dataclasses
 import gzip
 import hashlib
 import itertools
@@ -9,9 +10,17 @@ import pytest
 import torch
 from scipy.io import savemat
 
-from fedlib import Dataset, FedlibError, RunSpec, data, runs
+from fedlib import Dataset, FedlibError, RunSpec, data
+from fedlib.lab import runs
+from fedlib.papers import exhibits, notebook
 
 REAL = ("cifar10", "cifar100", "mnist", "svhn")
+NUM_TRAIN = {
+    "cifar10": 4 + 5 + 6 + 7 + 8,
+    "cifar100": 4,
+    "mnist": 7,
+    "svhn": 12,
+}  # of the files that `write_files` writes
 
 
 @pytest.fixture(autouse=True)
@@ -71,17 +80,16 @@ def write_cifar(name: str, root, monkeypatch) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate(all_images), np.concatenate(all_labels)
 
 
-def write_mnist(root, monkeypatch) -> tuple[np.ndarray, np.ndarray]:
+def write_mnist(root) -> tuple[np.ndarray, np.ndarray]:
     """Small files in MNIST's format (idx: magic number, sizes, bytes)."""
-    parts, sums = [], {}
+    parts = []
     for part, count in (("train", 7), ("t10k", 3)):
         images, labels = some_images(count, 28, 28), np.arange(count, dtype=np.uint8)
         for kind, values in (("images-idx3", images), ("labels-idx1", labels)):
             header = bytes([0, 0, 8, values.ndim]) + b"".join(size.to_bytes(4, "big") for size in values.shape)
             file = f"{part}-{kind}-ubyte"
-            sums[file] = write(root / "MNIST" / "raw", file, header + values.tobytes())
+            write(root / "MNIST" / "raw", file, header + values.tobytes())
         parts.append((images, labels))
-    monkeypatch.setattr(data, "_MNIST_MD5", sums)
     return np.concatenate([images for images, _ in parts]), np.concatenate([labels for _, labels in parts])
 
 
@@ -105,9 +113,18 @@ def write_svhn(root, monkeypatch) -> tuple[np.ndarray, np.ndarray]:
 
 
 def write_files(name: str, root, monkeypatch) -> tuple[np.ndarray, np.ndarray]:
+    """Small files in the format of `name`, and `data.BUILT_IN` made to describe them."""
     if name == "mnist":
-        return write_mnist(root, monkeypatch)
-    return write_svhn(root, monkeypatch) if name == "svhn" else write_cifar(name, root, monkeypatch)
+        images, labels = write_mnist(root)
+    else:
+        images, labels = write_svhn(root, monkeypatch) if name == "svhn" else write_cifar(name, root, monkeypatch)
+    count = NUM_TRAIN[name]
+    pixels = np.pad(images[:, None], [(0, 0), (0, 0), (2, 2), (2, 2)]) if name == "mnist" else images
+    known = data.BUILT_IN[name]
+    arrays = (pixels[:count], labels[:count], pixels[count:], labels[count:], known.num_classes)
+    small = Dataset.from_arrays(name, *arrays, mean=known.mean, std=known.std).info
+    monkeypatch.setitem(data.BUILT_IN, name, small)
+    return images, labels
 
 
 # ------------------------------------------------------------------------------------------- the embedded ones
@@ -116,7 +133,7 @@ def write_files(name: str, root, monkeypatch) -> tuple[np.ndarray, np.ndarray]:
 def test_digits():
     digits = data.load("digits")
     assert digits.images.shape == (1797, 3, 32, 32) and digits.images.dtype == torch.uint8
-    assert digits.num_classes == 10 and digits.embedded
+    assert digits.num_classes == 10 and digits.info.embedded
     assert digits.num_train == 1498  # 5:1
     from sklearn.datasets import load_digits
 
@@ -139,7 +156,7 @@ def test_digits_are_scikit_learns_enlarged():
 
 def test_digits100_is_pairs_from_their_own_part():
     pairs, digits = data.load("digits100"), data.load("digits")
-    assert pairs.images.shape == (2500, 3, 32, 32) and pairs.num_classes == 100 and pairs.embedded
+    assert pairs.images.shape == (2500, 3, 32, 32) and pairs.num_classes == 100 and pairs.info.embedded
     assert pairs.num_train == 2000
     assert (np.bincount(pairs.labels[:2000]) == 20).all() and (np.bincount(pairs.labels[2000:]) == 5).all()
     # each half, 8x8, is a digit of its class and from the same side of the digits' split
@@ -163,7 +180,7 @@ def test_digits100_is_pairs_from_their_own_part():
 def test_changed_digits_are_the_digits_in_another_domain():
     digits, (inverted, noisy, rotated) = data.load("digits"), map(data.load, data.EMBEDDED[2:])
     for other in (inverted, noisy, rotated):
-        assert torch.equal(other.labels, digits.labels) and other.num_train == digits.num_train and other.embedded
+        assert torch.equal(other.labels, digits.labels) and other.num_train == digits.num_train and other.info.embedded
         assert (other.images == other.images[:, :1]).all() and other.images.shape == digits.images.shape
     assert torch.equal(inverted.images, 255 - digits.images)
     assert torch.equal(rotated.images, digits.images.rot90(dims=(2, 3)))
@@ -207,7 +224,7 @@ def test_statistics_of_own_data_are_those_of_its_training_images():
     train = images[:6].astype(np.float64) / 255
     np.testing.assert_allclose(own.mean, train.mean(axis=(0, 2, 3)), atol=5.1e-5)
     np.testing.assert_allclose(own.std, train.std(axis=(0, 2, 3)), atol=1e-4)
-    assert own.num_classes == 3 and not own.embedded
+    assert own.num_classes == 3 and not own.info.embedded
     assert own.images.is_contiguous(memory_format=torch.channels_last)
     assert np.array_equal(own.images.numpy(), images) and np.array_equal(own.labels.numpy(), labels)
 
@@ -218,9 +235,9 @@ GOOD = some_images(4, 1, 32, 32)
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ((GOOD.astype(np.float32), [0, 1, 0, 1]), "own: images' dtype = 'torch.float32': must be torch.uint8"),
-        ((GOOD[:, 0], [0, 1, 0, 1]), r"own: images' shape = \(8, 32, 32\): must be \(n, channels, 32, 32\)"),
-        ((GOOD[:, :, :28, :28], [0, 1, 0, 1]), r"own: images' shape = \(8, 1, 28, 28\)"),
+        ((GOOD.astype(np.float32), [0, 1, 0, 1]), "own: train images' dtype = 'torch.float32': must be torch.uint8"),
+        ((GOOD[:, 0], [0, 1, 0, 1]), r"own: train images' shape = \(4, 32, 32\): must be \(n, channels, 32, 32\)"),
+        ((GOOD[:, :, :28, :28], [0, 1, 0, 1]), r"own: train images' shape = \(4, 1, 28, 28\)"),
         ((GOOD, [0, 1, 0]), "own: number of train labels = 3: must be 4"),
         ((GOOD, [0, 1, 0, -1]), r"own: labels = \[-1, 0, 1\]: must be within 0..1"),
         ((GOOD, [0, 1, 0, 3], 3), r"own: labels = \[0, 1, 3\]: must be within 0..2"),
@@ -264,8 +281,8 @@ def test_reads_the_format(name, root, monkeypatch):
         assert np.array_equal(loaded.images, images)
     assert np.array_equal(loaded.labels, labels)
     assert loaded.num_classes == (100 if name == "cifar100" else 10)
-    assert loaded.num_train == {"cifar10": 4 + 5 + 6 + 7 + 8, "cifar100": 4, "mnist": 7, "svhn": 12}[name]
-    assert (loaded.mean, loaded.std) == data.STATISTICS[name] and not loaded.embedded
+    assert loaded.num_train == NUM_TRAIN[name]
+    assert not loaded.info.embedded and loaded.info == data.info(name)
     assert data.available(name)
 
 
@@ -285,7 +302,7 @@ def test_public_data_of_another_set_are_adapted(own, public, root, monkeypatch):
     pixels = data.load(public).images[shared.indices].double() / 255  # (n, channels, 32, 32)
     if pixels.shape[1] != batch.shape[1]:
         pixels = pixels.mean(1, keepdim=True).expand(batch.shape)  # one channel: its mean is itself
-    mean, std = (torch.tensor(values).view(-1, 1, 1) for values in data.STATISTICS[own])
+    mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (loaded.mean, loaded.std))
     assert torch.allclose(
         batch.double(), (pixels - mean) / std, atol=0.6 / 255 / 0.19
     )  # grey is rounded to a pixel value
@@ -326,7 +343,7 @@ def test_downloads_what_is_missing(root, monkeypatch):
     """MNIST as torchvision fetches it: gzipped files, checked and unpacked."""
     from torchvision.datasets import MNIST
 
-    images, _ = write_mnist(root / "elsewhere", monkeypatch)
+    images, _ = write_files("mnist", root / "elsewhere", monkeypatch)
     compressed = {p.name: gzip.compress(p.read_bytes()) for p in (root / "elsewhere").rglob("*-ubyte")}
     monkeypatch.setattr(MNIST, "resources", [(f"{n}.gz", md5(compressed[n])) for n in sorted(compressed)])
 
@@ -338,3 +355,106 @@ def test_downloads_what_is_missing(root, monkeypatch):
     monkeypatch.setattr("torchvision.datasets.utils._urlretrieve", fetch)
     loaded = data.load("mnist")
     assert np.array_equal(loaded.images[:, 0, 2:-2, 2:-2], images) and data.available("mnist")
+
+
+# ------------------------------------------------------------------------------------------ known without images
+
+
+@pytest.fixture
+def no_images(monkeypatch):
+    """Whatever would read or fetch a real data set fails."""
+    import torchvision.datasets as readers
+
+    def read(*args, **kwargs):
+        raise AssertionError("a real data set was asked for")
+
+    for reader in (readers.CIFAR10, readers.MNIST, readers.SVHN):
+        monkeypatch.setattr(reader, "__init__", read)
+    monkeypatch.setattr("urllib.request.urlopen", read)
+
+
+@pytest.mark.parametrize("name", data.EMBEDDED)
+def test_what_is_known_beforehand_of_embedded_data_is_true(name):
+    assert data.load(name).info == data.info(name) == data.BUILT_IN[name] and data.info(name).embedded
+
+
+def test_svhn_is_identified_by_the_published_md5s_of_its_files():
+    from torchvision.datasets import SVHN
+
+    sums = " ".join(SVHN.split_list[split][2] for split in ("train", "test"))
+    assert data.info("svhn").fingerprint == hashlib.sha256(sums.encode()).hexdigest()[:16]
+
+
+def test_every_exhibit_is_planned_at_every_scale_without_data(no_images, root):
+    planned = {
+        runs.resolve(cell.spec, scale).info.name
+        for scale in runs.SCALES
+        for exhibit in exhibits.every().values()
+        for cell in exhibits.cells(exhibit.grids, scale)
+    }
+    assert planned >= {"digits", *REAL} and not root.exists()
+
+
+def test_smoke_runs_are_of_embedded_data_alone():
+    """So nothing at scale smoke can start a download."""
+    cells = [cell for exhibit in exhibits.every().values() for cell in exhibits.cells(exhibit.grids, "smoke")]
+    assert {name for cell in cells for name in (cell.spec.dataset, cell.spec.public_dataset)} <= {None, *data.EMBEDDED}
+
+
+def test_results_of_record_need_no_data(no_images):
+    found = notebook.recorded("fedssa/record")
+    assert found.cells and len(found.costs("last"))
+
+
+def test_the_time_of_a_plan_needs_no_data(no_images):
+    spec = RunSpec("Standalone", dataset="svhn", rounds=1, batch_size=2, num_clients=5000, scenario="homogeneous")
+    assert runs.estimate([runs.resolve(spec)], 1) > 0
+
+
+@pytest.mark.parametrize("name", ["cifar10", "mnist"])
+def test_whole_files_of_other_images_are_not_taken_for_the_published_ones(name, root, monkeypatch):
+    """What readers check by MD5 need not be what they read: a cached copy, a patched list."""
+    genuine = data.BUILT_IN[name]
+    write_files(name, root, monkeypatch)
+    monkeypatch.setitem(data.BUILT_IN, name, dataclasses.replace(data.BUILT_IN[name], fingerprint=genuine.fingerprint))
+    with pytest.raises(FedlibError, match=f"corrupted .*{name}: fingerprint is .*, that of the published data is"):
+        data.load(name)
+
+
+def test_mean_and_std_of_own_data_are_part_of_the_key(monkeypatch):
+    monkeypatch.setattr(data, "_LOADERS", dict(data._LOADERS))
+    keys = set()
+    for given in ({}, {"mean": (0.4,)}, {"std": (0.4,)}):
+        arrays = (some_images(20, 1, 32, 32), np.arange(20) % 2, some_images(10, 1, 32, 32), np.arange(10) % 2)
+        data.register("own", lambda arrays=arrays, given=given: Dataset.from_arrays("own", *arrays, **given))
+        resolved = runs.resolve(RunSpec("Standalone", dataset="own", num_clients=2), "smoke")
+        keys.add(resolved.key)
+        assert not resolved.portable
+    assert len(keys) == 3
+
+
+def test_own_data_under_a_built_in_name_have_their_own_key(monkeypatch):
+    spec = RunSpec("Standalone", num_clients=2)
+    before = runs.resolve(spec)
+    assert before.portable
+    monkeypatch.setattr(data, "_LOADERS", dict(data._LOADERS))
+    arrays = (some_images(20, 3, 32, 32), np.arange(20) % 2, some_images(10, 3, 32, 32), np.arange(10) % 2)
+    data.register("digits", lambda: Dataset.from_arrays("mine", *arrays))
+    after = runs.resolve(spec)
+    assert after.key != before.key and not after.portable
+    assert after.info.num_train == after.data.num_train == 20 and data.names().count("digits") == 1
+
+
+@pytest.mark.parametrize("name", ["../../evil", "a/b", "", ".hidden", "a b", 3, "x" * 61])
+def test_a_name_that_no_folder_can_have_is_refused(name):
+    with pytest.raises(FedlibError, match=r"dataset = .*: must be letters"):
+        data.register(name, lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [({"mean": (0.5,) * 3}, "own: mean = .*: must be 1 numbers"), ({"std": (0.0,)}, "own: std = .*above 0")],
+)
+def test_mean_and_std_fit_the_channels(given, message):
+    with pytest.raises(FedlibError, match=message):
+        Dataset.from_arrays("own", GOOD, [0, 1, 0, 1], GOOD, [0, 1, 0, 1], **given)

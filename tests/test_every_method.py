@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import json
 import multiprocessing
 import os
 import re
@@ -17,7 +16,8 @@ import torch
 from processes import bits
 from torch import nn
 
-from fedlib import ALGORITHMS, Federation, FedlibError, Model, RunSpec, models, run, runs, simulate, simulation, sweep
+from fedlib import ALGORITHMS, Federation, FedlibError, Model, RunSpec, models, run, simulate, simulation, sweep
+from fedlib.lab import runs
 
 NUM_CLIENTS, PARTICIPATION, ROUNDS = 40, 0.05, 3  # 2 clients a round, with 36 training images or so
 
@@ -228,7 +228,7 @@ def test_standalone_clients_do_not_see_each_others_data(small_digits):
 def assert_diverged(record: runs.Record) -> None:
     """It says so, and its record is whole up to the round whose loss is not finite."""
     assert record.status == "diverged"
-    assert json.loads((record.path / "DONE").read_text())["status"] == "diverged"
+    assert processes.done(record.path)["status"] == "diverged"
     losses = record.rounds["loss"].iloc[1:]
     assert np.isfinite(losses[:-1]).all() and not np.isfinite(losses.iloc[-1])
     assert record.rounds["accuracy"].between(0, 1).all()

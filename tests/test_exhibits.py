@@ -10,8 +10,9 @@ import processes
 import psutil
 import pytest
 
-from fedlib import exhibits, notebook, report, runs
 from fedlib.errors import FedlibError
+from fedlib.lab import runs
+from fedlib.papers import exhibits, notebook, printed
 
 BOTH = {"cifar10", "cifar100"}
 THREE = {(10, 1.0), (50, 0.2), (100, 0.1)}
@@ -162,7 +163,7 @@ def test_results_of_record_of_other_public_data_are_not_taken_for_a_cell(change)
         spec = vars(runs.resolve(stored.spec).spec)
         row = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in spec.items()}
         read = pd.read_csv(io.StringIO(pd.DataFrame([row]).to_csv(index=False))).to_dict("records")[0]
-        record = report.Recorded("key", "finished", read, pd.DataFrame(), pd.DataFrame())
+        record = printed.Recorded("key", "finished", read, pd.DataFrame(), pd.DataFrame())
         assert notebook._same(own, record) == (own is stored)
 
 
@@ -175,9 +176,9 @@ def test_papers_own_tables_have_our_labels():
         ("pFedHR", "Table 4", "pfedhr/homogeneous"),
     ):
         labels = {(cell.dataset, cell.clients) for cell in exhibits.cells(grids, "paper")}
-        printed = report.printed(paper, item)
-        assert set(zip(printed["dataset"], printed["clients"], strict=True)) == labels
-        assert set(printed["method"]) <= {method for grid in grids for method in exhibits.GRIDS[grid].methods}
+        table = printed.accuracies(paper, item)
+        assert set(zip(table["dataset"], table["clients"], strict=True)) == labels
+        assert set(table["method"]) <= {method for grid in grids for method in exhibits.GRIDS[grid].methods}
 
 
 @pytest.mark.parametrize("scale", ["smoke", "demo", "paper"])
@@ -192,14 +193,14 @@ def test_a_scale_fixes_no_swept_quantity_and_no_setting(scale):
 
 
 def test_plan_at_scale_paper_prints_what_is_chosen(tmp_path, monkeypatch, capsys):
-    from fedlib import reproduce
+    from fedlib.papers import reproduce
 
     monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
     monkeypatch.setattr(runs, "estimate", lambda todo, jobs: 7200.0 * len(todo))
     monkeypatch.setattr(
         reproduce, "plan", lambda chosen, scale, stale=False: (2, [runs.resolve(runs.RunSpec(), "smoke")])
     )
-    assert reproduce.reproduce("fedssa/table2", "paper", dry_run=True)
+    assert reproduce.reproduce("fedssa/table2", "paper", jobs=2, only="plan")
     shown = capsys.readouterr().out
     assert "2 runs needed, 1 stored, 1 to train" in shown and "about 2.0 hours" in shown
     assert "*chosen*" in shown and "rounds = 500" in shown

@@ -12,17 +12,9 @@ from fedlib.algorithms.fd import FD, fd_loss, fd_target_loss
 from fedlib.algorithms.fedclassavg import FedClassAvg, supervised_contrast
 from fedlib.algorithms.lg_fedavg import LGFedAvg
 from fedlib.algorithms.standalone import Standalone
-from fedlib.federation import Context, Federation, Message
+from fedlib.federation import Message
 
 LABELS = [[0, 1, 0], [1, 2, 2, 1, 1]]
-
-
-def play(method: Algorithm, server: dict, federation: Federation, context: Context) -> dict[int, Message]:
-    """Everyone's local round, without aggregation."""
-    return {
-        client.id: method.local_round(client, method.download(server, client.info, context), context)
-        for client in federation.clients
-    }
 
 
 def words(method: Algorithm, classes: int, own: list[list[int]], aggregated: int) -> tuple[int, int]:
@@ -31,11 +23,11 @@ def words(method: Algorithm, classes: int, own: list[list[int]], aggregated: int
     context = pixels.context(federation)
     server = method.init_server(context)
     for _ in range(aggregated):
-        method.aggregate(server, play(method, server, federation, context), context)
+        method.aggregate(server, pixels.play(method, server, federation, context), context)
     client = federation.clients[0]
     download = method.download(server, client.info, context)
-    upload = method.local_round(client, download, context)
-    return download.words(method.name), upload.words(method.name)
+    upload = pixels.visit(method, client, download, federation)
+    return download.words(method.uncounted), upload.words(method.uncounted)
 
 
 def arrival_order_matters_at_most(method: Algorithm, tolerance: float = 1e-6) -> None:
@@ -44,8 +36,8 @@ def arrival_order_matters_at_most(method: Algorithm, tolerance: float = 1e-6) ->
         federation = pixels.federation(LABELS)
         context = pixels.context(federation)
         server = method.init_server(context)
-        uploads = play(method, server, federation, context)
-        method.aggregate(server, dict(list(uploads.items())[::turn]), context)
+        uploads = pixels.play(method, server, federation, context)
+        method.aggregate(server, uploads[::turn], context)
         downloads += [method.download(server, client.info, context).tensors for client in federation.clients]
     for one, other in zip(downloads[:2], downloads[2:], strict=True):
         for name in one:
@@ -72,7 +64,7 @@ def test_fedclassavg_one_round_by_hand(reduction: str, replace: bool) -> None:
         header = (0.4 * share[0] * (net.W - weight), 0.4 * share[1] * (net.b - bias))  # d(rho/2 |.|^2)
         net.step((x, pixels.cross_entropy_slope(net.logits(x), y)), header=header)
         nets.append(net)
-    uploads = play(method, server, federation, context)
+    uploads = pixels.play(method, server, federation, context)
     for client, net in zip(federation.clients, nets, strict=True):
         net.agrees(client.model)
     method.aggregate(server, uploads, context)
@@ -89,7 +81,7 @@ def test_fedclassavg_second_step_is_held_near_the_average_by_hand() -> None:
     weight, bias = net.W.copy(), net.b.copy()
     net.train(x, y)
     net.step((x, pixels.cross_entropy_slope(net.logits(x), y)), header=(0.4 * (net.W - weight), 0.4 * (net.b - bias)))
-    method.local_round(client, method.download(method.init_server(context), client.info, context), context)
+    pixels.visit(method, client, method.download(method.init_server(context), client.info, context), federation)
     net.agrees(client.model)
 
 
@@ -148,7 +140,7 @@ def test_fd_two_rounds_by_hand() -> None:
         net.train(x, y)
         means.append({c: net.logits(x)[y == c].mean(0) for c in set(y.tolist())})
     context = pixels.context(federation)
-    method.aggregate(server, play(method, server, federation, context), context)
+    method.aggregate(server, pixels.play(method, server, federation, context), context)
 
     context = pixels.context(federation, round=1)
     for k, client in enumerate(federation.clients):
@@ -161,14 +153,14 @@ def test_fd_two_rounds_by_hand() -> None:
         z = net.logits(x)
         distance = 2 * (z - np.array([targets[c] for c in y])) / z.size  # d(mean squared error)
         net.step((x, pixels.cross_entropy_slope(z, y) + 0.7 * distance))
-        method.local_round(client, download, context)
+        pixels.visit(method, client, download, federation, 1)
         net.agrees(client.model)
 
 
 @pytest.mark.parametrize("target", ["softmax", "raw"])
 def test_fd_other_targets_by_hand(target: str) -> None:
     federation, method = pixels.federation(LABELS), FD(gamma=0.7, target=target)
-    client, context = federation.clients[0], pixels.context(federation)
+    client = federation.clients[0]
     (x, y), net = pixels.data(client), pixels.Net(client.model)
     logits = np.array([[2.0, -1.0, 0.5]])  # of class 0; class 1 has no target
     weights = (pixels.softmax(logits) if target == "softmax" else logits)[0]
@@ -177,7 +169,7 @@ def test_fd_other_targets_by_hand(target: str) -> None:
     distance = (pixels.softmax(z) * weights.sum() - weights) * (y == 0)[:, None] / len(y)
     net.step((x, pixels.cross_entropy_slope(z, y) + 0.7 * distance))
     message = Message({"classes": torch.tensor([0]), "logits": torch.tensor(logits).float()})
-    method.local_round(client, message, context)
+    pixels.visit(method, client, message, federation)
     net.agrees(client.model)
 
 
@@ -205,12 +197,12 @@ def test_fd_keeps_the_latest_vectors_of_who_is_absent() -> None:
     federation, method = pixels.federation(LABELS), FD()
     context = pixels.context(federation)
     server = method.init_server(context)
-    uploads = play(method, server, federation, context)
+    uploads = pixels.play(method, server, federation, context)
     method.aggregate(server, uploads, context)
-    method.aggregate(server, {0: play(method, server, federation, context)[0]}, context)  # client 1 stays away
+    method.aggregate(server, pixels.play(method, server, federation, context)[:1], context)  # client 1 stays away
     download = method.download(server, federation.clients[0].info, context)
     assert download["classes"].tolist() == [1]
-    torch.testing.assert_close(download["logits"][0], uploads[1]["logits"][0])
+    torch.testing.assert_close(download["logits"][0], uploads[1].message["logits"][0])
 
 
 def test_fd_raw_target_has_no_lower_bound() -> None:

@@ -8,26 +8,16 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fedlib import Federation, FedlibError, simulate
+from fedlib import FedlibError, simulate
 from fedlib.algorithms.base import Algorithm
 from fedlib.algorithms.fedkd import FedKD, compress, distillation_loss, expand, factors
 from fedlib.algorithms.fml import FML, mutual_loss
 from fedlib.algorithms.standalone import Standalone
-from fedlib.federation import Context, Message
+from fedlib.federation import Message, Upload
 
 LABELS = [[0, 1, 0], [1, 2, 2, 1, 1]]
 NAMES = ("extractor.1.weight", "header.weight", "header.bias")
 METHODS = (FML(shared="tiny"), FedKD(shared="tiny"))
-
-
-def play(method: Algorithm, server: dict, federation: Federation, context: Context) -> dict[int, Message]:
-    """Everyone's first visit, without aggregation."""
-    uploads = {}
-    for client in federation.clients:
-        method.init_client(client, context)
-        message = method.download(server, client.info, context)
-        uploads[client.id] = method.local_round(client, message, context)
-    return uploads
 
 
 def kl(teacher: np.ndarray, logits: np.ndarray) -> float:
@@ -49,7 +39,7 @@ def test_fml_one_round_by_hand() -> None:
     server = method.init_server(context)
     models = [pixels.Net(client.model) for client in federation.clients]
     memes = [pixels.Net(server) for _ in federation.clients]
-    uploads = play(method, server, federation, context)
+    uploads = pixels.play(method, server, federation, context)
     for client, model, meme in zip(federation.clients, models, memes, strict=True):
         x, y = pixels.data(client)
         own, other = model.logits(x), meme.logits(x)
@@ -57,7 +47,7 @@ def test_fml_one_round_by_hand() -> None:
         model.step((x, alpha * pixels.cross_entropy_slope(own, y)), (x, (1 - alpha) * gap))
         meme.step((x, beta * pixels.cross_entropy_slope(other, y)), (x, -(1 - beta) * gap))
         model.agrees(client.model)
-        meme.agrees(uploads[client.id].tensors)
+        meme.agrees(uploads[client.id].message.tensors)
     method.aggregate(server, uploads, context)
     for name, parts in zip("AWb", zip(*[(meme.A, meme.W, meme.b) for meme in memes], strict=True), strict=True):
         np.testing.assert_allclose(getattr(pixels.Net(server), name), sum(parts) / 2, rtol=0, atol=2e-6)  # unweighted
@@ -102,7 +92,9 @@ def test_fml_words_a_client_round(architecture: str, classes: int, words: int) -
     method, context = FML(), pixels.context(federation)
     server = method.init_server(context)
     download = method.download(server, federation.clients[0].info, context)
-    assert download.words() + play(method, server, federation, context)[0].words() == words  # CNN-5, down and up
+    assert (
+        download.words() + pixels.play(method, server, federation, context)[0].message.words() == words
+    )  # CNN-5, down and up
 
 
 # FedKD
@@ -114,11 +106,12 @@ def test_fedkd_one_round_by_hand() -> None:
     server = method.init_server(context)
     starts = [pixels.Net(client.model) for client in federation.clients]
     meme = pixels.Net(server["model"])
-    uploads, changes = {}, []
+    uploads, changes = [], []
     for client, start in zip(federation.clients, starts, strict=True):
-        method.init_client(client, context)
+        pixels.begin(method, client, federation)
         mapping = client.state["projection"].double().numpy().copy()
-        uploads[client.id] = method.local_round(client, method.download(server, client.info, context), context)
+        upload = pixels.visit(method, client, method.download(server, client.info, context), federation)
+        uploads.append(Upload(client.info, upload))
         x, y = pixels.data(client)
         own, other, features, hidden = start.logits(x), meme.logits(x), start.features(x), meme.features(x)
         both = cross_entropy(own, y) + cross_entropy(other, y)  # a constant, like the partner in each loss
@@ -142,7 +135,7 @@ def test_fedkd_one_round_by_hand() -> None:
         at = np.concatenate([part.ravel() for part in (meme.A, meme.W, meme.b, mapping)])
         change = -pixels.LR * pixels.slope(shared_loss, at)
         np.testing.assert_allclose(client.state["projection"].flatten(), (at + change)[13:], rtol=0, atol=5e-6)
-        sent = np.concatenate([uploads[client.id][name].flatten().numpy() for name in NAMES])  # too small to factorise
+        sent = np.concatenate([upload[name].flatten().numpy() for name in NAMES])  # too small to factorise
         np.testing.assert_allclose(sent, change[:13], rtol=0, atol=5e-6)
         changes.append(change[:13])
     method.aggregate(server, uploads, context)
@@ -217,30 +210,26 @@ def test_fedkd_compresses_updates_not_parameters() -> None:
 
 def test_fedkd_clients_rebuild_the_servers_model_from_updates() -> None:
     federation = pixels.federation([[0, 1, 0], [2, 3, 3], [4, 5, 4]], classes=10, architectures=["CNN-5"], channels=3)
-    method, context, dense = FedKD(), pixels.context(federation), 670_058
-    server = method.init_server(context)
+    method, dense = FedKD(), 670_058
+    server = method.init_server(pixels.context(federation))
     first, second, absent = federation.clients
-    for client in federation.clients:
-        method.init_client(client, context)
     for turn, visited in enumerate([(first, second), (first, absent)]):
-        context.round = turn
-        uploads = {}
+        context, uploads = pixels.context(federation, turn), []
         for client in visited:
             message = method.download(server, client.info, context)
             holds = turn == 1 and client is first
             assert (message.words() < dense / 2) == holds  # the last update, or the whole model
-            uploads[client.id] = method.local_round(client, message, context)
+            upload = pixels.visit(method, client, message, federation, turn)
+            uploads.append(Upload(client.info, upload))
             start = client.state["shared"]
             assert all(torch.equal(start[name], server["model"][name]) for name in start)
-            assert uploads[client.id].words() == sum(map(torch.numel, uploads[client.id].tensors.values())) < dense / 2
+            assert upload.words() == sum(map(torch.numel, upload.tensors.values())) < dense / 2
         method.aggregate(server, uploads, context)
 
 
 def test_fedkd_energy_grows_from_start_to_end() -> None:
-    method, context = FedKD(), Context(pixels.federation(LABELS), rounds=4)
-    energies = []
-    for context.round in range(4):
-        energies.append(method.energy(context))
+    federation = pixels.federation(LABELS)
+    energies = [FedKD().energy(federation.server_context(t, 4)) for t in range(4)]
     np.testing.assert_allclose(energies, [0.9575, 0.965, 0.9725, 0.98])  # 0.95 + (1 + t) / T * 0.03
 
 
@@ -261,8 +250,8 @@ def test_aggregation_does_not_depend_on_the_order_of_arrival(method: Algorithm) 
         federation = pixels.federation(LABELS)
         context = pixels.context(federation)
         server = method.init_server(context)
-        uploads = play(method, server, federation, context)
-        method.aggregate(server, dict(list(uploads.items())[::turn]), context)
+        uploads = pixels.play(method, server, federation, context)
+        method.aggregate(server, uploads[::turn], context)
         models.append(server.get("model", server))
     for name in models[0]:
         torch.testing.assert_close(models[0][name], models[1][name], rtol=0, atol=1e-6)

@@ -9,6 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from fedlib import Federation, FedlibError, simulate
 from fedlib.algorithms.pfedes import PFedES
 from fedlib.algorithms.standalone import Standalone
+from fedlib.federation import Upload
 from fedlib.models import proxy_extractor
 
 LABELS = [[0, 1, 0], [1, 2, 2, 1, 1]]
@@ -29,7 +30,7 @@ def test_one_round_by_hand() -> None:
     a, b, c, d = 0.7, 0.2, 1.1, -0.3
     server.update(pixelwise(server, a, b, c, d))
 
-    uploads, expected = {}, []
+    uploads, expected = [], []
     for client in federation.clients:
         x, y = pixels.data(client)
         net = pixels.Net(client.model)
@@ -49,9 +50,10 @@ def test_one_round_by_hand() -> None:
         }
         expected.append([old - pixels.LR * step for old, step in zip((a, b, c, d), steps.values(), strict=True)])
 
-        uploads[client.id] = method.local_round(client, method.download(server, client.info, context), context)
+        upload = pixels.visit(method, client, method.download(server, client.info, context), federation)
+        uploads.append(Upload(client.info, upload))
         net.agrees(client.model)  # F after step 1; step 2 left it alone
-        assert uploads[client.id].num_samples == len(y)
+        assert upload.num_samples == len(y)
 
     method.aggregate(server, uploads, context)  # Eq. 10: weights 3/8 and 5/8
     centres = ("0.weight", (0, 0, 1, 1)), ("0.bias", 0), ("2.weight", (0, 0, 1, 1)), ("2.bias", 0)
@@ -85,9 +87,9 @@ def test_886_words_a_client_round(classes: int) -> None:
     federation, method = pixels.federation([[0, 1]], classes=classes, channels=3), PFedES()
     context = pixels.context(federation)
     download = method.download(method.init_server(context), federation.clients[0].info, context)
-    upload = method.local_round(federation.clients[0], download, context)
+    upload = pixels.visit(method, federation.clients[0], download, federation)
     assert download.words() + upload.words() == 886
-    assert download.words("pFedES") + upload.words("pFedES") == 886
+    assert download.words(method.uncounted) + upload.words(method.uncounted) == 886
 
 
 @pytest.mark.parametrize(
@@ -102,7 +104,7 @@ def test_frozen_networks_take_no_gradient(architecture: str, ratio: float) -> No
         context, client = pixels.context(federation), federation.clients[0]
         message = method.download(method.init_server(context), client.info, context)
         with FlopCounterMode(display=False) as counter:
-            method.local_round(client, message, context)
+            pixels.visit(method, client, message, federation)
         counts.append(counter.get_total_flops())
     assert counts[0] / counts[1] == pytest.approx(ratio, rel=0.005)
 
@@ -113,7 +115,7 @@ def test_extractor_epochs_are_those_of_step_two() -> None:
         federation, method = pixels.federation(LABELS), PFedES(extractor_epochs=epochs)
         context, client = pixels.context(federation), federation.clients[0]
         message = method.download(method.init_server(context), client.info, context)
-        extractors.append(method.local_round(client, message, context)["2.bias"])
+        extractors.append(pixels.visit(method, client, message, federation)["2.bias"])
         models.append(client.model.header.weight)
     assert torch.equal(models[0], models[1]) and torch.equal(models[0], models[2])
     assert torch.equal(extractors[0], extractors[1]) and not torch.equal(extractors[0], extractors[2])
@@ -127,7 +129,7 @@ def test_optimisers_are_fresh_for_each_client() -> None:
         server = method.init_server(context)
         for id in ids:
             client = federation.clients[id]
-            message = method.local_round(client, method.download(server, client.info, context), context)
+            message = pixels.visit(method, client, method.download(server, client.info, context), federation)
         return message.tensors
 
     after, alone = (upload(pixels.federation(LABELS, momentum=0.9), ids) for ids in ([0, 1], [1]))
@@ -138,12 +140,9 @@ def test_the_order_of_arrival_does_not_matter() -> None:
     federation, method = pixels.federation(LABELS), PFedES()
     context = pixels.context(federation)
     servers = [method.init_server(context) for _ in range(2)]
-    uploads = {
-        client.id: method.local_round(client, method.download(servers[0], client.info, context), context)
-        for client in federation.clients
-    }
+    uploads = pixels.play(method, servers[0], federation, context)
     method.aggregate(servers[0], uploads, context)
-    method.aggregate(servers[1], dict(reversed(uploads.items())), context)
+    method.aggregate(servers[1], uploads[::-1], context)
     for name, tensor in servers[0].items():
         torch.testing.assert_close(tensor, servers[1][name], rtol=0, atol=1e-6)
 

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from fedlib import Federation, FedlibError, RunSpec, data, models, reassembly, run, runs, simulate, simulation
+from fedlib import Federation, FedlibError, RunSpec, data, models, reassembly, run, simulate, simulation
 from fedlib.algorithms.pfedhr import PFedHR, distillation_loss
-from fedlib.federation import Context, Message
+from fedlib.federation import Message, Upload
+from fedlib.lab import runs
 
 CLIENTS, ACTIVE = 40, 4  # 29 training images or so each
 
@@ -110,7 +111,7 @@ def test_what_the_record_says_of_a_round(record):
     taught = 0
     for detail in record.details:
         row, arrived = rounds.loc[detail["round"]], record.clients.query(f"round == {detail['round']}")
-        layers = [reassembly.Layer(*layer) for layer in detail["layers"]]
+        layers = [reassembly.Layer(*layer) for layer in detail["decomposed"]]
         structures = [tuple(reassembly.Layer(*layer) for layer in each) for each in detail["structures"]]
         groups = dict(zip(layers, detail["groups"], strict=True))
         assert detail["clients"] == sorted(arrived["client"]) == list(dict.fromkeys(layer.origin for layer in layers))
@@ -121,18 +122,18 @@ def test_what_the_record_says_of_a_round(record):
             network = reassembly.assemble(structure, 10, 3, 1, np.random.default_rng(0))
             parts = dict(network.named_children())
             assert parameters == sum(models.num_floats(part) for part in parts.values())
-        for similarities, matched in zip(detail["similarity"], detail["matched"], strict=True):
+        for similarities, matched in zip(detail["similarity"], detail["matches"], strict=True):
             assert matched == int(np.argmax(similarities)) and -1 <= similarities[matched] <= 1
         assert row["matched"] == 4
         assert row["taught"] == taught
-        taught = len(set(arrived["client"]) & set(sampled(detail["round"] + 1)))
+        taught = len(set(arrived["client"]) & set(sampled(detail["round"] + 1))) / ACTIVE
     assert rounds.loc[1, "download_words"] > 0 == rounds.loc[0, "download_words"]
 
 
 def test_a_teacher_goes_down_as_the_match_of_the_last_round(record):
     """Words down: the state of each matched candidate of round 0 whose client is back in round 1."""
     detail, back, words = record.details[0], sampled(1), 0
-    for client, matched in zip(detail["clients"], detail["matched"], strict=True):
+    for client, matched in zip(detail["clients"], detail["matches"], strict=True):
         if client in back:
             structure = [reassembly.Layer(*layer) for layer in detail["structures"][matched]]
             network = reassembly.assemble(structure, 10, 3, 1, np.random.default_rng(0))
@@ -154,33 +155,41 @@ def test_a_damaged_detail_is_noticed(record, tmp_path):
 # -------------------------------------------------------------------------------------------------------------- one round
 
 
-def played(given: RunSpec) -> tuple[Federation, Any, Context, Any]:
-    """A federation after a round of its first clients: with its method, context and server state."""
+def visit(method: PFedHR, federation: Federation, id: int, message: Message | None = None, round: int = 0) -> Message:
+    """What a client uploads after a local round, by default without a teacher."""
+    return method.local_round(federation.clients[id], message or Message(), federation.client_context(id, round, 2))
+
+
+def uploads_of(method: PFedHR, federation: Federation, clients: int = ACTIVE, round: int = 0) -> list[Upload]:
+    """The uploads of the first clients, none of them taught."""
+    return [Upload(federation.clients[id].info, visit(method, federation, id, round=round)) for id in range(clients)]
+
+
+def played(given: RunSpec) -> tuple[Federation, Any, dict[str, Any], Any]:
+    """A federation after a round of its first clients: with its method, what the server returned and its state."""
     federation, method = federated(given)
     method.check(federation)
-    context = Context(federation, 2)
+    context = federation.server_context(0, 2)
     server = method.init_server(context)
-    uploads = {client.id: method.local_round(client, None, context) for client in federation.clients[:ACTIVE]}
-    method.aggregate(server, uploads, context)
-    return federation, method, context, server
+    returned = method.aggregate(server, uploads_of(method, federation), context)
+    return federation, method, returned, server
 
 
 def test_the_teachers_answers_are_learned_and_it_is_left_as_it_was():
-    federation, method, context, server = played(spec())
+    federation, method, _, server = played(spec())
     client = federation.clients[0]
     before = {name: tensor.clone() for name, tensor in client.model.state_dict().items()}
-    message = method.download(server, client.info, context)
+    message = method.download(server, client.info, federation.server_context(1, 2))
     assert isinstance(message.structure, tuple) and all(type(layer) is tuple for layer in message.structure)
     sent = {name: tensor.clone() for name, tensor in message.tensors.items()}
 
-    def trained(weight: float, message: Message | None = message) -> dict[str, torch.Tensor]:
+    def trained(weight: float, message: Message = message) -> dict[str, torch.Tensor]:
         client.model.load_state_dict(before)
-        context.start(1)
-        dataclasses.replace(method, weight=weight).local_round(client, message, context)
-        assert context.metrics["taught"] == (message is not None)
+        upload = visit(dataclasses.replace(method, weight=weight), federation, 0, message, 1)
+        assert upload.diagnostics == {"taught": bool(message.tensors)}
         return {name: tensor.clone() for name, tensor in client.model.state_dict().items()}
 
-    alone, unweighted, taught = trained(0.2, None), trained(0.0), trained(0.2)
+    alone, unweighted, taught = trained(0.2, Message()), trained(0.0), trained(0.2)
     assert all(torch.equal(alone[name], unweighted[name]) for name in alone)  # weight 0 is training alone
     assert not torch.equal(alone["header.weight"], taught["header.weight"])
     assert all(torch.equal(sent[name], message.tensors[name]) for name in sent)
@@ -188,12 +197,11 @@ def test_the_teachers_answers_are_learned_and_it_is_left_as_it_was():
 
 def test_matching_changes_no_clients_model_and_shares_nothing_with_one():
     federation, method = federated(spec())
-    context = Context(federation, 1)
-    server = method.init_server(context)
-    uploads = {client.id: method.local_round(client, None, context) for client in federation.clients[:ACTIVE]}
-    before = {id: {name: tensor.clone() for name, tensor in up.tensors.items()} for id, up in uploads.items()}
+    context = federation.server_context()
+    server, uploads = method.init_server(context), uploads_of(method, federation)
+    before = {info.id: {name: tensor.clone() for name, tensor in up.tensors.items()} for info, up in uploads}
     method.aggregate(server, uploads, context)
-    own = {tensor.untyped_storage().data_ptr() for up in uploads.values() for tensor in up.tensors.values()}
+    own = {tensor.untyped_storage().data_ptr() for _, up in uploads for tensor in up.tensors.values()}
     for id, state in before.items():
         assert all(torch.equal(state[name], federation.clients[id].model.state_dict()[name]) for name in state)
         assert not own & {tensor.untyped_storage().data_ptr() for tensor in server["teachers"][id]["tensors"].values()}
@@ -201,12 +209,11 @@ def test_matching_changes_no_clients_model_and_shares_nothing_with_one():
 
 def test_the_order_of_arrival_does_not_matter():
     federation, method = federated(spec())
-    context = Context(federation, 1)
-    uploads = {client.id: method.local_round(client, None, context) for client in federation.clients[:ACTIVE]}
+    context, uploads = federation.server_context(), uploads_of(method, federation)
     servers = [method.init_server(context) for _ in range(2)]
-    for server, order in zip(servers, (uploads, reversed(uploads)), strict=True):
-        method.aggregate(server, {id: uploads[id] for id in order}, context)
-    for id in uploads:
+    for server, order in zip(servers, (1, -1), strict=True):
+        method.aggregate(server, uploads[::order], context)
+    for id in range(ACTIVE):
         one, two = (server["teachers"][id] for server in servers)
         assert one["structure"] == two["structure"]
         assert all(torch.equal(one["tensors"][name], two["tensors"][name]) for name in one["tensors"])
@@ -214,11 +221,9 @@ def test_the_order_of_arrival_does_not_matter():
 
 @pytest.mark.parametrize(("teacher", "kept"), [("next_round", {0, 1}), ("last_match", {0, 1, 2, 3})])
 def test_how_long_a_teacher_stays(teacher, kept):
-    federation, method, context, server = played(spec(params={"teacher": teacher}))
-    context.start(1)
-    uploads = {client.id: method.local_round(client, None, context) for client in federation.clients[:2]}
+    federation, method, _, server = played(spec(params={"teacher": teacher}))
     first = dict(server["teachers"])
-    method.aggregate(server, uploads, context)
+    method.aggregate(server, uploads_of(method, federation, 2, round=1), federation.server_context(1, 2))
     assert set(server["teachers"]) == kept and set(first) == {0, 1, 2, 3}
     assert all(server["teachers"][id] is first[id] for id in kept - {0, 1})
     assert server["teachers"][0] is not first[0]
@@ -226,34 +231,31 @@ def test_how_long_a_teacher_stays(teacher, kept):
 
 def test_reset_clients_start_from_their_initial_model():
     federation, method = federated(spec())
-    client, context = federation.clients[0], Context(federation, 2)
-    method.local_round(client, None, context)
+    client = federation.clients[0]
+    visit(method, federation, 0)
     once = {name: tensor.clone() for name, tensor in client.model.state_dict().items()}
-    dataclasses.replace(method, client_reset=True).local_round(
-        client, None, context
-    )  # the same round, so the same draws
+    visit(dataclasses.replace(method, client_reset=True), federation, 0)  # the same round, so the same draws
     assert all(torch.equal(once[name], tensor) for name, tensor in client.model.state_dict().items())
-    method.local_round(client, None, context)
+    visit(method, federation, 0)
     assert not torch.equal(once["header.weight"], client.model.header.weight)
 
 
 def test_models_of_one_structure_are_averaged_first():
-    _, _, context, server = played(spec(params={"merge_same": True}))
-    layers = context.details["layers"]
-    assert [layer[:2] for layer in layers if layer[2] == 1] == [[-1, "M1"], [-1, "M2"]]
-    assert len(context.details["matched"]) == 4 and set(server["teachers"]) == set(range(4))
+    _, _, returned, server = played(spec(params={"merge_same": True}))
+    assert [layer[:2] for layer in returned["decomposed"] if layer[2] == 1] == [[-1, "M1"], [-1, "M2"]]
+    assert len(returned["matches"]) == 4 and set(server["teachers"]) == set(range(4))
 
 
 def test_the_mean_of_two_models():
     federation, method = federated(spec("homogeneous-M1", params={"merge_same": True}))
-    client, context = federation.clients[0], Context(federation, 1)
-    upload = method.local_round(client, None, context)
+    context, upload = federation.server_context(), visit(method, federation, 0)
     halves = {name: tensor / 2 if tensor.is_floating_point() else tensor for name, tensor in upload.tensors.items()}
     server = method.init_server(context)
     # Candidates of a single model with a layer a group are the model, and the server's training is of rate 0.
     still = dataclasses.replace(method, server_lr=0.0)
-    still.aggregate(server, {0: Message(upload.tensors, 1), 1: Message(halves, 1)}, context)
-    sizes = [federation.clients[id].num_samples for id in (0, 1)]
+    one, other = federation.infos[:2]
+    still.aggregate(server, [Upload(one, Message(upload.tensors)), Upload(other, Message(halves))], context)
+    sizes = one.num_samples, other.num_samples
     expected = (sizes[0] + sizes[1] / 2) / sum(sizes) * upload.tensors["header.weight"]
     torch.testing.assert_close(server["teachers"][0]["tensors"]["layer4.0.weight"], expected)
 
@@ -262,7 +264,7 @@ def test_the_mean_of_two_models():
     "params", [{"search": "exhaustive"}, {"activations": "pooled", "cka_samples": 0}, {"stitch_layers": 3}]
 )
 def test_options_run_and_change_the_candidates(params):
-    one, two = (played(spec(params=given))[2].details for given in ({}, params))
+    one, two = (played(spec(params=given))[2] for given in ({}, params))
     assert one["structures"] and two["structures"]
     assert any(one[name] != two[name] for name in ("structures", "parameters", "distance"))
 
@@ -270,7 +272,7 @@ def test_options_run_and_change_the_candidates(params):
 def test_unlabelled_public_images():
     """SimCLR needs no labels: they are -1 here, which cross-entropy would refuse."""
     given = (spec(), spec(public_labels=False), spec(public_labels=False, params={"projection": 16}))
-    details = [played(each)[2].details for each in given]
+    details = [played(each)[2] for each in given]
     for one, two in itertools.combinations(details, 2):
         assert one["structures"] == two["structures"] and one["similarity"] != two["similarity"]
 
@@ -313,12 +315,15 @@ def test_a_round_with_fewer_layers_than_groups_has_no_candidates():
     """One client a round: M1 has 4 layers, M2 has 5."""
     federation, method = federated(spec(params={"clusters": 5}))
     method.check(federation)
-    context, server = Context(federation, 1), method.init_server(Context(federation, 1))
-    for client, reason in zip(federation.clients, ("4 layers are fewer than K = 5 groups", ""), strict=False):
-        method.aggregate(server, {client.id: method.local_round(client, None, context)}, context)
-        assert context.details["reason"] == reason
-        assert context.details["matched"] == ([None] if reason else [0])
-        assert len(context.details["structures"]) == context.metrics["candidates"] == (0 if reason else 1)
+    context = federation.server_context()
+    server = method.init_server(context)
+    for upload, reason in zip(
+        uploads_of(method, federation, 2), ("4 layers are fewer than K = 5 groups", ""), strict=True
+    ):
+        returned = method.aggregate(server, [upload], context)
+        assert returned["reason"] == reason
+        assert returned["matches"] == ([None] if reason else [0])
+        assert len(returned["structures"]) == returned["candidates"] == (0 if reason else 1)
 
 
 def test_without_candidates_clients_train_on_their_own(monkeypatch):
@@ -334,7 +339,7 @@ def test_a_single_active_client():
     """With a candidate that is its own model, which is its own best match."""
     found = run(spec("homogeneous-M1", participation=1 / CLIENTS), progress=False)
     for detail in found.details:
-        assert [len(structure) for structure in detail["structures"]] == [4] and detail["matched"] == [0]
+        assert [len(structure) for structure in detail["structures"]] == [4] and detail["matches"] == [0]
         assert detail["parameters"] == [97_384]
 
 
@@ -356,16 +361,16 @@ def test_a_diverging_candidate_is_nobodys_match(monkeypatch):
 
     monkeypatch.setattr(PFedHR, "_finetune", broken)
     bad = {1}
-    _, _, context, server = played(spec())
-    assert context.metrics["diverged"] == 1 and context.metrics["matched"] == 4
-    assert 0 not in context.details["matched"]
-    assert all(row[0] is None and None not in row[1:] for row in context.details["similarity"])
+    _, _, returned, server = played(spec())
+    assert returned["diverged"] == 1 and returned["matched"] == 4
+    assert 0 not in returned["matches"]
+    assert all(row[0] is None and None not in row[1:] for row in returned["similarity"])
     assert all(tensor.isfinite().all() for match in server["teachers"].values() for tensor in match["tensors"].values())
-    json.dumps(context.details, allow_nan=False)
+    json.dumps(returned, allow_nan=False)
     seen.clear()
     bad = set(range(1, 100))
-    _, _, context, server = played(spec())
-    assert context.metrics["matched"] == 0 and server["teachers"] == {}
+    _, _, returned, server = played(spec())
+    assert returned["matched"] == 0 and server["teachers"] == {}
 
 
 def test_no_public_image_is_refused():
@@ -395,7 +400,7 @@ def test_other_channels(sets, monkeypatch):
     whole = grey("grey")
     monkeypatch.setitem(data._LOADERS, "grey", lambda: whole)
     data.load.cache_clear()
-    assert played(spec(dataset=sets[0], public_dataset=sets[1]))[2].details["structures"]
+    assert played(spec(dataset=sets[0], public_dataset=sets[1]))[2]["structures"]
     data.load.cache_clear()
 
 

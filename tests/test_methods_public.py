@@ -20,14 +20,6 @@ PUBLIC = 6
 METHODS = [FedMD(), FCCL(), FedKEMF(knowledge="tiny")]
 
 
-def play(method, server, federation, context):
-    """Everyone's local round, without aggregation."""
-    return {
-        client.id: method.local_round(client, method.download(server, client.info, context), context)
-        for client in federation.clients
-    }
-
-
 def same(one: torch.Tensor, other: np.ndarray, tolerance: float = 2e-6) -> None:
     np.testing.assert_allclose(one.detach(), other, rtol=0, atol=tolerance)
 
@@ -42,13 +34,13 @@ def test_fedmd_transfer_learning_then_two_rounds_by_hand() -> None:
     shared, shared_labels = pixels.pixels(federation, federation.public.indices), np.arange(PUBLIC) % pixels.CLASSES
     nets = [pixels.Net(client.model) for client in federation.clients]
     for client, net in zip(federation.clients, nets, strict=True):
-        method.init_client(client, context)
+        pixels.begin(method, client, federation)
         net.train(shared, shared_labels, 0.1)  # public first, with its labels, then its own
         net.train(*pixels.data(client), 0.1)
         net.agrees(client.model)
 
-    assert method.download(server, federation.clients[0].info, context) is None  # no consensus yet
-    uploads = play(method, server, federation, context)
+    assert not method.download(server, federation.clients[0].info, context).tensors  # no consensus yet
+    uploads = pixels.play(method, server, federation, context)
     method.aggregate(server, uploads, context)
     for client, net in zip(federation.clients, nets, strict=True):
         net.train(*pixels.data(client), 0.1)
@@ -58,7 +50,7 @@ def test_fedmd_transfer_learning_then_two_rounds_by_hand() -> None:
     same(server["consensus"], consensus)
 
     context = pixels.context(federation, round=1)
-    play(method, server, federation, context)
+    pixels.play(method, server, federation, context)
     for client, net in zip(federation.clients, nets, strict=True):
         z = net.logits(asked)
         net.step((asked, np.sign(z - consensus) / z.size), lr=0.1)  # digest: d(mean absolute error)
@@ -100,7 +92,7 @@ def test_fccl_collaborative_and_local_step_by_hand() -> None:
     nets = [pixels.Net(client.model) for client in federation.clients]
     pretrained = []
     for client, net in zip(federation.clients, nets, strict=True):
-        method.init_client(client, context)
+        pixels.begin(method, client, federation)
         net.train(*pixels.data(client), lr)
         pretrained.append(pixels.Net(client.state["pretrained"]))
         net.agrees(client.state["pretrained"])
@@ -112,7 +104,9 @@ def test_fccl_collaborative_and_local_step_by_hand() -> None:
         ]  # d KL(old || p)
         net.step((x, pixels.cross_entropy_slope(z, y) + 0.7 * pulls[0] + 0.4 * pulls[1]), lr=lr)
 
-    uploads = play(method, server, federation, context)  # round 0: no consensus, the last round's model is pretrained
+    uploads = pixels.play(
+        method, server, federation, context
+    )  # round 0: no consensus, the last round's model is pretrained
     method.aggregate(server, uploads, context)
     for client, net, first in zip(federation.clients, nets, pretrained, strict=True):
         local(net, *pixels.data(client), first, first)
@@ -122,7 +116,7 @@ def test_fccl_collaborative_and_local_step_by_hand() -> None:
     consensus = np.mean([net.logits(asked) for net in nets], 0)
     same(server["consensus"], consensus)
     last = [pixels.Net(client.model) for client in federation.clients]
-    play(method, server, federation, pixels.context(federation, round=1))
+    pixels.play(method, server, federation, pixels.context(federation, round=1))
     for client, net, first, previous in zip(federation.clients, nets, pretrained, last, strict=True):
         slope = pixels.slope(lambda z: correlation(z, consensus, 0.3), net.logits(asked))
         net.step((asked, slope), lr=0.05)
@@ -168,7 +162,7 @@ def test_fedkemf_one_round_by_hand() -> None:
     method, context = FedKEMF(knowledge="tiny", weight=0.6, label_weight=0.25), pixels.context(federation)
     server = method.init_server(context)
     before, uploaded = pixels.Net(server), []
-    uploads = play(method, server, federation, context)
+    uploads = pixels.play(method, server, federation, context)
     for client in federation.clients:
         (x, y), own, knowledge = (
             pixels.data(client),
@@ -180,7 +174,7 @@ def test_fedkemf_one_round_by_hand() -> None:
         own.step((x, pixels.cross_entropy_slope(a, y) + 0.6 * gap), lr=lr)
         knowledge.step((x, pixels.cross_entropy_slope(b, y) - 0.6 * gap), lr=lr)
         own.agrees(client.model)
-        knowledge.agrees(uploads[client.id].tensors)
+        knowledge.agrees(uploads[client.id].message.tensors)
         uploaded.append(knowledge)
 
     method.aggregate(server, uploads, context)
@@ -198,7 +192,7 @@ def test_fedkemf_released_distances_by_hand() -> None:
     context = pixels.context(federation)
     server = method.init_server(context)
     before, uploaded = pixels.Net(server), []
-    uploads = play(method, server, federation, context)
+    uploads = pixels.play(method, server, federation, context)
     for client in federation.clients:
         (x, y), own, knowledge = (
             pixels.data(client),
@@ -267,10 +261,10 @@ def test_the_order_of_arrival_does_not_matter(method: Algorithm) -> None:
         federation = pixels.federation(LABELS, public=PUBLIC)
         context = pixels.context(federation)
         for client in federation.clients:
-            method.init_client(client, context)
+            pixels.begin(method, client, federation)
         servers.append(method.init_server(context))
-        uploads = play(method, servers[-1], federation, context)
-        method.aggregate(servers[-1], dict(list(uploads.items())[::turn]), context)
+        uploads = pixels.play(method, servers[-1], federation, context)
+        method.aggregate(servers[-1], uploads[::turn], context)
     for name, tensor in servers[0].items():
         torch.testing.assert_close(tensor, servers[1][name], rtol=0, atol=1e-6)
 

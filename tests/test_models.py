@@ -119,6 +119,6 @@ def test_one_initial_state_an_architecture_and_a_seed():
     assert tiny.equal_states(states[0], states[2]) and tiny.equal_states(states[1], states[3])
     assert not torch.equal(states[0]["header.weight"], states[1]["header.weight"])
     assert not torch.equal(states[0]["header.weight"], other.clients[0].model.header.weight)
-    assert torch.equal(one.initial_header().weight, states[0]["header.weight"])
+    assert torch.equal(one.server_context().initial_header().weight, states[0]["header.weight"])
     states[0]["header.weight"].zero_()  # each client has its own copy
     assert not torch.equal(states[0]["header.weight"], states[2]["header.weight"])

@@ -4,14 +4,15 @@ import ast
 import json
 import re
 import subprocess
+import symtable
 import sys
 
 import nbformat
 import papermill
 import pytest
 
-from fedlib import exhibits, notebook, reproduce
 from fedlib.errors import FedlibError
+from fedlib.papers import exhibits, notebook, reproduce
 
 NOTEBOOKS = reproduce.all_notebooks()
 ROOT = notebook.NOTEBOOKS.parent
@@ -158,27 +159,99 @@ def test_papermill_with_a_wrong_parameter_fails_in_one_line(tmp_path, arguments,
     assert message in result.stderr
 
 
+def settings(**changed):
+    """`notebook.settings` with every parameter at its default but those of `changed`."""
+    return notebook.settings(**{name: default for name, (_, default, _) in notebook.PARAMETERS.items()} | changed)
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
         ({"scale": "huge"}, "scale = 'huge' is unknown"),
+        ({"scale": 1}, "scale = 1: must be text"),
         ({"dataset": "cifar"}, "did you mean 'cifar10'?"),
         ({"seeds": "zero"}, "seeds = 'zero': must be whole numbers in brackets"),
         ({"seeds": [0.5]}, "seeds = 0.5: must be a whole number"),
         ({"rounds": -1}, "rounds = -1: must be at least 1, or 0"),
         ({"jobs": "0"}, "jobs = 0: must be at least 1"),
         ({"rule": "first"}, "rule = 'first' is unknown"),
-        ({"seed": 1}, "notebook parameter = 'seed' is unknown: did you mean 'seeds'?"),
+        ({"methods": "['FedSSA'"}, "methods = \"['FedSSA'\": must be names in brackets"),
+        ({"methods": [1]}, "methods = [1]: must be names in brackets"),
+        ({"protocol": "realeased"}, "protocol = 'realeased' is unknown: did you mean 'released'?"),
+        ({"device": "gpu"}, "device = 'gpu' is unknown"),
     ],
 )
 def test_settings_name_what_is_wrong(wrong, message):
     with pytest.raises(FedlibError, match=re.escape(message)) as caught:
-        notebook.settings(wrong)
+        settings(**wrong)
     assert "\n" not in str(caught.value)
 
 
 def test_settings_understand_what_papermill_passes_as_text(capsys):
-    settings = notebook.settings({"scale": "smoke", "seeds": "[0, 3]", "rounds": "2", "jobs": "1"})
-    assert (settings.seeds, settings.rounds, settings.jobs) == ((0, 3), 2, 1)
-    assert not settings.whole
-    assert "seeds 0, 3; rounds 2" in capsys.readouterr().out
+    made = settings(seeds="[0, 3]", rounds="2", jobs="1", methods="['FedSSA', 'FedProto']")
+    assert (made.seeds, made.rounds, made.jobs, made.methods) == ((0, 3), 2, 1, ("FedSSA", "FedProto"))
+    assert settings(methods="FedSSA").methods == ("FedSSA",)
+    printed = capsys.readouterr().out
+    assert "methods FedSSA, FedProto; seeds 0, 3; rounds 2; protocol of the exhibit; device cpu; jobs 1" in printed
+
+
+def test_the_call_and_the_parameters_cell_have_the_same_names():
+    for name in NOTEBOOKS:
+        (call,) = [cell.source for cell in code(read(name)) if "notebook.settings(" in cell.source]
+        assert re.findall(r"^    (\w+)=(\w+),$", call, re.MULTILINE) == [(key, key) for key in notebook.PARAMETERS], (
+            name
+        )
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_no_cell_takes_a_parameters_name_for_something_else(name):
+    """So that any cell can be run again, in any order."""
+    for cell in code(read(name)):
+        if "parameters" not in cell.metadata.get("tags", []):
+            table = symtable.symtable(cell.source, name, "exec")
+            assigned = {
+                symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()
+            }
+            assert not assigned & set(notebook.PARAMETERS), cell.source
+
+
+def test_settings_choose_the_runs_of_a_grid():
+    grid = "fedssa/heterogeneous"
+    whole = settings().cells(grid)
+    assert {cell.method for cell in settings(methods=["FedProto", "FedSSA"]).cells(grid)} == {"FedProto", "FedSSA"}
+    assert len(settings(methods=["FedSSA"]).cells("fedssa/table4")) == len(
+        settings().cells("fedssa/table4")
+    )  # its algorithm
+    (label,) = {cell.method for cell in settings(methods=["case C: FedSSA"]).cells("fedssa/table4")}
+    assert label == "case C: FedSSA"
+    changed = settings(protocol="released", rounds=7).cells(grid)
+    assert [(cell.method, cell.spec.seed) for cell in changed] == [(cell.method, cell.spec.seed) for cell in whole]
+    assert {(cell.spec.protocol, cell.spec.rounds) for cell in changed} == {("released", 7)}
+    assert settings(methods=["Standalone"]).spec(grid, "FedSSA") == settings().spec(grid, "FedSSA")
+
+
+def test_a_method_that_no_grid_has_is_refused_in_one_line():
+    with pytest.raises(FedlibError, match="method = 'FedSAA' is unknown: did you mean 'FedSSA'") as caught:
+        settings(methods=["FedProto", "FedSAA"]).cells("fedssa/classes")
+    assert "\n" not in str(caught.value)
+    both = settings(methods=["FedMD", "FedKEMF"]).grids("pfedhr/labelled", "pfedhr/unlabelled")  # one in each
+    assert [{cell.method for cell in cells} for cells in both.values()] == [{"FedMD"}, {"FedKEMF"}]
+
+
+def test_every_variation_has_a_name_of_its_own():
+    assert settings().variation == settings(seeds=[0], jobs=1, device="cpu").variation == ""
+    named = {
+        "rounds-3": {"rounds": 3},
+        "dataset-digits": {"dataset": "digits"},
+        "seeds-1": {"seeds": [1]},
+        "seeds-1-0": {"seeds": [1, 0]},
+        "rule-best": {"rule": "best"},
+        "protocol-released": {"protocol": "released"},
+        "methods-FedProto-FedSSA": {"methods": ["FedSSA", "FedProto"]},
+        "dataset-digits--rounds-3--rule-best": {"dataset": "digits", "rounds": 3, "rule": "best"},
+    }
+    assert {name: settings(**changed).variation for name, changed in named.items()} == {name: name for name in named}
+    long = [settings(methods=list(exhibits.AUDIT_FEDSSA), seeds=seeds).variation for seeds in ([0], [1])]
+    assert len(set(long)) == 2
+    longest = max(len(item.item) for item in exhibits.every().values())
+    assert all(longest + len(f"--{name}.json") <= 100 and re.fullmatch(r"[\w.-]+", name) for name in long)

@@ -149,7 +149,7 @@ def test_dirichlet_redraws_until_every_client_has_enough():
 
 
 def test_alpha_must_be_positive():
-    with pytest.raises(FedlibError, match="alpha = 0: must be above 0"):
+    with pytest.raises(FedlibError, match=r"alpha = 0\.0: must be above 0"):
         partition.dirichlet(labelled(10, 2), 2, 0, stream())
 
 

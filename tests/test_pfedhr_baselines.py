@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from fedlib import ALGORITHMS, Dataset, FedlibError, RunSpec, data, models, run, runs, simulate
+from fedlib import ALGORITHMS, Dataset, FedlibError, RunSpec, data, models, run, simulate
+from fedlib.lab import runs
 
 HETEROGENEOUS = {"FedMD": "reassembly", "FCCL": "reassembly", "FedKEMF": "reassembly", "FedGH": "reassembly-500"}
 HOMOGENEOUS = ("FedAvg", "FedProx", "Per-FedAvg", "pFedMe", "pFedBayes")

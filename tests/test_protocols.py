@@ -11,10 +11,12 @@ import pytest
 import torch
 from pixels import federation
 
-from fedlib import ALGORITHMS, Dataset, Federation, FedlibError, RunSpec, partition, report, runs, simulate
-from fedlib.algorithms.base import Algorithm
+from fedlib import ALGORITHMS, Dataset, Federation, FedlibError, RunSpec, data, partition, simulate
+from fedlib.algorithms.base import Algorithm, Message
+from fedlib.lab import runs
 from fedlib.protocol import PARAMS, PROTOCOLS, Protocol, protocol
 from fedlib.randomness import generator
+from fedlib.show import intervals
 from fedlib.simulation import Interrupted, participants
 from fedlib.training import augmented
 
@@ -202,7 +204,7 @@ def test_without_validation_images_nothing_is_selected_by_them() -> None:
     with pytest.raises(
         FedlibError, match=r"rule = 'validation': must be last, last10 or best: .* no validation images"
     ):
-        report.selected_accuracy(outcome.rounds, "validation")
+        intervals.selected_accuracy(outcome.rounds, "validation")
 
 
 def test_floors_leave_what_rounding_down_leaves() -> None:
@@ -249,7 +251,8 @@ def test_a_client_without_test_images_is_an_error() -> None:
 )
 def test_normalisation(name: str, normalise: str, mean: float, std: float) -> None:
     images = np.full((4, 3, 32, 32), 51, dtype=np.uint8)  # 0.2
-    dataset = Dataset.from_arrays(name, images, np.array([0, 1, 0, 1]), images[:1], np.array([0]))
+    known = {"mean": data.info(name).mean, "std": data.info(name).std}
+    dataset = Dataset.from_arrays(name, images, np.array([0, 1, 0, 1]), images[:1], np.array([0]), **known)
     built = Federation(dataset, [np.arange(5)], protocol=Protocol(normalise=normalise))
     green = built.pool.batch(torch.tensor([0]))[0, 1]
     assert torch.allclose(green, torch.tensor((0.2 - mean) / std), atol=1e-5)
@@ -351,10 +354,13 @@ def test_every_method_trains_on_augmented_images(name: str, monkeypatch: pytest.
 class Counter(Algorithm):
     """Adds 1 to the header's first bias a visit, so that it counts the visits that a model has been through."""
 
-    name, paper, year, exchanges = "Counter", "-", 2026, "nothing"
+    name = "Counter"
+    paper = "a test"
+    exchanges = "nothing"
 
-    def local_round(self, client: Any, message: Any, context: Any) -> None:
+    def local_round(self, client: Any, message: Any, context: Any) -> Message:
         client.model.header.bias.data[0] += 1
+        return Message()
 
 
 def visits(inherit: str, clients: int, participation: float, rounds: int) -> tuple[list[int], list[float], Any]:
@@ -444,14 +450,8 @@ def test_released_behaviours_are_real_and_the_paper_has_none(algorithm: str) -> 
     plain = simulate(runs.federation_of(paper), paper.algorithm, 2)
     assert "inherited" not in plain.rounds
     if algorithm == "FedGH":  # the released header is what it was initialised to; the paper's is trained
-        start = released.algorithm.init_server(_context(released))
+        start = released.algorithm.init_server(runs.federation_of(released).server_context())
         assert all(torch.equal(outcome.server[name], tensor) for name, tensor in start.items())
         assert not any(torch.equal(plain.server[name], tensor) for name, tensor in start.items())
         down = outcome.rounds["download_words"].tolist()[1:]
         assert down == [0, 10 * 5010]  # no header goes down in round 0
-
-
-def _context(resolved: runs.Resolved) -> Any:
-    from fedlib.federation import Context
-
-    return Context(runs.federation_of(resolved), 1)

@@ -8,23 +8,28 @@ import numpy as np
 import pytest
 import torch
 
-from fedlib import ALGORITHMS, Dataset, Federation, FedlibError, RunSpec, data, partition, randomness, runs, simulate
-from fedlib.algorithms.base import Algorithm
+from fedlib import ALGORITHMS, Dataset, Federation, FedlibError, RunSpec, data, partition, randomness, simulate
+from fedlib.algorithms.base import Algorithm, Message
+from fedlib.lab import runs
 
 
 @dataclass(frozen=True)
 class Spy(Algorithm):
     """Trains nothing; wants unlabelled public data."""
 
-    name, paper, year, exchanges, public_data = "Spy", "-", 2026, "nothing", "unlabelled"
+    name = "Spy"
+    paper = "a test"
+    exchanges = "nothing"
+    public_data = "unlabelled"
 
     def local_round(self, client, message, context):
-        context.record(public_images=len(context.public.indices))
+        return Message(diagnostics={"public_images": len(context.public.indices)})
 
 
 @dataclass(frozen=True)
 class LabelledSpy(Spy):
-    name, public_data = "LabelledSpy", "labelled"
+    name = "LabelledSpy"
+    public_data = "labelled"
 
 
 @pytest.fixture(autouse=True)

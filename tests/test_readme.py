@@ -1,8 +1,11 @@
 """The README's generated tables are those of the repository, and its commands exist."""
 
+import os
 import re
+import subprocess
+import sys
 
-from fedlib import notebook, reproduce
+from fedlib.papers import notebook, reproduce
 
 ROOT = notebook.NOTEBOOKS.parent
 
@@ -13,9 +16,54 @@ def test_generated_tables_are_up_to_date():
 
 def test_the_commands_are_makefile_targets_and_ci_calls_the_test_command():
     targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), flags=re.M)
-    named = set(re.findall(r"\bmake (\w+)", (ROOT / "README.md").read_text()))
+    named = set(re.findall(r"(?:^    |`|sh )make (\w+)", (ROOT / "README.md").read_text(), flags=re.M))
     assert named and named <= set(targets)
-    assert "make test" in (ROOT / ".ci" / "run").read_text()
+    assert named == {"reproduce", "test", "lab"}
+    assert "\ntests/bare.sh make test\n" in (ROOT / ".ci" / "run").read_text()
+
+
+def test_the_readme_names_commands_and_options_that_exist():
+    lines = re.findall(r"^    fedlib (.*?)(?:  |$)", (ROOT / "README.md").read_text(), flags=re.M)
+    assert len(lines) >= 4
+    for line in lines:
+        assert main_parses(line), line
+
+
+def main_parses(line: str) -> bool:
+    from fedlib.__main__ import _parse
+
+    return _parse(line.split()).command == line.split()[0]
+
+
+def test_the_script_is_the_command():
+    import tomllib
+
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    assert scripts == {"fedlib": "fedlib.__main__:main"}
+
+
+def test_bare_means_no_variable_no_home_no_data_and_a_loopback():
+    script = """
+import errno, os, socket
+assert set(os.environ) <= {"PATH", "HOME", "TMPDIR", "FEDLIB_DATA", "LC_CTYPE", "PWD", "SHLVL", "_"}, os.environ
+assert not os.listdir(os.environ["HOME"]) and not os.listdir(os.environ["FEDLIB_DATA"])
+server = socket.create_server(("127.0.0.1", 0))
+socket.create_connection(server.getsockname()).close()
+try:
+    socket.create_connection(("192.0.2.1", 80), timeout=0.1)
+except OSError as error:
+    print(error.errno == errno.ENETUNREACH)
+"""
+    command = [str(ROOT / "tests" / "bare.sh"), sys.executable, "-c", script]
+    ended = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"FEDLIB_HOME": "/nowhere"})
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout == "True\n" or "the network is not cut" in ended.stderr
+
+
+def test_bare_fails_as_its_command_does_and_when_data_are_downloaded():
+    for code, status in (("exit 3", 3), ("touch $FEDLIB_DATA/cifar10", 1)):
+        command = [str(ROOT / "tests" / "bare.sh"), "bash", "-c", code]
+        assert subprocess.run(command, capture_output=True).returncode == status
 
 
 def test_conda_installs_the_same_requirements():

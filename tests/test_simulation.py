@@ -1,5 +1,6 @@
 """The round loop: sampling, who is evaluated when, what is recorded, and a user's own parts."""
 
+import textwrap
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,9 +9,10 @@ import pytest
 import tiny
 import torch
 
-from fedlib import Dataset, Federation, FedlibError, Model, RunSpec, data, models, run, runs, simulate, simulation
+from fedlib import Dataset, Federation, FedlibError, Model, RunSpec, data, models, run, simulate, simulation
 from fedlib.algorithms import Algorithm, make
 from fedlib.federation import Message
+from fedlib.lab import runs
 from fedlib.randomness import PURPOSES, generator
 
 DATA = tiny.dataset(num_classes=3, per_class=20)
@@ -204,29 +206,11 @@ def test_bf16_trains_and_is_another_run(small_digits):
 # ------------------------------------------------------------------------------------------ a user's own parts
 
 
-@dataclass(frozen=True)
-class SharedBias(Algorithm):
-    """The toy method of `Algorithm`'s docstring."""
-
-    name, paper, year, exchanges, needs = "SharedBias", "-", 2026, "header bias", "features"
-
-    def init_server(self, context):
-        return {"bias": context.federation.initial_header().bias.detach()}
-
-    def download(self, server, info, context):
-        return Message({"bias": server["bias"]})
-
-    def local_round(self, client, message, context):
-        client.model.header.bias.data.copy_(message["bias"])
-        context.train(client)
-        return Message({"bias": client.model.header.bias.detach()})
-
-    def aggregate(self, server, uploads, context):
-        server["bias"] = torch.stack([upload["bias"] for upload in uploads.values()]).mean(0)
-
-
-def test_a_method_of_ones_own():
-    outcome = simulate(ten_clients(), SharedBias(), 2)
+def test_the_example_of_the_base_class_runs():
+    example = textwrap.dedent("        @dataclass" + (Algorithm.__doc__ or "").partition("@dataclass")[2])
+    names = {"dataclass": dataclass, "Algorithm": Algorithm, "Message": Message, "torch": torch}
+    exec(example, names)
+    outcome = simulate(ten_clients(), names["SharedBias"](), 2)
     mean = torch.stack([client.model.header.bias.detach() for client in outcome.clients]).mean(0)
     torch.testing.assert_close(outcome.server["bias"], mean)
     assert outcome.rounds["download_words"].iloc[-1] == 10 * 3
@@ -265,9 +249,12 @@ def test_methods_refuse_clients_they_cannot_serve(monkeypatch):
     fed = ten_clients()
     with pytest.raises(FedlibError, match=r"FedAvg.*every client needs the same architecture; got tiny-a, tiny-b"):
         simulate(fed, make("FedAvg"), 1)
-    wide = models.BUILDERS["tiny-a"](3, 1)
-    wide.extractor[2], wide.header = torch.nn.Linear(4, 9), torch.nn.Linear(9, 3)
-    monkeypatch.setitem(models.BUILDERS, "wide", lambda num_classes, channels: wide)
+
+    def wide(num_classes, channels):
+        extractor = torch.nn.Sequential(torch.nn.AvgPool2d(16), torch.nn.Flatten(), torch.nn.Linear(4, 9))
+        return Model(extractor, torch.nn.Linear(9, num_classes))
+
+    monkeypatch.setitem(models.BUILDERS, "wide", wide)
     with pytest.raises(FedlibError, match=r"FedSSA.*header's input width.*'tiny-a': 3, 'wide': 9"):
         simulate(ten_clients(architectures=("tiny-a", "wide")), make("FedSSA"), 1)
     simulate(ten_clients(architectures=("tiny-a", "wide")), make("Standalone"), 1)

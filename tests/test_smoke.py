@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib import exhibits, notebook, runs
+from fedlib.lab import runs
+from fedlib.papers import exhibits, notebook
 
 HOME = runs.home()  # before conftest gives each test an empty one
 TRAINED = {name: item for name, item in exhibits.every().items() if item.grids}

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pixels import context, cross_entropy_slope, federation
+from pixels import context, cross_entropy_slope, federation, visit
 
 from fedlib import ALGORITHMS, FedlibError, simulate
-from fedlib.federation import Federation, Message
+from fedlib.federation import Federation, Message, Upload
 from fedlib.randomness import generator
 from fedlib.training import augmented
 
@@ -43,8 +43,7 @@ def fused(round: int, **switches: Any) -> tuple[np.ndarray, np.ndarray, np.ndarr
     shared, own = headers(2)
     write(client.model.header, own)
     server = {"weight": torch.tensor(shared[:, :2]).float(), "bias": torch.tensor(shared[:, 2]).float()}
-    now = context(built, round)
-    upload = method.local_round(client, method.download(server, client.info, now), now)
+    upload = visit(method, client, method.download(server, client.info, context(built, round)), built, round)
     return shared, own, rows(client.model.header.state_dict()), upload
 
 
@@ -74,17 +73,18 @@ def test_fedssa_words_of_each_setting() -> None:
     for (aggregation, replace), wanted in expected.items():
         method, now = FedSSA(aggregation=aggregation, replace=replace), context(built)
         down = method.download(method.init_server(now), built.clients[1].info, now)
-        up = method.local_round(built.clients[1], down, now)
-        assert (down.words(), up.words(), up.words("FedSSA")) == wanted
+        up = visit(method, built.clients[1], down, built)
+        assert (down.words(), up.words(), up.words(method.uncounted)) == wanted
 
 
-def uploads_of(method: Any, values: dict[int, np.ndarray], built: Federation) -> dict[int, Message]:
+def uploads_of(method: Any, values: dict[int, np.ndarray], built: Federation) -> list[Upload]:
     """What clients with these headers upload, in this order of arrival."""
-    messages = {}
+    uploads = []
     for id, header in values.items():
         write(built.clients[id].model.header, header)
-        messages[id] = Message(method._upload(built.clients[id].model.header, built.clients[id].classes))
-    return messages
+        client = built.clients[id]
+        uploads.append(Upload(client.info, Message(method._upload(client.model.header, client.classes))))
+    return uploads
 
 
 def test_fedssa_aggregates_by_class_over_the_selected() -> None:
@@ -154,10 +154,10 @@ def trained_header(**switches: Any) -> tuple[np.ndarray, np.ndarray]:
     built, method = still(), FedGH(server_lr=0.3, **switches)
     now = context(built)
     server = method.init_server(now)
-    uploads = {
-        id: Message({"lars": torch.tensor(lars).float(), "classes": torch.tensor(classes)})
+    uploads = [
+        Upload(built.clients[id].info, Message({"lars": torch.tensor(lars).float(), "classes": torch.tensor(classes)}))
         for id, (lars, classes) in LARS.items()
-    }
+    ]
     before = {name.removeprefix("header."): tensor.clone() for name, tensor in server.items()}
     method.aggregate(server, uploads, now)
     return rows(before), rows({name.removeprefix("header."): tensor for name, tensor in server.items()})
@@ -195,10 +195,10 @@ def test_fedgh_first_header() -> None:
     for first, sent in (("global", True), ("own", False)):
         method = FedGH(first_header=first)
         server = method.init_server(context(built))
-        assert (method.download(server, built.clients[0].info, context(built, 0)) is not None) == sent
+        assert bool(method.download(server, built.clients[0].info, context(built, 0)).tensors) == sent
         assert method.download(server, built.clients[0].info, context(built, 1)).words() == 3 * CLASSES
     own = built.clients[0].model.header.weight.detach().clone()
-    method.local_round(built.clients[0], None, context(built))
+    visit(method, built.clients[0], Message(), built)
     assert torch.equal(built.clients[0].model.header.weight, own)
 
 
@@ -206,8 +206,8 @@ def test_fedgh_first_header() -> None:
 def test_fedgh_lars_of_augmented_images(lars: str) -> None:
     """The first draws of the client's stream are training's, the second the LARs'; the short Eq. 3 mean by hand."""
     built = federation(SEEN, classes=CLASSES, lr=0, augmentation="released")
-    client, now = built.clients[0], context(built)
-    upload = FedGH(lars=lars).local_round(client, None, now)
+    client = built.clients[0]
+    upload = visit(FedGH(lars=lars), client, Message(), built)
     stream = generator(0, "augmentation", 0, 0)
     images = client.pool.batch(client.train)
     augmented(images, stream)

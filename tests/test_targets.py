@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib import exhibits, notebook, plots, report
+from fedlib.papers import exhibits, notebook, printed
+from fedlib.show import tables
 
 
 def words():
@@ -22,12 +23,12 @@ def words():
 
 
 def test_printed_communication_follows_from_words_to_the_last_digit():
-    table = report.communication(words()).set_index(["quantity", "dataset", "method"])
+    table = printed.communication(words()).set_index(["quantity", "dataset", "method"])
     assert len(table) == 14 and set(table["verdict"]) == {"to the last digit"}
     assert table.loc[("CO", "cifar10", "FedGH"), "published"] == 2 * 10 * 6_002 * 4 / 1024
     assert table.loc[("CO", "cifar100", "FedGH"), "published"] == 7 * 10 * 55_010 * 4 / 2**20
     assert table.loc[("CO/c/r", "cifar10", "FD"), "real"] == 50 * 4 / 1024
-    wrong = report.communication(words().replace(6_002, 6_012)).set_index(["quantity", "dataset", "method"])
+    wrong = printed.communication(words().replace(6_002, 6_012)).set_index(["quantity", "dataset", "method"])
     assert wrong.loc[("CO/c/r", "cifar10", "FedGH"), "verdict"] == "differs"
 
 
@@ -41,7 +42,7 @@ def record(accuracies, selected=2):
         "selected": [0] + [selected] * (count - 1),
     }
     sent = {"download_words": 256 * selected, "upload_words": 256 * selected, "published_words": 256 * selected}
-    return report.Recorded("key", "finished", {}, pd.DataFrame(rounds | sent), pd.DataFrame())
+    return printed.Recorded("key", "finished", {}, pd.DataFrame(rounds | sent), pd.DataFrame())
 
 
 @pytest.fixture
@@ -61,20 +62,10 @@ def test_targets_are_those_that_every_seed_reached(runs_):
 
 def test_costs_stand_in_the_table_and_beside_the_papers(runs_):
     costs = runs_.targets()
-    table = report.with_costs(report.wide(runs_.summary("last"), ["FD", "FedGH"]), costs).table
-    assert list(table.columns[1:]) == ["cifar10: KB/c/r", "cifar10: rounds (90 %)", "cifar10: total KB"]
+    table = tables.with_costs(tables.wide(runs_.summary("last"), ["FD", "FedGH"]), costs).table
+    assert list(table.columns[1:]) == ["CIFAR-10: KB/c/r", "CIFAR-10: rounds (90 %)", "CIFAR-10: total KB"]
     assert list(table.loc["FedGH"][1:]) == ["1.00", "1.5", "3.00"] and table.loc["FD"].iloc[-1] == "–"
-    beside = report.beside_costs(costs).set_index("method")
+    beside = printed.beside_costs(costs).set_index("method")
     assert beside.loc["FedGH", ["paper_per_round_kb", "paper_rounds", "paper_total_kb"]].tolist() == [23.45, 2, 468.91]
-    other = report.beside_costs(costs.assign(dataset="cifar100")).set_index("method")
+    other = printed.beside_costs(costs.assign(dataset="cifar100")).set_index("method")
     assert other.loc["FedGH", "paper_total_kb"] == 14.69 * 1024 and np.isnan(other.loc["FD", "paper_total_kb"])
-
-
-def test_a_line_a_value_and_a_legend_that_fits():
-    values = [10.0**-place for place in range(9, -1, -1)]
-    rows = [{"setting": "a, b", "value": value, "seed": 0, "round": 0, "accuracy": value / 2} for value in values]
-    figure = plots.curves_by_value(pd.DataFrame(rows[::-1]), "a label of some length")
-    (legend,) = figure.legends
-    assert [text.get_text().split(" = ")[1] for text in legend.get_texts()] == [f"{value:g}" for value in values]
-    assert [line.get_ydata()[0] for line in figure.axes[0].lines] == [100 * value / 2 for value in values]
-    assert legend.get_tightbbox().width <= figure.bbox.width

@@ -9,8 +9,10 @@ import pandas as pd
 import pytest
 import torch
 
-from fedlib import exhibits, notebook, report, runs, training, views
+from fedlib import training
 from fedlib.errors import FedlibError
+from fedlib.lab import runs
+from fedlib.papers import exhibits, notebook, printed, views
 
 SPEC = runs.RunSpec(algorithm="pFedES", num_clients=5, rounds=1, batch_size=64, keep="clients")
 
@@ -102,7 +104,7 @@ def test_maps_of_record_are_of_the_first_seed_in_the_grids_order(tmp_path, monke
     monkeypatch.setattr(notebook, "NOTEBOOKS", tmp_path / "notebooks")
     cells = exhibits.cells("fedssa/representations", "demo", seeds=(1, 0))  # FedProto 1, 0, then FedSSA 1, 0
     keys = ["FedProto-1", "FedProto-0", "FedSSA-1", "FedSSA-0"]
-    found = notebook.Runs(cells, [report.Recorded(key, "finished", {}, *[pd.DataFrame()] * 2) for key in keys])
+    found = notebook.Runs(cells, [printed.Recorded(key, "finished", {}, *[pd.DataFrame()] * 2) for key in keys])
     monkeypatch.setattr(notebook, "recorded", lambda grid, scale: found)
     none = notebook.recorded_maps("fedssa/representations")
     assert none.empty and list(none) == ["method", *columns[1:]]
@@ -132,8 +134,8 @@ def test_matches_by_hand():
     # Two clients in the second round; client 7 gets the second candidate (two layers), client 3 nothing.
     chains = [[[3, "M1", 1, "conv"]], [[7, "M2", 1, "conv"], [3, "M1", 4, "fc"]]]
     rounds = [
-        {"round": 0, "clients": [3], "matched": [None], "similarity": [[]], "structures": []},
-        {"round": 1, "clients": [3, 7], "matched": [None, 1], "similarity": [[0.1, 0.2], [0.3, 0.41239]], "structures": chains},
+        {"round": 0, "clients": [3], "matches": [None], "similarity": [[]], "structures": []},
+        {"round": 1, "clients": [3, 7], "matches": [None, 1], "similarity": [[0.1, 0.2], [0.3, 0.41239]], "structures": chains},
     ]  # fmt: skip
     table = views.matches(SimpleNamespace(details=rounds))
     assert table.to_numpy().tolist() == [
@@ -147,7 +149,7 @@ def test_matches_of_record_are_of_the_first_non_iid_run(tmp_path, monkeypatch):
     monkeypatch.setattr(notebook, "NOTEBOOKS", tmp_path / "notebooks")
     cells = exhibits.cells("pfedhr/labelled", "demo", dataset="mnist", seeds=(1, 0))
     keys = [f"{cell.spec.algorithm}-{cell.spec.partition}-{cell.spec.seed}" for cell in cells]
-    found = notebook.Runs(cells, [report.Recorded(key, "finished", {}, *[pd.DataFrame()] * 2) for key in keys])
+    found = notebook.Runs(cells, [printed.Recorded(key, "finished", {}, *[pd.DataFrame()] * 2) for key in keys])
     monkeypatch.setattr(notebook, "recorded", lambda grid, scale: found)
     assert notebook.recorded_matches("pfedhr/labelled").empty
     (tmp_path / "results").mkdir()
@@ -163,7 +165,7 @@ def test_images_of_record_are_of_the_first_seed(tmp_path, monkeypatch):
     monkeypatch.setattr(notebook, "NOTEBOOKS", tmp_path / "notebooks")
     cells = exhibits.cells("pfedes/images", "demo", seeds=(1, 0, 2))
     found = notebook.Runs(
-        cells, [report.Recorded(f"run-{cell.spec.seed}", "finished", {}, *[pd.DataFrame()] * 2) for cell in cells]
+        cells, [printed.Recorded(f"run-{cell.spec.seed}", "finished", {}, *[pd.DataFrame()] * 2) for cell in cells]
     )
     monkeypatch.setattr(notebook, "recorded", lambda grid, scale: found)
     assert notebook.recorded_images("pfedes/images").empty

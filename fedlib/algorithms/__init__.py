@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any
 
-from ..errors import FedlibError, choose, coerce
+from ..errors import FedlibError, check_name, choose, coerce, require
 from .base import Algorithm, ServerState
 from .fccl import FCCL
 from .fd import FD
@@ -35,6 +35,40 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     )
 }  # fmt: skip
 
+BUILT_IN = frozenset(ALGORITHMS.values())
+
+
+def register(method: type[Algorithm]) -> type[Algorithm]:
+    """Make a method of your own known to `RunSpec`, the tables and the command line; use it as a decorator.
+
+    Its name is `method.name`, or the class's. Every hyper-parameter needs a default: a number, true or false, or text.
+    Registering again replaces it, so a cell can be run twice. Raises FedlibError, naming what does not fit.
+    """
+    subclass = isinstance(method, type) and issubclass(method, Algorithm)
+    require(subclass, "method", method, "a subclass of fedlib.algorithms.Algorithm")
+    for cls in reversed(method.__mro__):  # also a class that it extends, so that its parameters count
+        if issubclass(cls, Algorithm) and "__dataclass_fields__" not in vars(cls):
+            dataclasses.dataclass(frozen=True)(cls)
+    if "name" not in vars(method):
+        method.name = method.__name__
+    check_name("method", method.name)
+    for field in dataclasses.fields(method):
+        kind = type(field.default)
+        allowed = "a parameter with a default: a number, true or false, or text"
+        require(kind in (int, float, bool, str), f"{method.name}.{field.name}", _shown(field), allowed)
+    require(method.needs in ("", "features", "architecture"), f"{method.name}.needs", method.needs, NEEDS)
+    public = ("none", "unlabelled", "labelled")
+    require(method.public_data in public, f"{method.name}.public_data", method.public_data, f"one of {public}")
+    ALGORITHMS[method.name] = method
+    return method
+
+
+NEEDS = "'' (nothing), 'features' (headers of one width) or 'architecture' (one for all clients)"
+
+
+def _shown(field: dataclasses.Field[Any]) -> Any:
+    return "without a default" if field.default is dataclasses.MISSING else field.default
+
 
 def make(name: str, params: dict[str, Any] | None = None) -> Algorithm:
     """The method called `name` with the hyper-parameters given in `params` (strings are coerced), the others at their
@@ -52,4 +86,4 @@ def make(name: str, params: dict[str, Any] | None = None) -> Algorithm:
     )
 
 
-__all__ = ["ALGORITHMS", "Algorithm", "ServerState", "make"]
+__all__ = ["ALGORITHMS", "BUILT_IN", "Algorithm", "ServerState", "make", "register"]

@@ -1,14 +1,25 @@
 """The contract between a method and the simulation: a frozen dataclass of hyper-parameters and a few short methods."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
 from .. import models
 from ..errors import FedlibError, require
-from ..federation import Client, ClientInfo, Context, Federation, Message, PublicData
+from ..federation import (
+    Client,
+    ClientContext,
+    ClientInfo,
+    Federation,
+    Message,
+    PublicData,
+    ServerContext,
+    SharedContext,
+    Upload,
+)
+from ..look import Look
 
 ServerState = dict[str, Any]  # plain tensors and numbers, so that it checkpoints
 
@@ -23,37 +34,44 @@ def check_public_labels(name: str, public: PublicData, num_classes: int) -> None
 
 @dataclass(frozen=True)
 class Algorithm:
-    """A federated method. The simulation calls, each round: `download`, `local_round` and, once, `aggregate`.
+    """A federated method. The simulation calls, each round: `download` for each of the round's clients, then
+    `local_round` for each, then `aggregate` once.
 
     Nothing but messages passes between clients and server. What a client keeps lives on `client.model` and
-    `client.state`, what the server keeps in its state: plain tensors and numbers. A toy method that shares the mean
-    of the header's biases is complete with:
+    `client.state`, what the server keeps in its state: plain tensors and numbers. A context is what one side may use
+    besides. Diagnostics are handed back: a client's, numbers, with its upload, and rounds.csv has their mean over the
+    round's clients; the server's by `aggregate`, numbers for rounds.csv and anything else for details.jsonl. A toy
+    method that shares the mean of the header's biases is complete with::
 
         @dataclass(frozen=True)
         class SharedBias(Algorithm):
-            name, paper, year, exchanges, needs = "SharedBias", "-", 2026, "header bias", "features"
+            name = "SharedBias"
+            paper = "an example"
+            exchanges = "header bias"
+            needs = "features"
 
             def init_server(self, context):
-                return {"bias": context.federation.initial_header().bias.detach()}
+                return {"bias": context.initial_header().bias.detach()}
 
             def download(self, server, info, context):
                 return Message({"bias": server["bias"]})
 
             def local_round(self, client, message, context):
                 client.model.header.bias.data.copy_(message["bias"])
-                context.train(client)
+                context.train()
                 return Message({"bias": client.model.header.bias.detach()})
 
             def aggregate(self, server, uploads, context):
-                server["bias"] = torch.stack([upload["bias"] for upload in uploads.values()]).mean(0)
+                server["bias"] = torch.stack([message["bias"] for _, message in uploads]).mean(0)
     """
 
     name: ClassVar[str]
-    paper: ClassVar[str]  # authors, title, venue
-    year: ClassVar[int]
-    exchanges: ClassVar[str]  # what travels, in a few words
-    public_data: ClassVar[str] = "none"  # "none", "unlabelled" or "labelled": images that server and clients share
-    needs: ClassVar[str] = ""  # what clients must have in common: "", "features" (the header's width) or "architecture"
+    paper: ClassVar[str] = "one's own"  # authors, title or venue, year
+    exchanges: ClassVar[str] = "-"  # what travels, in a few words
+    public_data: ClassVar[Literal["none", "unlabelled", "labelled"]] = "none"  # images that server and clients share
+    needs: ClassVar[Literal["", "features", "architecture"]] = ""  # equal for all clients; features: the header's width
+    look: ClassVar[Look | None] = None  # in figures; None: one from a spare palette
+    uncounted: ClassVar[tuple[str, ...]] = ()  # names of the message's tensors that the paper does not count
 
     def check(self, federation: Federation) -> None:
         """Raise FedlibError in one line when this method cannot run on `federation`."""
@@ -79,31 +97,51 @@ class Algorithm:
                     f"equal for all clients; got {widths} (use scenario heterogeneous or reassembly-500)"
                 )
 
-    def describe(self) -> str:
-        """The method and its hyper-parameters in a line; a degenerate setting says what it amounts to."""
-        params = ", ".join(f"{field.name}={getattr(self, field.name)!r}" for field in fields(self))
-        return f"{self.name}({params})"
-
-    def init_server(self, context: Context) -> ServerState:
+    def init_server(self, context: ServerContext) -> ServerState:
         """The server's state before round 0."""
         return {}
 
-    def init_client(self, client: Client, context: Context) -> None:
-        """Called once, before the client's first round."""
+    def init_client(self, client: Client, context: ClientContext) -> None:
+        """Called once, before the client's first round; may train."""
 
-    def download(self, server: ServerState, info: ClientInfo, context: Context) -> Message | None:
-        """What the server sends to the client described by `info`."""
-        return None
+    def download(self, server: ServerState, info: ClientInfo, context: ServerContext) -> Message:
+        """What the server sends to the client described by `info`; changes nothing, since all downloads of a round are
+        made before anyone trains.
+        """
+        return Message()
 
-    def local_round(self, client: Client, message: Message | None, context: Context) -> Message | None:
-        """Train the client on its data; returns its upload."""
+    def local_round(self, client: Client, message: Message, context: ClientContext) -> Message:
+        """Train the client on its data; returns its upload, with its diagnostics if there are any.
+
+        The loss that is recorded is the diagnostic `loss`, or else that of the last `context.train`.
+        """
         raise NotImplementedError
 
-    def aggregate(self, server: ServerState, uploads: Mapping[int, Message], context: Context) -> None:
-        """Update the server's state from the uploads, {client id: message} in order of arrival."""
+    def aggregate(
+        self, server: ServerState, uploads: Sequence[Upload], context: ServerContext
+    ) -> dict[str, Any] | None:
+        """Update the server's state from the uploads, (info, message) in order of arrival; returns its diagnostics."""
+        return None
 
     def predict(self, client: Client, images: Tensor) -> dict[str, Tensor]:
         """Logits (n, C) of normalised images by each way of predicting that is recorded; the first is the headline
         `accuracy`.
         """
         return {"accuracy": client.model(images)}
+
+
+__all__ = [
+    "Algorithm",
+    "Client",
+    "ClientContext",
+    "ClientInfo",
+    "Federation",
+    "Look",
+    "Message",
+    "PublicData",
+    "ServerContext",
+    "ServerState",
+    "SharedContext",
+    "Upload",
+    "check_public_labels",
+]

@@ -15,7 +15,7 @@ step has the run's rate.
 """
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from .. import training
 from ..errors import require
-from .base import Algorithm, Client, ClientInfo, Context, Message, ServerState
+from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
 
 
 def standardise(logits: Tensor) -> Tensor:
@@ -49,8 +49,9 @@ def local_loss(
 ) -> Tensor:  # fmt: skip
     """CE + intra * KL(pretrained || model) + inter * KL(previous || model)."""
     output = model(images)
-    kept = intra * training.kl_divergence(pretrained(images), output)
-    return F.cross_entropy(output, labels) + kept + inter * training.kl_divergence(previous(images), output)
+    from_pretrained = intra * training.kl_divergence(pretrained(images), output)
+    loss = F.cross_entropy(output, labels) + from_pretrained
+    return loss + inter * training.kl_divergence(previous(images), output)
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,13 @@ class FCCL(Algorithm):
     pretrain_epochs: epochs on the own images before the first round, >= 1. Default 1 (*chosen*: the code has 50).
     """
 
+    name = "FCCL"
+    paper = "Huang et al., CVPR 2022"
+    exchanges = "logits on public images"
+    public_data = "unlabelled"
+    uncounted = ("indices",)
+    look = Look("#fbafe4", "H")
+
     off_diagonal: float = 0.0051
     intra: float = 1.0
     inter: float = 1.0
@@ -71,35 +79,32 @@ class FCCL(Algorithm):
     public_lr: float = 0.001
     pretrain_epochs: int = 1
 
-    name, paper, year, exchanges = "FCCL", "Huang et al., CVPR 2022", 2022, "logits on public images"
-    public_data = "unlabelled"
-
     def __post_init__(self) -> None:
         for field in ("off_diagonal", "intra", "inter", "public_lr"):
             require(getattr(self, field) >= 0, field, getattr(self, field), "at least 0")
         for field in ("public_samples", "public_epochs", "pretrain_epochs"):
             require(getattr(self, field) >= 1, field, getattr(self, field), "at least 1")
 
-    def init_client(self, client: Client, context: Context) -> None:
-        context.train(client, purpose="pretrain", epochs=self.pretrain_epochs)
+    def init_client(self, client: Client, context: ClientContext) -> None:
+        context.train(purpose="pretrain", epochs=self.pretrain_epochs)
         client.state["pretrained"] = copy.deepcopy(client.model.state_dict())
 
-    def download(self, server: ServerState, info: ClientInfo, context: Context) -> Message | None:
-        return Message(dict(server)) if server else None  # nothing yet in round 0
+    def download(self, server: ServerState, info: ClientInfo, context: ServerContext) -> Message:
+        return Message(dict(server))  # empty in round 0
 
-    def local_round(self, client: Client, message: Message | None, context: Context) -> Message:
+    def local_round(self, client: Client, message: Message, context: ClientContext) -> Message:
         pretrained, previous = context.build(client.info.architecture), copy.deepcopy(client.model)
         pretrained.load_state_dict(client.state["pretrained"])
-        if message is not None:
+        if message.tensors:
             pool, indices = context.public.pool.numbered(message["indices"]), message["indices"]
-            settings = replace(context.federation.settings, epochs=self.public_epochs, lr=self.public_lr)
-            stream = context.generator("public", client.id)
+            settings = replace(context.settings, epochs=self.public_epochs, lr=self.public_lr)
+            stream = context.generator("public")
             named = {"consensus": message["consensus"], "off_diagonal": self.off_diagonal}
             training.train(correlation_loss, {"model": client.model}, pool, indices, settings, stream, named)
-        context.train(client, local_loss, pretrained=pretrained, previous=previous, intra=self.intra, inter=self.inter)
-        indices = context.public.sample(self.public_samples, context.generator("server"))
+        context.train(local_loss, pretrained=pretrained, previous=previous, intra=self.intra, inter=self.inter)
+        indices = context.public.sample(self.public_samples, context.shared_generator("server"))
         return Message({"logits": training.outputs(client.model, context.public.pool, indices)}, client.num_samples)
 
-    def aggregate(self, server: ServerState, uploads: Mapping[int, Message], context: Context) -> None:
-        server["consensus"] = torch.stack([upload["logits"] for upload in uploads.values()]).mean(0)
-        server["indices"] = context.public.sample(self.public_samples, context.generator("server"))
+    def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
+        server["consensus"] = torch.stack([message["logits"] for _, message in uploads]).mean(0)
+        server["indices"] = context.public.sample(self.public_samples, context.shared_generator("server"))

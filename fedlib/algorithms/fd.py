@@ -14,7 +14,7 @@ kept to show it. It averages the client's own vector in (`exclude_self=False`), 
 (here they are the trained model's). The papers report that FD mostly fails to converge; that code is not public.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from ..errors import choose, require
 from ..training import class_means
-from .base import Algorithm, Client, ClientInfo, Context, Message, ServerState
+from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
 
 
 def fd_loss(model: nn.Module, images: Tensor, labels: Tensor, logits: Tensor, known: Tensor, gamma: float) -> Tensor:
@@ -49,45 +49,48 @@ class FD(Algorithm):
     exclude_self: leave the client's own vectors out of what it downloads, as the paper does.
     """
 
+    name = "FD"
+    paper = "Jeong et al., NeurIPS workshop 2018"
+    exchanges = "mean logits of seen classes"
+    uncounted = ("classes",)
+    look = Look("#de8f05", "*")
+
     gamma: float = 1.0
     target: str = "mse"
     exclude_self: bool = True
-
-    name, paper, year, exchanges = "FD", "Jeong et al., NeurIPS workshop 2018", 2018, "mean logits of seen classes"
 
     def __post_init__(self) -> None:
         require(self.gamma >= 0, "gamma", self.gamma, "at least 0")
         choose("target", self.target, ("mse", "softmax", "raw"))
 
-    def init_server(self, context: Context) -> ServerState:
+    def init_server(self, context: ServerContext) -> ServerState:
         zeros = torch.zeros(context.num_classes, context.num_classes, dtype=torch.float64, device=context.device)
         return {"contributions": {}, "sum": zeros, "owners": zeros[0].clone()}
 
-    def download(self, server: ServerState, info: ClientInfo, context: Context) -> Message:
+    def download(self, server: ServerState, info: ClientInfo, context: ServerContext) -> Message:
         total, owners = server["sum"].clone(), server["owners"].clone()
-        own = server["contributions"].get(info.id)
-        if self.exclude_self and own is not None:
-            total[own["classes"]] -= own["logits"]
-            owners[own["classes"]] -= 1
+        sent = server["contributions"].get(info.id)
+        if self.exclude_self and sent is not None:
+            total[sent["classes"]] -= sent["logits"]
+            owners[sent["classes"]] -= 1
         classes = info.classes[owners[info.classes] > 0]
         return Message({"classes": classes, "logits": (total[classes] / owners[classes, None]).float()})
 
-    def local_round(self, client: Client, message: Message | None, context: Context) -> Message:
-        assert message is not None
+    def local_round(self, client: Client, message: Message, context: ClientContext) -> Message:
         logits = torch.zeros(context.num_classes, context.num_classes, device=context.device)
         known = torch.zeros(context.num_classes, device=context.device)
         logits[message["classes"]], known[message["classes"]] = message["logits"], 1.0
         if self.target == "mse":
-            context.train(client, fd_loss, logits=logits, known=known, gamma=self.gamma)
+            context.train(fd_loss, logits=logits, known=known, gamma=self.gamma)
         else:
             target = logits.softmax(1) if self.target == "softmax" else logits
-            context.train(client, fd_target_loss, target=target, known=known, gamma=self.gamma)
-        own = class_means(client.model, client.pool, client.train, client.classes)
-        return Message({"classes": client.classes, "logits": own}, client.num_samples)
+            context.train(fd_target_loss, target=target, known=known, gamma=self.gamma)
+        means = class_means(client.model, client.pool, client.train, client.classes)
+        return Message({"classes": client.classes, "logits": means}, client.num_samples)
 
-    def aggregate(self, server: ServerState, uploads: Mapping[int, Message], context: Context) -> None:
-        latest = server["contributions"] | {id: upload.tensors for id, upload in uploads.items()}
+    def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
+        latest = server["contributions"] | {info.id: message.tensors for info, message in uploads}
         server.update(self.init_server(context), contributions=latest)  # sums start from zero
-        for own in latest.values():
-            server["sum"][own["classes"]] += own["logits"]
-            server["owners"][own["classes"]] += 1
+        for sent in latest.values():
+            server["sum"][sent["classes"]] += sent["logits"]
+            server["owners"][sent["classes"]] += 1

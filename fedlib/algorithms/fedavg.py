@@ -6,31 +6,33 @@ architecture. Down and up: the whole model. Evaluated is the client's model afte
 reading under which the papers' tables make sense. With one client it is Standalone.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..training import weighted_mean
-from .base import Algorithm, Client, ClientInfo, Context, Message, ServerState
+from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
 
 
 @dataclass(frozen=True)
 class FedAvg(Algorithm):
-    name, paper, year, exchanges = "FedAvg", "McMahan et al., AISTATS 2017", 2017, "whole model"
+    name = "FedAvg"
+    paper = "McMahan et al., AISTATS 2017"
+    exchanges = "whole model"
     needs = "architecture"
+    look = Look("#d55e00", "P")
 
-    def init_server(self, context: Context) -> ServerState:
-        return dict(context.build(context.federation.architectures[0]).state_dict())
+    def init_server(self, context: ServerContext) -> ServerState:
+        return dict(context.build(context.infos[0].architecture).state_dict())
 
-    def download(self, server: ServerState, info: ClientInfo, context: Context) -> Message:
+    def download(self, server: ServerState, info: ClientInfo, context: ServerContext) -> Message:
         return Message(dict(server))
 
-    def local_round(self, client: Client, message: Message | None, context: Context) -> Message:
-        assert message is not None
+    def local_round(self, client: Client, message: Message, context: ClientContext) -> Message:
         client.model.load_state_dict(message.tensors)
-        context.train(client)
+        context.train()
         return Message(client.model.state_dict(), client.num_samples)
 
-    def aggregate(self, server: ServerState, uploads: Mapping[int, Message], context: Context) -> None:
-        weights = [float(upload.num_samples or 0) for upload in uploads.values()]
+    def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
+        weights = [message.num_samples for _, message in uploads]
         for name in server:  # w <- sum_k (n_k / n) w_k over the selected clients
-            server[name] = weighted_mean([upload[name] for upload in uploads.values()], weights)
+            server[name] = weighted_mean([message[name] for _, message in uploads], weights)

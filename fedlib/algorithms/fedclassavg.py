@@ -22,7 +22,7 @@ from torch import Tensor
 
 from ..errors import choose, require
 from ..models import Model
-from .base import Client, Context, Message
+from .base import Client, ClientContext, Look, Message
 from .lg_fedavg import LGFedAvg
 
 
@@ -68,13 +68,16 @@ class FedClassAvg(LGFedAvg):
     temperature: of that loss, > 0. Default 0.07 (Khosla et al.).
     """
 
+    name = "FedClassAvg"
+    paper = "Jang et al., ICPP 2022"
+    exchanges = "header"
+    look = Look("#fbafe4", "X")
+
     rho: float = 0.1
     reduction: str = "sum"
     replace: bool = True
     contrast: float = 0.0
     temperature: float = 0.07
-
-    name, paper, year, exchanges = "FedClassAvg", "Jang et al., ICPP 2022", 2022, "header"
 
     def __post_init__(self) -> None:
         require(self.rho >= 0, "rho", self.rho, "at least 0")
@@ -82,12 +85,11 @@ class FedClassAvg(LGFedAvg):
         require(self.contrast >= 0, "contrast", self.contrast, "at least 0")
         require(self.temperature > 0, "temperature", self.temperature, "above 0")
 
-    def local_round(self, client: Client, message: Message | None, context: Context) -> Message:
-        assert message is not None
+    def local_round(self, client: Client, message: Message, context: ClientContext) -> Message:
         if self.replace:
             client.model.header.load_state_dict(message.tensors)
         named: dict[str, Any] = message.tensors | {"rho": self.rho, "reduction": self.reduction}
         if self.contrast:
             named |= {"contrast": self.contrast, "temperature": self.temperature}
-        context.train(client, contrastive_loss if self.contrast else proximal_loss, **named)
+        context.train(contrastive_loss if self.contrast else proximal_loss, **named)
         return Message(client.model.header.state_dict(), client.num_samples)

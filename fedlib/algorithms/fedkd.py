@@ -20,7 +20,7 @@ need be); HtFLlib compresses parameters instead of updates; factors may be large
 as it is. The authors' attention terms have no counterpart in a CNN. CNN-5 is shared as in FML.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,19 +32,19 @@ from .. import models
 from ..errors import choose, require
 from ..randomness import forked
 from ..training import kl_divergence
-from .base import Algorithm, Client, ClientInfo, Context, Message, ServerState
+from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
 
 
 def distillation_loss(
     model: models.Model, shared: models.Model, projection: nn.Linear, images: Tensor, labels: Tensor
 ) -> Tensor:
     """L_model + L_shared; with the partners detached, each network gets the gradient of its own loss only."""
-    own, other = model.extractor(images), shared.extractor(images)  # (n, d), (n, d of the shared model)
-    logits, other_logits = model.header(own), shared.header(other)
-    loss_model, loss_shared = F.cross_entropy(logits, labels), F.cross_entropy(other_logits, labels)
-    mapped = projection(other)
-    hints = F.mse_loss(own, mapped.detach()) + F.mse_loss(mapped, own.detach())
-    mutual = kl_divergence(other_logits, logits) + kl_divergence(logits, other_logits)
+    features, shared_features = model.extractor(images), shared.extractor(images)  # (n, d), (n, d of the shared model)
+    logits, shared_logits = model.header(features), shared.header(shared_features)
+    loss_model, loss_shared = F.cross_entropy(logits, labels), F.cross_entropy(shared_logits, labels)
+    mapped = projection(shared_features)
+    hints = F.mse_loss(features, mapped.detach()) + F.mse_loss(mapped, features.detach())
+    mutual = kl_divergence(shared_logits, logits) + kl_divergence(logits, shared_logits)
     return loss_model + loss_shared + (mutual + hints) / (loss_model + loss_shared).detach()
 
 
@@ -55,8 +55,8 @@ def factors(matrix: Tensor, energy: float) -> dict[str, Tensor] | None:
     if not matrix.isfinite().all():
         return None
     u, s, v = torch.linalg.svd(matrix, full_matrices=False)
-    held = s.square().cumsum(0)
-    rank = int((held < energy * held[-1]).sum()) + 1
+    energies = s.square().cumsum(0)  # of the first components
+    rank = int((energies < energy * energies[-1]).sum()) + 1
     if rank * (matrix.shape[0] + matrix.shape[1] + 1) >= matrix.numel():
         return None
     return {"u": u[:, :rank].clone(), "s": s[:rank].clone(), "v": v[:rank].clone()}
@@ -66,8 +66,8 @@ def compress(update: Mapping[str, Tensor], energy: float) -> dict[str, Tensor]:
     """What is sent of an update: `name.u`, `name.s`, `name.v`, or `name` itself."""
     sent = {}
     for name, tensor in update.items():
-        parts = factors(tensor.flatten(1), energy) if tensor.ndim > 1 else None
-        sent.update({f"{name}.{part}": value for part, value in parts.items()} if parts else {name: tensor})
+        smaller = factors(tensor.flatten(1), energy) if tensor.ndim > 1 else None
+        sent.update({f"{name}.{part}": value for part, value in smaller.items()} if smaller else {name: tensor})
     return sent
 
 
@@ -89,39 +89,41 @@ class FedKD(Algorithm):
     shared: architecture of the shared model. Default CNN-5 (FedGH, section 5.2.2).
     """
 
+    name = "FedKD"
+    paper = "Wu et al., Nat. Commun. 2022"
+    exchanges = "small shared model, compressed"
+    look = Look("#ca9161", "p")
+
     energy_start: float = 0.95
     energy_end: float = 0.98
     shared: str = "CNN-5"
-
-    name, paper, year, exchanges = "FedKD", "Wu et al., Nat. Commun. 2022", 2022, "small shared model, compressed"
 
     def __post_init__(self) -> None:
         require(0 < self.energy_start <= 1, "energy_start", self.energy_start, "in (0, 1]")
         require(0 < self.energy_end <= 1, "energy_end", self.energy_end, "in (0, 1]")
         choose("shared", self.shared, models.BUILDERS)
 
-    def energy(self, context: Context) -> float:
+    def energy(self, context: ServerContext | ClientContext) -> float:
         """The share of the energy kept in this round."""
         return self.energy_start + (1 + context.round) / context.rounds * (self.energy_end - self.energy_start)
 
-    def init_server(self, context: Context) -> ServerState:
-        channels, stream = context.federation.channels, context.generator("server")
+    def init_server(self, context: ServerContext) -> ServerState:
+        channels, stream = context.channels, context.generator("server")
         network = models.build(self.shared, context.num_classes, channels, stream).to(context.device)
         return {"model": dict(network.state_dict()), "update": {}, "holders": []}
 
-    def init_client(self, client: Client, context: Context) -> None:
+    def init_client(self, client: Client, context: ClientContext) -> None:
         shared: Any = context.build(self.shared)
-        with forked(context.generator("method", client.id)):
+        with forked(context.generator("method")):
             projection = nn.Linear(shared.header.in_features, client.model.header.in_features, bias=False)
         client.state["projection"] = projection.weight.detach().to(context.device)
 
-    def download(self, server: ServerState, info: ClientInfo, context: Context) -> Message:
+    def download(self, server: ServerState, info: ClientInfo, context: ServerContext) -> Message:
         if info.id in server["holders"]:
             return Message(dict(server["update"]))
         return Message({f"model.{name}": tensor for name, tensor in server["model"].items()})
 
-    def local_round(self, client: Client, message: Message | None, context: Context) -> Message:
-        assert message is not None
+    def local_round(self, client: Client, message: Message, context: ClientContext) -> Message:
         if all(name.startswith("model.") for name in message.tensors):
             start = {name.removeprefix("model."): tensor.clone() for name, tensor in message.tensors.items()}
         else:
@@ -133,15 +135,15 @@ class FedKD(Algorithm):
         projection = nn.Linear(inputs, outputs, bias=False, device="meta")  # draws nothing
         projection.weight = nn.Parameter(client.state["projection"])
         networks = {"model": client.model, "shared": shared, "projection": projection}
-        context.train(client, distillation_loss, networks)
+        context.train(distillation_loss, networks)
         client.state.update(shared=start, projection=projection.weight.detach())
         update = {name: tensor - start[name] for name, tensor in shared.state_dict().items()}
         return Message(compress(update, self.energy(context)))
 
-    def aggregate(self, server: ServerState, uploads: Mapping[int, Message], context: Context) -> None:
-        updates = [expand(upload.tensors, server["model"]) for upload in uploads.values()]
+    def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
+        updates = [expand(message.tensors, server["model"]) for _, message in uploads]
         mean = {name: torch.stack([update[name] for update in updates]).mean(0) for name in server["model"]}
         server["update"] = compress(mean, self.energy(context))
         applied = expand(server["update"], server["model"])  # what the clients can rebuild, not the mean itself
         server["model"] = {name: tensor + applied[name] for name, tensor in server["model"].items()}
-        server["holders"] = list(uploads)
+        server["holders"] = [info.id for info, _ in uploads]

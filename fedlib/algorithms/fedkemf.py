@@ -14,7 +14,7 @@ The authors' code uses mean squared errors: of the two networks' raw logits on t
 of 5000 images, drawn from the clients' own training set (`label_weight=0.5`), a cosine rate and ResNet-20.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -23,19 +23,31 @@ from torch import Tensor, nn
 
 from .. import models, training
 from ..errors import choose, require
-from .base import Algorithm, Client, ClientInfo, Context, Federation, Message, ServerState, check_public_labels
+from .base import (
+    Algorithm,
+    Client,
+    ClientContext,
+    ClientInfo,
+    Federation,
+    Look,
+    Message,
+    ServerContext,
+    ServerState,
+    Upload,
+    check_public_labels,
+)
 
 
 def mutual_loss(
     model: nn.Module, knowledge: nn.Module, images: Tensor, labels: Tensor, weight: float, distance: str
 ) -> Tensor:
     """CE of both + weight * (KL of each from the other, which is detached, or MSE of their logits)."""
-    own, other = model(images), knowledge(images)
+    logits, known = model(images), knowledge(images)
     if distance == "kl":
-        gap = training.kl_divergence(other, own) + training.kl_divergence(own, other)
+        gap = training.kl_divergence(known, logits) + training.kl_divergence(logits, known)
     else:
-        gap = F.mse_loss(own, other)
-    return F.cross_entropy(own, labels) + F.cross_entropy(other, labels) + weight * gap
+        gap = F.mse_loss(logits, known)
+    return F.cross_entropy(logits, labels) + F.cross_entropy(known, labels) + weight * gap
 
 
 def distil_loss(
@@ -65,6 +77,12 @@ class FedKEMF(Algorithm):
     label_weight: w, weight of the public labels, in [0, 1). Default 0: unlabelled.
     """
 
+    name = "FedKEMF"
+    paper = "Yu et al., 2022"
+    exchanges = "small knowledge network"
+    public_data = "unlabelled"
+    look = Look("#cdbb00", "P")
+
     knowledge: str = "CNN-5"
     weight: float = 1.0
     distance: str = "kl"
@@ -72,9 +90,6 @@ class FedKEMF(Algorithm):
     server_epochs: int = 0
     public_samples: int = 5000
     label_weight: float = 0.0
-
-    name, paper, year, exchanges = "FedKEMF", "Yu et al., 2022", 2022, "small knowledge network"
-    public_data = "unlabelled"
 
     def __post_init__(self) -> None:
         choose("knowledge", self.knowledge, models.BUILDERS)
@@ -90,29 +105,28 @@ class FedKEMF(Algorithm):
         if self.label_weight and federation.public is not None:
             check_public_labels(self.name, federation.public, federation.num_classes)
 
-    def init_server(self, context: Context) -> ServerState:
-        channels, stream = context.federation.channels, context.generator("server")  # not the clients' initial state,
+    def init_server(self, context: ServerContext) -> ServerState:
+        channels, stream = context.channels, context.generator("server")  # not the clients' initial state,
         network = models.build(self.knowledge, context.num_classes, channels, stream)  # or equals would stay equal
         return dict(network.to(context.device).state_dict())
 
-    def download(self, server: ServerState, info: ClientInfo, context: Context) -> Message:
+    def download(self, server: ServerState, info: ClientInfo, context: ServerContext) -> Message:
         return Message(dict(server))
 
-    def local_round(self, client: Client, message: Message | None, context: Context) -> Message:
-        assert message is not None
+    def local_round(self, client: Client, message: Message, context: ClientContext) -> Message:
         knowledge = context.build(self.knowledge)
         knowledge.load_state_dict(message.tensors)
         networks = {"model": client.model, "knowledge": knowledge}
-        context.train(client, mutual_loss, networks, weight=self.weight, distance=self.distance)
+        context.train(mutual_loss, networks, weight=self.weight, distance=self.distance)
         return Message(knowledge.state_dict(), client.num_samples)
 
-    def aggregate(self, server: ServerState, uploads: Mapping[int, Message], context: Context) -> None:
+    def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
         stream, pool = context.generator("server"), context.public.pool
         indices = context.public.sample(self.public_samples, stream)
         teacher = torch.zeros(len(indices), context.num_classes, device=context.device)
         network = context.build(self.knowledge)
-        for upload in uploads.values():  # the mean of the softmax outputs
-            network.load_state_dict(upload.tensors)
+        for _, message in uploads:  # the mean of the softmax outputs
+            network.load_state_dict(message.tensors)
             teacher += training.outputs(network, pool, indices).softmax(1) / len(uploads)
         network.load_state_dict(server)
         named = {
@@ -121,7 +135,6 @@ class FedKEMF(Algorithm):
             "label_weight": self.label_weight,
             "temperature": self.temperature if self.distance == "mse" else 0.0,
         }
-        settings = context.federation.settings
-        settings = replace(settings, epochs=self.server_epochs or settings.epochs)
+        settings = replace(context.settings, epochs=self.server_epochs or context.settings.epochs)
         training.train(distil_loss, {"student": network}, pool.numbered(indices), indices, settings, stream, named)
         server.update(network.state_dict())

@@ -13,7 +13,7 @@ subset from one shared stream. The text weights all clients alike; so do we. The
 stops the start early on the test set; here it is the run's optimiser, for a fixed number of epochs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from .. import training
 from ..errors import require
-from .base import Algorithm, Client, ClientInfo, Context, Message, ServerState
+from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
 
 
 def digest_loss(model: nn.Module, images: Tensor, labels: Tensor, consensus: Tensor) -> Tensor:
@@ -38,42 +38,46 @@ class FedMD(Algorithm):
     (*chosen*: the text says to convergence, the code 25, which would be most of a short run).
     """
 
+    name = "FedMD"
+    paper = "Li and Wang, NeurIPS workshop 2019"
+    exchanges = "logits on public images"
+    public_data = "labelled"
+    uncounted = ("indices",)
+    look = Look("#de8f05", "8")
+
     public_samples: int = 5000
     digest_epochs: int = 1
     pretrain_epochs: int = 1
-
-    name, paper, year, exchanges = "FedMD", "Li and Wang, NeurIPS workshop 2019", 2019, "logits on public images"
-    public_data = "labelled"
 
     def __post_init__(self) -> None:
         require(self.public_samples >= 1, "public_samples", self.public_samples, "at least 1")
         require(self.digest_epochs >= 1, "digest_epochs", self.digest_epochs, "at least 1")
         require(self.pretrain_epochs >= 0, "pretrain_epochs", self.pretrain_epochs, "at least 0")
 
-    def init_client(self, client: Client, context: Context) -> None:
+    def init_client(self, client: Client, context: ClientContext) -> None:
         if self.pretrain_epochs:
-            settings = replace(context.federation.settings, epochs=self.pretrain_epochs)
-            stream, public = context.generator("pretrain", client.id), context.public
+            settings = replace(context.settings, epochs=self.pretrain_epochs)
+            stream, public = context.generator("pretrain"), context.public
             training.train(
                 training.cross_entropy, {"model": client.model}, public.pool, public.indices, settings, stream,
-                augment=context.augment(client),
+                augment=context.augment,
             )  # fmt: skip
-            context.train(client, purpose="pretrain", epochs=self.pretrain_epochs)
+            context.train(purpose="pretrain", epochs=self.pretrain_epochs)
 
-    def download(self, server: ServerState, info: ClientInfo, context: Context) -> Message | None:
-        return Message(dict(server)) if server else None  # nothing yet in round 0
+    def download(self, server: ServerState, info: ClientInfo, context: ServerContext) -> Message:
+        return Message(dict(server))  # empty in round 0
 
-    def local_round(self, client: Client, message: Message | None, context: Context) -> Message:
-        if message is not None:  # digest
+    def local_round(self, client: Client, message: Message, context: ClientContext) -> Message:
+        if message.tensors:  # digest
             pool, indices = context.public.pool.numbered(message["indices"]), message["indices"]
-            settings = replace(context.federation.settings, epochs=self.digest_epochs)
-            stream = context.generator("public", client.id)
+            settings = replace(context.settings, epochs=self.digest_epochs)
+            stream = context.generator("public")
             named = {"consensus": message["consensus"]}
             training.train(digest_loss, {"model": client.model}, pool, indices, settings, stream, named)
-        context.train(client)  # revisit
-        indices = context.public.sample(self.public_samples, context.generator("server"))
+        context.train()  # revisit
+        indices = context.public.sample(self.public_samples, context.shared_generator("server"))
         return Message({"logits": training.outputs(client.model, context.public.pool, indices)}, client.num_samples)
 
-    def aggregate(self, server: ServerState, uploads: Mapping[int, Message], context: Context) -> None:
-        server["consensus"] = torch.stack([upload["logits"] for upload in uploads.values()]).mean(0)
-        server["indices"] = context.public.sample(self.public_samples, context.generator("server"))
+    def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
+        server["consensus"] = torch.stack([message["logits"] for _, message in uploads]).mean(0)
+        server["indices"] = context.public.sample(self.public_samples, context.shared_generator("server"))

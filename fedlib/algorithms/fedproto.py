@@ -14,7 +14,7 @@ predicting are recorded: `accuracy` of the classifier and `prototype_accuracy` o
 the client's own classes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -24,7 +24,7 @@ from torch import Tensor
 from ..errors import require
 from ..models import Model
 from ..training import class_means
-from .base import Algorithm, Client, ClientInfo, Context, Message, ServerState
+from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
 
 
 def prototype_loss(
@@ -44,41 +44,44 @@ class FedProto(Algorithm):
     on CIFAR-10).
     """
 
-    lam: float = 1.0
-
-    name, paper, year, exchanges = "FedProto", "Tan et al., AAAI 2022", 2022, "prototypes of seen classes"
+    name = "FedProto"
+    paper = "Tan et al., AAAI 2022"
+    exchanges = "prototypes of seen classes"
     needs = "features"
+    uncounted = ("classes",)
+    look = Look("#029e73", "^", "-.")
+
+    lam: float = 1.0
 
     def __post_init__(self) -> None:
         require(self.lam >= 0, "lam", self.lam, "at least 0")
 
-    def init_server(self, context: Context) -> ServerState:
-        width = context.federation.initial_header().in_features
+    def init_server(self, context: ServerContext) -> ServerState:
+        width = context.initial_header().in_features
         return {
             "prototypes": torch.zeros(context.num_classes, width, device=context.device),
             "known": torch.zeros(context.num_classes, device=context.device),
         }
 
-    def download(self, server: ServerState, info: ClientInfo, context: Context) -> Message:
+    def download(self, server: ServerState, info: ClientInfo, context: ServerContext) -> Message:
         classes = info.classes[server["known"][info.classes] > 0]
         return Message({"classes": classes, "prototypes": server["prototypes"][classes]})
 
-    def local_round(self, client: Client, message: Message | None, context: Context) -> Message:
-        assert message is not None
+    def local_round(self, client: Client, message: Message, context: ClientContext) -> Message:
         prototypes = torch.zeros(context.num_classes, client.model.header.in_features, device=context.device)
         known = torch.zeros(context.num_classes, device=context.device)
         prototypes[message["classes"]], known[message["classes"]] = message["prototypes"], 1.0
-        context.train(client, prototype_loss, prototypes=prototypes, known=known, weight=self.lam)
+        context.train(prototype_loss, prototypes=prototypes, known=known, weight=self.lam)
         client.state.update(classes=message["classes"], prototypes=message["prototypes"])
-        own = class_means(client.model.extractor, client.pool, client.train, client.classes)  # Eq. 3
-        return Message({"classes": client.classes, "prototypes": own}, client.num_samples)
+        means = class_means(client.model.extractor, client.pool, client.train, client.classes)  # Eq. 3
+        return Message({"classes": client.classes, "prototypes": means}, client.num_samples)
 
-    def aggregate(self, server: ServerState, uploads: Mapping[int, Message], context: Context) -> None:
-        owned, prototypes = (
-            torch.cat([upload[name] for upload in uploads.values()]) for name in ("classes", "prototypes")
+    def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
+        classes, prototypes = (
+            torch.cat([message[name] for _, message in uploads]) for name in ("classes", "prototypes")
         )
-        for s in owned.unique():  # Eq. 6 with equal weights
-            server["prototypes"][s] = prototypes[owned == s].mean(0)
+        for s in classes.unique():  # Eq. 6 with equal weights
+            server["prototypes"][s] = prototypes[classes == s].mean(0)
             server["known"][s] = 1.0
 
     def predict(self, client: Client, images: Tensor) -> dict[str, Tensor]:

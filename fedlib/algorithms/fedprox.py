@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from ..errors import require
 from ..training import proximal_cross_entropy
-from .base import Client, Context, Message
+from .base import Client, ClientContext, Look, Message
 from .fedavg import FedAvg
 
 
@@ -25,19 +25,18 @@ class FedProx(FedAvg):
     0.1, 1).
     """
 
-    mu: float = 0.01
+    name = "FedProx"
+    paper = "Li et al., MLSys 2020"
+    exchanges = "whole model"
+    look = Look("#de8f05", "X")
 
-    name, paper, year, exchanges = "FedProx", "Li et al., MLSys 2020", 2020, "whole model"
+    mu: float = 0.01
 
     def __post_init__(self) -> None:
         require(self.mu >= 0, "mu", self.mu, "at least 0 (0: this is FedAvg)")
 
-    def describe(self) -> str:
-        return super().describe() + ("" if self.mu else ": this is FedAvg")
-
-    def local_round(self, client: Client, message: Message | None, context: Context) -> Message:
-        assert message is not None
+    def local_round(self, client: Client, message: Message, context: ClientContext) -> Message:
         client.model.load_state_dict(message.tensors)
         downloaded = copy.deepcopy(client.model)
-        context.train(client, proximal_cross_entropy, reference=downloaded, weight=self.mu)  # Eq. 2
+        context.train(proximal_cross_entropy, reference=downloaded, weight=self.mu)  # Eq. 2
         return Message(client.model.state_dict(), client.num_samples)

@@ -23,14 +23,14 @@ initial rows for one that never did. The ablations are settings:
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from ..errors import choose, require
-from .base import Algorithm, Client, ClientInfo, Context, Message, ServerState
+from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
 
 
 @dataclass(frozen=True)
@@ -45,15 +45,19 @@ class FedSSA(Algorithm):
     replace: rows that are downloaded and fused, those of the `seen` classes or `all`.
     """
 
+    name = "FedSSA"
+    paper = "Yi et al., IJCAI 2024"
+    exchanges = "header rows of seen classes"
+    needs = "features"
+    uncounted = ("classes",)
+    look = Look("#0173b2", "s")
+
     mu0: float = 0.5
     stable_rounds: int = 20
     fusion: str = "literal"
     aggregate_over: str = "selected"
     aggregation: str = "by_class"
     replace: str = "seen"
-
-    name, paper, year, exchanges = "FedSSA", "Yi et al., IJCAI 2024", 2024, "header rows of seen classes"
-    needs = "features"
 
     def __post_init__(self) -> None:
         require(0 <= self.mu0 <= 1, "mu0", self.mu0, "in [0, 1]")
@@ -69,27 +73,25 @@ class FedSSA(Algorithm):
             return 0.0
         return self.mu0 * math.cos(math.pi * round / (2 * self.stable_rounds))
 
-    def init_server(self, context: Context) -> ServerState:
-        server: ServerState = dict(context.federation.initial_header().state_dict())  # weight (C, d), bias (C,)
+    def init_server(self, context: ServerContext) -> ServerState:
+        server: ServerState = dict(context.initial_header().state_dict())  # weight (C, d), bias (C,)
         if self.aggregate_over == "all":
             server["latest"] = {}  # client id -> what it uploaded last
         return server
 
-    def download(self, server: ServerState, info: ClientInfo, context: Context) -> Message:
+    def download(self, server: ServerState, info: ClientInfo, context: ServerContext) -> Message:
         rows = info.classes if self.replace == "seen" else slice(None)
         return Message({"weight": server["weight"][rows], "bias": server["bias"][rows]})
 
-    def local_round(self, client: Client, message: Message | None, context: Context) -> Message:
-        assert message is not None
+    def local_round(self, client: Client, message: Message, context: ClientContext) -> Message:
         header, mu = client.model.header, self.mu(context.round)
         rows = client.classes if self.replace == "seen" else slice(None)
         share = 1 - mu if self.fusion == "convex" else 1.0
         with torch.no_grad():  # Eq. 4: theta_k^s <- theta^s + mu * theta_k^s, for the seen classes s
             header.weight[rows] = share * message["weight"] + mu * header.weight[rows]
             header.bias[rows] = share * message["bias"] + mu * header.bias[rows]
-        context.train(client)  # Eq. 6
-        context.record(mu=mu)
-        return Message(self._upload(header, client.classes), client.num_samples)
+        context.train()  # Eq. 6
+        return Message(self._upload(header, client.classes), client.num_samples, diagnostics={"mu": mu})
 
     def _upload(self, header: torch.nn.Linear, seen: Tensor) -> dict[str, Tensor]:
         weight, bias = header.weight.detach().clone(), header.bias.detach().clone()
@@ -97,16 +99,15 @@ class FedSSA(Algorithm):
             return {"weight": weight, "bias": bias}
         return {"weight": weight[seen], "bias": bias[seen], "classes": seen}
 
-    def aggregate(self, server: ServerState, uploads: Mapping[int, Message], context: Context) -> None:
-        held = [upload.tensors for upload in uploads.values()]
+    def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
+        headers = [message.tensors for _, message in uploads]
         if self.aggregate_over == "all":
-            server["latest"].update(zip(uploads, held, strict=True))
-            start = context.federation.initial_header()
-            infos = [client.info for client in context.federation.clients]
-            held = [server["latest"].get(info.id) or self._upload(start, info.classes) for info in infos]
+            server["latest"].update({info.id: message.tensors for info, message in uploads})
+            start = context.initial_header()
+            headers = [server["latest"].get(info.id) or self._upload(start, info.classes) for info in context.infos]
         every = torch.arange(context.num_classes, device=context.device)  # a whole header has the rows of every class
-        owned = torch.cat([rows.get("classes", every) for rows in held])
-        weight, bias = (torch.cat([rows[name] for rows in held]) for name in ("weight", "bias"))
-        for s in owned.unique():  # Eq. 3: the unweighted mean over the clients that own the class
-            server["weight"][s] = weight[owned == s].mean(0)
-            server["bias"][s] = bias[owned == s].mean(0)
+        classes = torch.cat([header.get("classes", every) for header in headers])
+        weight, bias = (torch.cat([header[name] for header in headers]) for name in ("weight", "bias"))
+        for s in classes.unique():  # Eq. 3: the unweighted mean over the clients that own the class
+            server["weight"][s] = weight[classes == s].mean(0)
+            server["bias"][s] = bias[classes == s].mean(0)

@@ -16,7 +16,7 @@ networks would start, and stay, equal. Known disagreements: HtFLlib divides the 
 ships alpha = beta = 1 (no mutual learning); the authors' main.py has fork and merge commented out.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -26,16 +26,16 @@ from torch import Tensor, nn
 from .. import models
 from ..errors import choose, require
 from ..training import kl_divergence
-from .base import Algorithm, Client, ClientInfo, Context, Message, ServerState
+from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
 
 
 def mutual_loss(
     model: nn.Module, shared: nn.Module, images: Tensor, labels: Tensor, alpha: float, beta: float
 ) -> Tensor:
     """L_model + L_shared; with the partners detached, each network gets the gradient of its own loss only."""
-    own, other = model(images), shared(images)
-    loss_model = alpha * F.cross_entropy(own, labels) + (1 - alpha) * kl_divergence(other, own)
-    loss_shared = beta * F.cross_entropy(other, labels) + (1 - beta) * kl_divergence(own, other)
+    logits, shared_logits = model(images), shared(images)
+    loss_model = alpha * F.cross_entropy(logits, labels) + (1 - alpha) * kl_divergence(shared_logits, logits)
+    loss_shared = beta * F.cross_entropy(shared_logits, labels) + (1 - beta) * kl_divergence(logits, shared_logits)
     return loss_model + loss_shared
 
 
@@ -46,33 +46,35 @@ class FML(Algorithm):
     shared: architecture of the shared model. Default CNN-5 (FedGH, section 5.2.2).
     """
 
+    name = "FML"
+    paper = "Shen et al., 2020"
+    exchanges = "small shared model"
+    look = Look("#cdbb00", "v")
+
     alpha: float = 0.5
     beta: float = 0.5
     shared: str = "CNN-5"
-
-    name, paper, year, exchanges = "FML", "Shen et al., 2020", 2020, "small shared model"
 
     def __post_init__(self) -> None:
         require(0 <= self.alpha <= 1, "alpha", self.alpha, "in [0, 1]")
         require(0 <= self.beta <= 1, "beta", self.beta, "in [0, 1]")
         choose("shared", self.shared, models.BUILDERS)
 
-    def init_server(self, context: Context) -> ServerState:
-        channels, stream = context.federation.channels, context.generator("server")
+    def init_server(self, context: ServerContext) -> ServerState:
+        channels, stream = context.channels, context.generator("server")
         network = models.build(self.shared, context.num_classes, channels, stream)
         return dict(network.to(context.device).state_dict())
 
-    def download(self, server: ServerState, info: ClientInfo, context: Context) -> Message:
+    def download(self, server: ServerState, info: ClientInfo, context: ServerContext) -> Message:
         return Message(dict(server))
 
-    def local_round(self, client: Client, message: Message | None, context: Context) -> Message:
-        assert message is not None
+    def local_round(self, client: Client, message: Message, context: ClientContext) -> Message:
         shared = context.build(self.shared)
         shared.load_state_dict(message.tensors)
         networks = {"model": client.model, "shared": shared}
-        context.train(client, mutual_loss, networks, alpha=self.alpha, beta=self.beta)
+        context.train(mutual_loss, networks, alpha=self.alpha, beta=self.beta)
         return Message(shared.state_dict())
 
-    def aggregate(self, server: ServerState, uploads: Mapping[int, Message], context: Context) -> None:
+    def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
         for name in server:
-            server[name] = torch.stack([upload[name] for upload in uploads.values()]).mean(0)
+            server[name] = torch.stack([message[name] for _, message in uploads]).mean(0)

@@ -10,31 +10,33 @@ convolutions with local linear layers, the opposite of sharing the header; none 
 compare with. The first global header is CNN-1's initial one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..training import weighted_mean
-from .base import Algorithm, Client, ClientInfo, Context, Message, ServerState
+from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
 
 
 @dataclass(frozen=True)
 class LGFedAvg(Algorithm):
-    name, paper, year, exchanges = "LG-FedAvg", "Liang et al., 2020", 2020, "header"
+    name = "LG-FedAvg"
+    paper = "Liang et al., 2020"
+    exchanges = "header"
     needs = "features"
+    look = Look("#56b4e9", "h", ":")
 
-    def init_server(self, context: Context) -> ServerState:
-        return dict(context.federation.initial_header().state_dict())
+    def init_server(self, context: ServerContext) -> ServerState:
+        return dict(context.initial_header().state_dict())
 
-    def download(self, server: ServerState, info: ClientInfo, context: Context) -> Message:
+    def download(self, server: ServerState, info: ClientInfo, context: ServerContext) -> Message:
         return Message(dict(server))
 
-    def local_round(self, client: Client, message: Message | None, context: Context) -> Message:
-        assert message is not None
+    def local_round(self, client: Client, message: Message, context: ClientContext) -> Message:
         client.model.header.load_state_dict(message.tensors)
-        context.train(client)
+        context.train()
         return Message(client.model.header.state_dict(), client.num_samples)
 
-    def aggregate(self, server: ServerState, uploads: Mapping[int, Message], context: Context) -> None:
-        weights = [float(upload.num_samples or 0) for upload in uploads.values()]
+    def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
+        weights = [message.num_samples for _, message in uploads]
         for name in server:  # theta <- sum_k (n_k / n) theta_k
-            server[name] = weighted_mean([upload[name] for upload in uploads.values()], weights)
+            server[name] = weighted_mean([message[name] for _, message in uploads], weights)

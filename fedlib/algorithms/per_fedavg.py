@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from ..errors import require
-from .base import Client, Context, Message
+from .base import Client, ClientContext, Look, Message
 from .fedavg import FedAvg
 
 
@@ -51,22 +51,24 @@ class PerFedAvg(FedAvg):
     beta: rate of the local steps, >= 0; 0 takes the run's lr (default, as in PFLlib, so that all methods share it).
     """
 
+    name = "Per-FedAvg"
+    paper = "Fallah et al., NeurIPS 2020"
+    exchanges = "whole model"
+    look = Look("#cdbb00", "<")
+
     alpha: float = 0.005
     beta: float = 0.0
-
-    name, paper, year, exchanges = "Per-FedAvg", "Fallah et al., NeurIPS 2020", 2020, "whole model"
 
     def __post_init__(self) -> None:
         require(self.alpha >= 0, "alpha", self.alpha, "at least 0 (0: this is FedAvg)")
         require(self.beta >= 0, "beta", self.beta, "at least 0 (0: the run's learning rate)")
 
-    def local_round(self, client: Client, message: Message | None, context: Context) -> Message:
-        assert message is not None
+    def local_round(self, client: Client, message: Message, context: ClientContext) -> Message:
         model = client.model
         model.load_state_dict(message.tensors)
-        context.train(client, meta_loss, support="method", lr=self.beta or None, alpha=self.alpha)
+        context.train(meta_loss, support="method", lr=self.beta or None, alpha=self.alpha)
         client.state["w"] = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-        images, labels = next(context.batches(client, "pretrain"))
+        images, labels = next(context.batches("pretrain"))
         with client.pool.autocast():
             weights = adapted(model, images, labels, self.alpha)
         with torch.no_grad():

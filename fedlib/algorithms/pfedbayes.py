@@ -30,7 +30,7 @@ from torch.func import functional_call
 from ..errors import require
 from ..randomness import forked
 from ..training import fresh_optimiser, learning, step
-from .base import Client, Context, Message, ServerState
+from .base import Client, ClientContext, Look, Message, ServerContext, ServerState
 from .fedavg import FedAvg
 
 Moments = list[tuple[Tensor, Tensor]]  # mean and standard deviation of each parameter, in the network's order
@@ -88,38 +88,40 @@ class PFedBayes(FedAvg):
     noise: standard deviation of the reparameterisation noise, >= 0. Default 1 (the equation; that code: 0.001).
     """
 
+    name = "pFedBayes"
+    paper = "Zhang et al., ICML 2022"
+    exchanges = "mean and spread of every weight"
+    look = Look("#fbafe4", "d")
+
     zeta: float = 10.0
     rho0: float = -3.0
     noise: float = 1.0
-
-    name, paper, year, exchanges = "pFedBayes", "Zhang et al., ICML 2022", 2022, "mean and spread of every weight"
 
     def __post_init__(self) -> None:
         require(self.zeta >= 0, "zeta", self.zeta, "at least 0")
         require(self.noise >= 0, "noise", self.noise, "at least 0")
 
-    def init_server(self, context: Context) -> ServerState:
-        network = context.build(context.federation.architectures[0])
+    def init_server(self, context: ServerContext) -> ServerState:
+        network = context.build(context.infos[0].architecture)
         return dict(Gaussian(network, self.rho0).state_dict())
 
-    def local_round(self, client: Client, message: Message | None, context: Context) -> Message:
-        assert message is not None
+    def local_round(self, client: Client, message: Message, context: ClientContext) -> Message:
         local = Gaussian(context.build(client.info.architecture), self.rho0)
         local.load_state_dict(message.tensors)
         posterior = Gaussian(client.model, self.rho0)
         if "rho" in client.state:
             posterior.rho.load_state_dict(client.state["rho"])
-        settings, weight = context.federation.settings, self.zeta / client.num_samples
+        settings, weight = context.settings, self.zeta / client.num_samples
         of_posterior = fresh_optimiser({"posterior": posterior}, settings)
         of_local = fresh_optimiser({"local": local}, settings)
         total = torch.zeros((), device=context.device)
-        with forked(context.generator("method", client.id)), learning({"posterior": posterior}):
-            for images, labels in context.batches(client):
+        with forked(context.generator("method")), learning({"posterior": posterior}):
+            for images, labels in context.batches():
                 batch = {"images": images, "labels": labels, "local": local, "weight": weight, "noise": self.noise}
                 loss = step(posterior_loss, {"posterior": posterior}, of_posterior, client.pool, settings, **batch)
                 batch = {"posterior": posterior, "weight": weight}
                 step(local_loss, {"local": local}, of_local, client.pool, settings, **batch)
                 total += loss * len(labels)
-        context.losses[client.id] = total / (settings.epochs * client.num_samples)
         client.state["rho"] = dict(posterior.rho.state_dict())
-        return Message(local.state_dict(), client.num_samples)
+        loss = total / (settings.epochs * client.num_samples)
+        return Message(local.state_dict(), client.num_samples, diagnostics={"loss": loss})

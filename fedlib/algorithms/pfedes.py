@@ -14,7 +14,7 @@ convolutions are the released code's; on normalised images that output cannot be
 Appendix 10 finds the smallest mu and E_fe best (0.1, 5); the released scripts ship 0.5 and E + 10 or E.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -25,7 +25,7 @@ from ..errors import choose, require
 from ..models import proxy_extractor
 from ..randomness import forked
 from ..training import weighted_mean
-from .base import Algorithm, Client, ClientInfo, Context, Message, ServerState
+from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
 
 
 def mixed_loss(model: nn.Module, images: Tensor, labels: Tensor, extractor: nn.Module, mu: float) -> Tensor:
@@ -47,41 +47,40 @@ class PFedES(Algorithm):
     output: last activation of the extractor, `relu` (released code) or `linear`.
     """
 
+    name = "pFedES"
+    paper = "Yi et al., 2023"
+    exchanges = "proxy feature extractor"
+    look = Look("#d55e00", "d")
+
     mu: float = 0.5
     extractor_epochs: int = 0
     output: str = "relu"
-
-    name, paper, year, exchanges = "pFedES", "Yi et al., 2023", 2023, "proxy feature extractor"
 
     def __post_init__(self) -> None:
         require(0 <= self.mu <= 1, "mu", self.mu, "in [0, 1]")
         require(self.extractor_epochs >= 0, "extractor_epochs", self.extractor_epochs, "at least 0 (0: E)")
         choose("output", self.output, ("relu", "linear"))
 
-    def init_server(self, context: Context) -> ServerState:
+    def init_server(self, context: ServerContext) -> ServerState:
         return dict(self._extractor(context).state_dict())
 
-    def _extractor(self, context: Context) -> nn.Module:
-        with forked(context.generator("server")):
-            extractor = proxy_extractor(context.federation.channels, self.output)
+    def _extractor(self, context: ServerContext | ClientContext) -> nn.Module:
+        with forked(context.shared_generator("server")):
+            extractor = proxy_extractor(context.channels, self.output)
         return extractor.to(context.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
 
-    def download(self, server: ServerState, info: ClientInfo, context: Context) -> Message:
+    def download(self, server: ServerState, info: ClientInfo, context: ServerContext) -> Message:
         return Message(dict(server))
 
-    def local_round(self, client: Client, message: Message | None, context: Context) -> Message:
-        assert message is not None
+    def local_round(self, client: Client, message: Message, context: ClientContext) -> Message:
         extractor = self._extractor(context)
         extractor.load_state_dict(message.tensors)
-        context.train(client, mixed_loss, extractor=extractor, mu=self.mu)  # Eq. 6
-        loss = context.losses[client.id]  # the model's is the one to record
-        context.train(
-            client, enhanced_loss, {"extractor": extractor}, "method", self.extractor_epochs or None, model=client.model
-        )  # Eq. 9
-        context.losses[client.id] = loss
-        return Message(extractor.state_dict(), client.num_samples)
+        loss = context.train(mixed_loss, extractor=extractor, mu=self.mu)  # Eq. 6
+        epochs = self.extractor_epochs or context.settings.epochs
+        context.train(enhanced_loss, {"extractor": extractor}, "method", epochs, model=client.model)  # Eq. 9
+        return Message(extractor.state_dict(), client.num_samples, diagnostics={"loss": loss})  # the model's
 
-    def aggregate(self, server: ServerState, uploads: Mapping[int, Message], context: Context) -> None:
-        weights = [float(upload.num_samples or 0) for upload in uploads.values()]
+    def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
+        weights = [message.num_samples for _, message in uploads]
         for name in server:  # Eq. 10, n over the selected clients
-            server[name] = weighted_mean([upload[name] for upload in uploads.values()], weights)
+            server[name] = weighted_mean([message[name] for _, message in uploads], weights)

@@ -16,7 +16,7 @@ candidates, stitches flattened feature maps without ReLU, and uses the last pool
 layers. Reproduced from it are `clusters=2, weight=0.1, kd=raw, client_reset=True, crop=0.8`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,16 +28,19 @@ from .. import contrastive, reassembly, training
 from ..errors import choose, require
 from ..models import num_floats
 from ..reassembly import Source
-from .base import Algorithm, Client, ClientInfo, Context, Federation, Message, ServerState, check_public_labels
-
-CHOICES = {
-    "kd": ("kl", "raw"),
-    "teacher": ("next_round", "last_match"),
-    "search": ("greedy", "exhaustive"),
-    "activations": ("full", "pooled"),
-}
-LEAST = {"clusters": 1, "server_epochs": 1, "max_candidates": 1, "stitch_layers": 1}
-LEAST |= {"server_lr": 0, "weight": 0, "cka_samples": 0, "projection": 0}
+from .base import (
+    Algorithm,
+    Client,
+    ClientContext,
+    ClientInfo,
+    Federation,
+    Look,
+    Message,
+    ServerContext,
+    ServerState,
+    Upload,
+    check_public_labels,
+)
 
 
 def distillation_loss(
@@ -64,6 +67,12 @@ class PFedHR(Algorithm):
     logits, thrown away afterwards; 0 for none (authors' code). Default 0.5, 0.08 (SimCLR), 0.
     """
 
+    name = "pFedHR"
+    paper = "Wang et al., NeurIPS 2023"
+    exchanges = "model up, reassembled model down"
+    public_data = "unlabelled"
+    look = Look("#000000", "o")
+
     clusters: int = 4
     server_epochs: int = 3
     server_lr: float = 0.001
@@ -81,14 +90,15 @@ class PFedHR(Algorithm):
     crop: float = 0.08
     projection: int = 0
 
-    name, paper, year, exchanges = "pFedHR", "Wang et al., NeurIPS 2023", 2023, "model up, reassembled model down"
-    public_data = "unlabelled"
-
     def __post_init__(self) -> None:
-        for field, names in CHOICES.items():
-            choose(field, getattr(self, field), names)
-        for field, least in LEAST.items():
-            require(getattr(self, field) >= least, field, getattr(self, field), f"at least {least}")
+        choose("kd", self.kd, ("kl", "raw"))
+        choose("teacher", self.teacher, ("next_round", "last_match"))
+        choose("search", self.search, ("greedy", "exhaustive"))
+        choose("activations", self.activations, ("full", "pooled"))
+        for field in ("clusters", "server_epochs", "max_candidates", "stitch_layers"):
+            require(getattr(self, field) >= 1, field, getattr(self, field), "at least 1")
+        for field in ("server_lr", "weight", "cka_samples", "projection"):
+            require(getattr(self, field) >= 0, field, getattr(self, field), "at least 0")
         require(self.stitch_layers <= 3, "stitch_layers", self.stitch_layers, "at most 3")
         require(self.temperature > 0, "temperature", self.temperature, "above 0")
         require(0 < self.crop <= 1, "crop", self.crop, "in (0, 1]")
@@ -103,76 +113,88 @@ class PFedHR(Algorithm):
         allowed = f"at most {max(depths.values())}, as a candidate has a layer of each group; layers by model: {depths}"
         require(self.clusters <= max(depths.values()), "clusters", self.clusters, allowed)
 
-    def init_server(self, context: Context) -> ServerState:
+    def init_server(self, context: ServerContext) -> ServerState:
         return {"teachers": {}}  # client id -> its matched candidate's tensors and structure
 
-    def download(self, server: ServerState, info: ClientInfo, context: Context) -> Message | None:
-        matched = server["teachers"].get(info.id)
-        return Message(matched["tensors"], structure=matched["structure"]) if matched else None
+    def download(self, server: ServerState, info: ClientInfo, context: ServerContext) -> Message:
+        teacher = server["teachers"].get(info.id)
+        return Message(teacher["tensors"], structure=teacher["structure"]) if teacher else Message()
 
-    def local_round(self, client: Client, message: Message | None, context: Context) -> Message:
-        if message is not None:
-            assert message.structure
-            teacher = self._network(message.structure, context, context.generator("method", client.id))
+    def local_round(self, client: Client, message: Message, context: ClientContext) -> Message:
+        taught = bool(message.structure)
+        if message.structure:
+            teacher = self._network(message.structure, context, context.generator("method"))
             teacher.load_state_dict(message.tensors)
-            context.train(client, distillation_loss, teacher=teacher, weight=self.weight, kd=self.kd)  # Eq. 6
+            context.train(distillation_loss, teacher=teacher, weight=self.weight, kd=self.kd)  # Eq. 6
         else:
             if self.client_reset:
                 client.model = context.build(client.info.architecture)
-            context.train(client)
-        context.record(taught=context.metrics.get("taught", 0) + (message is not None))
-        return Message(client.model.state_dict(), client.num_samples)
+            context.train()
+        return Message(client.model.state_dict(), client.num_samples, diagnostics={"taught": taught})
 
-    def aggregate(self, server: ServerState, uploads: Mapping[int, Message], context: Context) -> None:
+    def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> dict[str, Any]:
+        uploads = sorted(uploads, key=lambda upload: upload.info.id)  # the order of arrival does not matter
         stream, pool, indices = context.generator("server"), context.public.pool, context.public.indices
-        infos = [context.federation.clients[id].info for id in sorted(uploads)]  # the order of arrival does not matter
         models: Mapping[Source, Mapping[str, Tensor]] = {
-            (info.id, info.architecture): uploads[info.id].tensors for info in infos
+            (info.id, info.architecture): message.tensors for info, message in uploads
         }
         clients = [_loaded(source, models, context) for source in models]
         if self.merge_same:
-            models = reassembly.averaged(models, [info.num_samples for info in infos])
+            models = reassembly.averaged(models, [info.num_samples for info, _ in uploads])
         blocks = {source: reassembly.decompose(_loaded(source, models, context)) for source in models}
         sample = pool.batch(context.public.sample(self.cka_samples or len(indices), context.generator("public")))
         pooled = self.activations == "pooled"
         found = reassembly.reassemble(blocks, sample, pooled, self.clusters, self.search, self.max_candidates, stream)
 
-        networks = [self._network(structure, context, stream, blocks) for structure in found.candidates]
-        for network in [*networks, *clients] if networks else []:
+        candidates = [self._network(structure, context, stream, blocks) for structure in found.candidates]
+        for network in [*candidates, *clients] if candidates else []:
             self._finetune(network, context, stream)
-        own, answers = ([training.outputs(one, pool, indices) for one in each] for each in (clients, networks))
-        alike, matched = reassembly.match(own, answers)
+        of_clients, of_candidates = (
+            [training.outputs(network, pool, indices) for network in networks] for networks in (clients, candidates)
+        )
+        similarity, matches = reassembly.match(of_clients, of_candidates)  # Eq. 5 and 2
 
         if self.teacher == "next_round":
             server["teachers"] = {}
-        for info, m in zip(infos, matched, strict=True):
-            if m is not None:
-                structure = tuple(tuple(layer) for layer in found.candidates[m])
-                server["teachers"][info.id] = {"tensors": networks[m].state_dict(), "structure": structure}
-        diverged = sum(not bool(answer.isfinite().all()) for answer in answers)
-        counts = {"layers": len(found.layers), "candidates": len(networks), "dropped": found.dropped}
-        context.record(**counts, diverged=diverged, matched=sum(m is not None for m in matched))
-        sizes = [num_floats(network) for network in networks]
-        context.note(**found.details(), parameters=sizes, clients=sorted(uploads), similarity=alike, matched=matched)
+        for (info, _), place in zip(uploads, matches, strict=True):
+            if place is not None:
+                structure = tuple(tuple(layer) for layer in found.candidates[place])
+                server["teachers"][info.id] = {"tensors": candidates[place].state_dict(), "structure": structure}
+        return {
+            "layers": len(found.layers),
+            "candidates": len(candidates),
+            "dropped": found.dropped,
+            "diverged": sum(not bool(logits.isfinite().all()) for logits in of_candidates),
+            "matched": sum(place is not None for place in matches),
+            **found.details(),
+            "parameters": [num_floats(network) for network in candidates],
+            "clients": [info.id for info, _ in uploads],
+            "similarity": similarity,
+            "matches": matches,
+        }
 
     def _network(
-        self, structure: tuple[Any, ...], context: Context, stream: np.random.Generator, blocks: Any = None
+        self,
+        structure: tuple[Any, ...],
+        context: ServerContext | ClientContext,
+        stream: np.random.Generator,
+        blocks: Any = None,
     ) -> nn.Module:
-        sizes = context.num_classes, context.federation.channels, self.stitch_layers
+        sizes = context.num_classes, context.channels, self.stitch_layers
         return reassembly.assemble(structure, *sizes, stream, blocks).to(context.device)
 
-    def _finetune(self, network: nn.Module, context: Context, stream: np.random.Generator) -> None:
+    def _finetune(self, network: nn.Module, context: ServerContext, stream: np.random.Generator) -> None:
         """E_s epochs of Adam on the public images: by their labels or, where they have none, by SimCLR."""
-        images, batch_size = context.public, context.federation.settings.batch_size
-        settings = training.Settings(self.server_epochs, batch_size, self.server_lr, optimiser="adam")
-        if images.labelled:
-            training.train(training.cross_entropy, {"model": network}, images.pool, images.indices, settings, stream)
+        public = context.public
+        settings = training.Settings(self.server_epochs, context.settings.batch_size, self.server_lr, optimiser="adam")
+        if public.labelled:
+            training.train(training.cross_entropy, {"model": network}, public.pool, public.indices, settings, stream)
         else:
             simclr = (self.temperature, self.crop, self.projection)
-            contrastive.train(network, context.num_classes, images.pool, images.indices, settings, stream, *simclr)
+            contrastive.train(network, context.num_classes, public.pool, public.indices, settings, stream, *simclr)
 
 
-def _loaded(source: Source, models: Mapping[Source, Mapping[str, Tensor]], context: Context) -> nn.Module:
+def _loaded(source: Source, models: Mapping[Source, Mapping[str, Tensor]], context: ServerContext) -> nn.Module:
     """A copy of an uploaded model."""
     network = context.build(source[1])
     network.load_state_dict(models[source])

@@ -13,7 +13,7 @@ model never changes.
 """
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -21,7 +21,7 @@ import torch
 from ..errors import require
 from ..randomness import forked
 from ..training import fresh_optimiser, learning, proximal_cross_entropy, step
-from .base import Client, Context, Message, ServerState
+from .base import Client, ClientContext, Look, Message, ServerContext, ServerState, Upload
 from .fedavg import FedAvg
 
 
@@ -35,13 +35,16 @@ class PFedMe(FedAvg):
     server's update, >= 0 (1 replaces, 0 never changes the global model).
     """
 
+    name = "pFedMe"
+    paper = "Dinh et al., NeurIPS 2020"
+    exchanges = "whole model"
+    look = Look("#ca9161", ">")
+
     lam: float = 15.0
     eta: float = 0.005
     inner_lr: float = 0.0
     inner_steps: int = 5
     beta: float = 1.0
-
-    name, paper, year, exchanges = "pFedMe", "Dinh et al., NeurIPS 2020", 2020, "whole model"
 
     def __post_init__(self) -> None:
         for field in ("lam", "eta", "inner_lr", "beta"):
@@ -49,18 +52,16 @@ class PFedMe(FedAvg):
         require(self.inner_steps >= 1, "inner_steps", self.inner_steps, "at least 1")
         require(self.eta * self.lam < 1, "eta * lam", self.eta * self.lam, "below 1, or w overshoots theta")
 
-    def local_round(self, client: Client, message: Message | None, context: Context) -> Message:
-        assert message is not None
+    def local_round(self, client: Client, message: Message, context: ClientContext) -> Message:
         theta = client.model
         theta.load_state_dict(message.tensors)
         w = copy.deepcopy(theta).requires_grad_(False)
-        settings = context.federation.settings
-        settings = replace(settings, lr=self.inner_lr or settings.lr)
+        settings = replace(context.settings, lr=self.inner_lr or context.settings.lr)
         networks = {"model": theta}
         optimiser = fresh_optimiser(networks, settings)
         total = torch.zeros((), device=context.device)
-        with forked(context.generator("dropout", client.id)), learning(networks):
-            for images, labels in context.batches(client):
+        with forked(context.generator("dropout")), learning(networks):
+            for images, labels in context.batches():
                 batch = {"images": images, "labels": labels, "reference": w, "weight": self.lam}
                 for _ in range(self.inner_steps):  # theta ~ argmin loss + lambda / 2 * ||theta - w||^2
                     loss = step(proximal_cross_entropy, networks, optimiser, client.pool, settings, **batch)
@@ -69,11 +70,11 @@ class PFedMe(FedAvg):
                 total += loss * len(labels)
         for global_part, personal in zip(w.buffers(), theta.buffers(), strict=True):  # batch norm's, where there is one
             global_part.copy_(personal)
-        context.losses[client.id] = total / (settings.epochs * client.num_samples)
         client.state["w"] = dict(w.state_dict())
-        return Message(client.state["w"], client.num_samples)
+        loss = total / (settings.epochs * client.num_samples)
+        return Message(client.state["w"], client.num_samples, diagnostics={"loss": loss})
 
-    def aggregate(self, server: ServerState, uploads: Mapping[int, Message], context: Context) -> None:
+    def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
         before = dict(server)
         super().aggregate(server, uploads, context)
         for name in server:  # w <- (1 - beta) * w + beta * mean

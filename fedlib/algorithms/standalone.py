@@ -6,12 +6,16 @@ training budget.
 
 from dataclasses import dataclass
 
-from .base import Algorithm, Client, Context, Message
+from .base import Algorithm, Client, ClientContext, Look, Message
 
 
 @dataclass(frozen=True)
 class Standalone(Algorithm):
-    name, paper, year, exchanges = "Standalone", "baseline of the FedGH, FedSSA and pFedES papers", 2023, "nothing"
+    name = "Standalone"
+    paper = "baseline of the FedGH, FedSSA and pFedES papers"
+    exchanges = "nothing"
+    look = Look("#949494", "o", "--")
 
-    def local_round(self, client: Client, message: Message | None, context: Context) -> None:
-        context.train(client)
+    def local_round(self, client: Client, message: Message, context: ClientContext) -> Message:
+        context.train()
+        return Message()

@@ -26,7 +26,7 @@ from machine import describe, random_images
 
 from fedlib import Federation, contrastive, models, reassembly, training
 from fedlib.algorithms.pfedhr import PFedHR
-from fedlib.federation import Context, Message
+from fedlib.federation import Message, Upload
 from fedlib.protocol import PROTOCOLS
 
 STAGES = {  # function -> the stage that it is
@@ -73,8 +73,8 @@ def stages() -> Iterator[dict[str, float]]:
 
 def update(
     active: int, images: int, method: PFedHR, precision: str = "fp32", labelled: bool = True, batch_size: int = 64
-) -> tuple[dict[str, float], float, Context]:
-    """Stages and seconds of one `aggregate`: clients upload differently initialised models, M1 to M4 in turn."""
+) -> tuple[dict[str, float], float, dict[str, Any]]:
+    """Stages, seconds and diagnostics of one `aggregate`: clients upload differently initialised models, M1 to M4 in turn."""
     data = random_images(images + 10 * active)
     parts = [np.split(np.arange(images + 10 * k, images + 10 * k + 10), [8, 9]) for k in range(active)]
     federation = Federation(
@@ -87,23 +87,23 @@ def update(
         public=np.arange(images),
         public_labels=labelled,
     )
-    context = Context(federation, 1)
-    uploads = {}
+    context, uploads = federation.server_context(), []
     for client in federation.clients:
         stream = np.random.default_rng(client.id)
-        uploads[client.id] = Message(models.build(client.info.architecture, 10, 3, stream).state_dict(), 8)
+        model = models.build(client.info.architecture, 10, 3, stream)
+        uploads.append(Upload(client.info, Message(model.state_dict(), 8)))
     with stages() as seconds:
         started = time.process_time()
-        method.aggregate(method.init_server(context), uploads, context)
-        return seconds, time.process_time() - started, context
+        returned = method.aggregate(method.init_server(context), uploads, context)
+        return seconds, time.process_time() - started, returned
 
 
 def profile(images: int, epochs: int, precision: str, labelled: bool) -> None:
     method = PFedHR(server_epochs=epochs, search="exhaustive")  # which surely finds 8
-    seconds, total, context = update(4, images, method, precision, labelled)
+    seconds, total, returned = update(4, images, method, precision, labelled)
     kind = "labelled" if labelled else "unlabelled"
     print(f"\none server update: {images} {kind} images, {epochs} epochs, batches of 64, {precision}, 4 active clients")
-    print(f"{context.metrics['layers']} layers, {context.metrics['candidates']} candidates; seconds on a processor")
+    print(f"{returned['layers']} layers, {returned['candidates']} candidates; seconds on a processor")
     for stage in dict.fromkeys(STAGES.values()):
         print(f"  {stage:<22} {seconds[stage]:9.2f}  {100 * seconds[stage] / total:5.1f} %")
     print(f"  {'all':<22} {total:9.2f}")

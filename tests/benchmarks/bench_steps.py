@@ -22,7 +22,7 @@ from torch.func import functional_call
 
 from fedlib import Federation, models
 from fedlib.algorithms import Algorithm, make
-from fedlib.federation import Context, Message
+from fedlib.federation import Message
 from fedlib.protocol import Protocol
 from fedlib.randomness import generator
 
@@ -194,16 +194,16 @@ def rounds(method: Algorithm, plain: Round, architecture: str, count: int) -> tu
     data = random_images(count + 2)
     parts = [tuple(np.split(np.arange(count + 2), [count, count + 1]))]
     federation = Federation(data, parts, [architecture], protocol=Protocol(lr=LR), batch_size=BATCH)
-    context, client = Context(federation, 1), federation.clients[0]
+    server, context, client = federation.server_context(), federation.client_context(0), federation.clients[0]
     method.init_client(client, context)
-    message = method.download(method.init_server(context), client.info, context)
+    message = method.download(method.init_server(server), client.info, server)
     if method.name == "FedProto":  # not those of the first round, which are empty
         prototypes = torch.from_numpy(generator(0, "method").random((10, models.FEATURES), dtype=np.float32))
         message = Message({"classes": torch.arange(10), "prototypes": prototypes})
     model: Any = models.BUILDERS[architecture](10, 3)
     model.load_state_dict(client.model.state_dict())
     images = Images(client.pool.batch(client.train).contiguous(), client.pool.labels[client.train])
-    download = {name: tensor.contiguous() for name, tensor in message.tensors.items()} if message else {}
+    download = {name: tensor.contiguous() for name, tensor in message.tensors.items()}
 
     def ours() -> None:
         method.local_round(client, message, context)

@@ -14,23 +14,23 @@ import numpy as np
 import pandas as pd
 import torch
 
-from . import federation, models, randomness, runs, training
-from .errors import FedlibError, require
+from .. import federation, models, randomness, training
+from ..errors import FedlibError, require
+from ..lab import runs
 
 PERPLEXITY = 30.0  # of the t-SNE maps: the library's default; the papers state none (*chosen*)
-
-CLASS_NAMES = {  # in the order of the labels
-    "cifar10": ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
-}
+SHOWN = (  # how `enhanced` shows pixels, for the foot of a picture
+    "Originals as stored. Enhanced images are the extractor's output, which has no scale of pixels: each is rescaled by itself, "
+    "its least value over all channels to 0 and its largest to 1."
+)
 
 
 def kept(record: runs.Record, what: str) -> dict[str, Any]:
     """The weights of a run, on the CPU: {"server": ...} and, where `what` is `clients`, {"clients": {id: snapshot}} too.
 
-    Raises FedlibError when the run did not keep them.
+    Raises FedlibError when the run did not keep them, or when they are not what it wrote.
     """
-    files = [record.path / f"final-{keep}.pt" for keep in runs.KEEP[runs.KEEP.index(what) :]]
-    found = next((file for file in files if file.exists()), None)
+    found = runs.weights(record, what)
     if found is None:
         raise FedlibError(f"run {record.key}: it kept no weights of the {what}; run it again with keep={what!r}")
     return torch.load(found, map_location="cpu", weights_only=True)
@@ -168,7 +168,7 @@ def matches(record: runs.Record) -> pd.DataFrame:
     rows = [
         (row["round"] + 1, client, round(row["similarity"][at][match], 4), place, *layer)
         for row in record.details
-        for at, (client, match) in enumerate(zip(row["clients"], row["matched"], strict=True))
+        for at, (client, match) in enumerate(zip(row["clients"], row["matches"], strict=True))
         if match is not None
         for place, layer in enumerate(row["structures"][match], 1)
     ]

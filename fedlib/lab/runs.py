@@ -1,11 +1,11 @@
 """A run's specification, its key, its record on disk, the cache, and parallel sweeps.
 
 `runs/<key>/` holds spec.json (what is hashed), provenance.json, rounds.csv, clients.csv, timing.csv, details.jsonl if
-the method notes any, final.pt if kept, checkpoint.pt while unfinished, and DONE, written last with the tables'
-digests. A finished run is never recomputed; an unfinished one resumes.
+the method notes any, final-server.pt or final-clients.pt if kept, checkpoint.pt while unfinished, and DONE, written
+last with the SHA-256 of every other file, below a line with its own. A finished run is never recomputed; an unfinished
+one resumes. A damaged one is set aside and said to be.
 """
 
-import ast
 import dataclasses
 import hashlib
 import inspect
@@ -20,9 +20,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +32,11 @@ import filelock
 import numpy as np
 import pandas as pd
 import torch
-from tqdm import tqdm
 
-from . import algorithms, costs, data, federation, models, partition, protocol, randomness, simulation, training
-from .errors import FedlibError, choose, coerce, require
+from .. import algorithms, costs, data, federation, models, partition, protocol, randomness, simulation, training
+from ..errors import FedlibError, choose, coerce, folder_from, require
+from . import sources
+from .progress import Progress
 
 # What a scale fills in where a specification is silent. At `paper`, the text gives grids for T, E and B: the released
 # homogeneous script's defaults are *chosen* (500, 10, 512).
@@ -66,8 +69,6 @@ SCALES: dict[str, dict[str, Any]] = {
 KEEP = ("none", "server", "clients")
 PARTITIONS = ("by-class", "dirichlet", "iid")
 CHOICES = {
-    "scenario": models.SCENARIOS,
-    "partition": PARTITIONS,
     "precision": ("fp32", "bf16"),
     "device": ("cpu", "cuda", "auto"),
     "keep": KEEP,
@@ -88,12 +89,12 @@ class RunSpec:
     dataset: str | None = field(
         default=None, metadata={"help": "digits and digits100 are embedded; cifar10, cifar100, mnist, svhn"}
     )
-    scenario: str | None = field(
+    scenario: str | tuple[str, ...] | None = field(
         default=None,
         metadata={
             "help": "architectures: homogeneous (all CNN-1), heterogeneous (CNN-1..5 in turn), reassembly (M1..M4 in "
-            "turn), reassembly-500 (the same with 500 features each), homogeneous-M1, homogeneous-M4; default "
-            "heterogeneous, or reassembly under pFedHR's protocol",
+            "turn), reassembly-500 (the same with 500 features each), homogeneous-M1, homogeneous-M4, or names of "
+            "architectures in turn, such as CNN-1,CNN-5; default heterogeneous, or reassembly under pFedHR's protocol",
             "kind": str,
         },
     )
@@ -149,8 +150,13 @@ class Resolved:
     spec: RunSpec
     algorithm: algorithms.Algorithm
     protocol: protocol.Protocol
-    data: data.Dataset
+    info: data.DatasetInfo
     hashed: dict[str, Any]
+
+    @property
+    def data(self) -> data.Dataset:
+        """The clients' data set, read when it is first asked for."""
+        return data.load(str(self.spec.dataset))
 
     @property
     def key(self) -> str:
@@ -160,7 +166,7 @@ class Resolved:
     @property
     def architectures(self) -> tuple[str, ...]:
         """Those of clients 0, 1, 2, ... in turn."""
-        return models.SCENARIOS[str(self.spec.scenario)]
+        return models.architectures(str(self.spec.scenario))
 
     @property
     def label(self) -> str:
@@ -169,22 +175,35 @@ class Resolved:
 
     @property
     def portable(self) -> bool:
-        """Whether another process can compute the run: nothing in it was registered in this one."""
-        own = data.registered() | models.registered()
-        return type(self.algorithm).__module__.startswith("fedlib.") and not own & {
-            self.spec.dataset,
-            self.spec.public_dataset,
-            *self.hashed["architectures"],
-            *self.hashed["params"].values(),
-        }
+        """Whether another process can compute the run: nothing in it was defined or registered in this one."""
+        return not self.hashed.get("own") and not data.registered() & {self.spec.dataset, self.spec.public_dataset}
 
     @property
     def samples(self) -> float:
         """Training images that the run will see, about."""
         spec, parts = self.spec, self.protocol.parts
         assert spec.num_clients and spec.participation and spec.rounds and spec.local_epochs
-        share = parts[0] / sum(parts) * len(self.data.labels) / spec.num_clients
+        share = parts[0] / sum(parts) * self.info.num_images / spec.num_clients
         return simulation.participants(spec.num_clients, spec.participation) * share * spec.rounds * spec.local_epochs
+
+
+def _check_types(spec: Any) -> None:
+    """Raise FedlibError where a field holds what is no text, no mapping, or nothing though it needs a value."""
+    require(isinstance(spec, RunSpec), "spec", spec, "a RunSpec, such as RunSpec(algorithm='FedSSA')")
+    for item in dataclasses.fields(RunSpec):
+        value = getattr(spec, item.name)
+        if item.name in ("params", "overrides"):
+            require(isinstance(value, Mapping), item.name, value, "a dictionary of names and values, {} for none")
+        elif value is None:
+            require(item.default is None, item.name, value, "given")
+        elif _kinds(item) == (str,):
+            coerce(item.name, value, str)
+
+
+def _kinds(item: "dataclasses.Field[Any]") -> tuple[type, ...]:
+    """The types, None apart, that a field of RunSpec may have once it is filled."""
+    kinds = typing.get_args(item.type) or (item.type,)
+    return tuple(kind for kind in kinds if kind is not type(None)) + ((int,) if float in kinds else ())
 
 
 def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
@@ -193,6 +212,7 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
 
     scale: `smoke`, `demo` or `paper`; by default smoke on embedded data (or none given) and demo on real data.
     """
+    _check_types(spec)
     if scale is None:
         scale = "demo" if spec.dataset and spec.dataset not in data.EMBEDDED else "smoke"
     choose("scale", scale, SCALES)
@@ -203,7 +223,7 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
         values["paper"] = values["algorithm"] if own else "FedSSA"
     if values["scenario"] is None:
         values["scenario"] = protocol.SCENARIOS.get(values["paper"], "heterogeneous")
-    choose("scenario", values["scenario"], models.SCENARIOS)
+    values["scenario"] = models.scenario(values["scenario"])
     whose = (values["paper"], values["protocol"], values["scenario"])
     sizes = SCALES[scale] | protocol.sizes(*whose, scale)
     values = {name: sizes.get(name) if value is None else value for name, value in values.items()}
@@ -214,12 +234,14 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
         kind = item.metadata.get("kind", type(item.default))
         if kind in (int, float, str, bool) and values[item.name] is not None:
             values[item.name] = coerce(item.name, values[item.name], kind)
-    for name, allowed in CHOICES.items():
-        choose(name, values[name], allowed)
+    for name, known in CHOICES.items():
+        choose(name, values[name], known)
+    choose("partition", values["partition"], [*PARTITIONS, *partition.REGISTERED])
     if values["lr"] is not None:
         preset = dataclasses.replace(preset, lr=values["lr"])
     for name in ("num_clients", "rounds", "local_epochs", "batch_size"):
         require(values[name] >= 1, name, values[name], "at least 1")
+        require(values[name] < 2**31, name, values[name], "below 2**31")
     require(0 < values["participation"] <= 1, "participation", values["participation"], "in (0, 1]")
     require(0 <= values["seed"] < 2**63, "seed", values["seed"], "between 0 and 2**63 - 1")
     require(values["alpha"] > 0, "alpha", values["alpha"], "above 0")
@@ -235,19 +257,19 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
         "cpu on this machine, which has no CUDA device",
     )
 
-    dataset = data.load(values["dataset"])
+    dataset = data.info(values["dataset"])
     if values["public_dataset"] is not None:
         choose("public_dataset", values["public_dataset"], data.names())
         allowed = "another data set than the clients'; without it, a part of theirs is public"
         require(values["public_dataset"] != values["dataset"], "public_dataset", values["public_dataset"], allowed)
     if values["partition"] == "by-class":
-        default = 10 if dataset.num_classes >= 100 else min(2, dataset.num_classes)
-        held = default if values["classes_per_client"] is None else values["classes_per_client"]
+        held = values["classes_per_client"]
+        held = classes_held(dataset) if held is None else held
         allowed = f"between 1 and {dataset.num_classes}, the number of classes of {dataset.name}"
         require(1 <= held <= dataset.num_classes, "classes_per_client", held, allowed)
         values["classes_per_client"] = held
     values |= {"params": dataclasses.asdict(method), "lr": preset.lr}
-    images = len(dataset.labels)
+    images = dataset.num_images
     allowed = f"at most {images // 3}: {dataset.name} has {images} images and a client needs 3"
     require(3 * values["num_clients"] <= images, "num_clients", values["num_clients"], allowed)
 
@@ -267,13 +289,34 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
         ):
             del hashed[name]
     elif values["public_dataset"]:
-        hashed["public"] = data.load(values["public_dataset"]).fingerprint
+        hashed["public"] = data.info(values["public_dataset"]).fingerprint
     hashed |= {
         "protocol": dataclasses.asdict(preset),
-        "architectures": list(models.SCENARIOS[values["scenario"]]),
-        "data": dataset.fingerprint,
+        "architectures": list(models.architectures(values["scenario"])),
+        "data": {"fingerprint": dataset.fingerprint, "mean": list(dataset.mean), "std": list(dataset.std)},
     }
+    digests = _own_parts(method, hashed["architectures"], values["partition"])
+    if digests:
+        hashed["own"] = digests
     return Resolved(RunSpec(**values), method, preset, dataset, hashed)
+
+
+def _own_parts(method: algorithms.Algorithm, architectures: Iterable[str], partition_name: str) -> dict[str, str]:
+    """Digests of what a person defined and a run uses: its method, networks (also those that the method's parameters
+    name) and partition. One changed line gives another digest, and so another key.
+    """
+    own: dict[str, Any] = {} if type(method) in algorithms.BUILT_IN else {"method": type(method)}
+    for name in sorted({*architectures, *map(str, dataclasses.asdict(method).values())}):
+        if name in models.BUILDERS and not models.is_built_in(name):
+            own[f"architecture {name}"] = models.BUILDERS[name]
+    if partition_name not in PARTITIONS:
+        own["partition"] = partition.REGISTERED[partition_name]
+    return {name: sources.digest(part) for name, part in own.items()}
+
+
+def classes_held(dataset: data.DatasetInfo) -> int:
+    """Classes that a client holds where nothing else is said: 2 of 10, 10 of 100."""
+    return 10 if dataset.num_classes >= 100 else min(2, dataset.num_classes)
 
 
 def public_of(resolved: Resolved) -> np.ndarray | None:
@@ -334,8 +377,10 @@ def _dealt(resolved: Resolved, parts: list[np.ndarray], stream: np.random.Genera
         least = min(10, len(parts[0]) // (2 * clients))
         least_each = [max(3, least)] if len(parts) == 1 else [max(1, least), 1, 1]
         held = partition.dirichlet_parts(labels, clients, spec.alpha, stream, least_each, floors=preset.floors)
-    else:
+    elif spec.partition == "iid":
         held = [partition.iid(part, clients, stream) for part in labels]
+    else:
+        held = [partition.own(spec.partition, part, clients, stream) for part in labels]
     return [[part[own] for own in owns] for part, owns in zip(parts, held, strict=True)]
 
 
@@ -361,10 +406,8 @@ def federation_of(resolved: Resolved) -> federation.Federation:
 
 def home() -> Path:
     """The root of runs/ and figures/: FEDLIB_HOME, else the repository, else (installed elsewhere) ~/.cache/fedlib."""
-    if os.environ.get("FEDLIB_HOME"):
-        return Path(os.environ["FEDLIB_HOME"]).expanduser().resolve()
-    repository = Path(__file__).resolve().parent.parent
-    return repository if (repository / "notebooks").is_dir() else Path("~/.cache/fedlib").expanduser()
+    repository = Path(__file__).resolve().parents[2]
+    return folder_from("FEDLIB_HOME", str(repository) if (repository / "notebooks").is_dir() else "~/.cache/fedlib")
 
 
 def store() -> Path:
@@ -378,8 +421,8 @@ class Record:
     rounds: one row a round (-1 is before training): round, selected, visited, loss, accuracy (mean over all clients),
     accuracy_selected, validation_accuracy, further ways of predicting, download_words, upload_words, published_words,
     diagnostics. clients: one row a (round, participant). timing: seconds, which need not repeat. details: what a method
-    noted in a round that is no single number (pFedHR's structures and distances), one a round that has any. Accuracies
-    are fractions of 1.
+    noted in a round that is no single number (pFedHR's structures and distances), one a round that has any. files:
+    SHA-256 of each file, by name. Accuracies are fractions of 1.
     """
 
     key: str
@@ -392,6 +435,7 @@ class Record:
     timing: pd.DataFrame
     details: list[dict[str, Any]]
     provenance: dict[str, Any]
+    files: dict[str, str]
     stale: bool
 
     def final(self) -> pd.DataFrame:
@@ -399,56 +443,126 @@ class Record:
         return self.clients.groupby("client", as_index=False).last()
 
 
+PROVENANCE = ("code", "commit", "python", "torch", "numpy", "machine", "device", "finished", "seconds")
+
+
 def read(path: Path) -> Record | None:
-    """The finished run in `path`, or None if unfinished. Raises FedlibError when a file is damaged or missing."""
+    """The finished run in `path`, or None if unfinished. Raises FedlibError when a file is damaged or missing; weights
+    (final-*.pt) are looked at by `weights`.
+    """
     if not (path / "DONE").exists():
         return None
     try:
-        done = json.loads((path / "DONE").read_text())
-        for name, digest in done["tables"].items():
-            if hashlib.sha256((path / name).read_bytes()).hexdigest() != digest:
+        done = json.loads(simulation.unseal((path / "DONE").read_bytes()))
+        files = done["files"]
+        content = {name: (path / name).read_bytes() for name in files if not name.startswith("final-")}
+        for name in content:
+            if hashlib.sha256(content[name]).hexdigest() != files[name]:
                 raise ValueError(f"{name} is not what was written")
-        stored = json.loads((path / "spec.json").read_text())
-        provenance = json.loads((path / "provenance.json").read_text())
-        rounds, clients, timing = (pd.read_csv(path / f"{name}.csv") for name in ("rounds", "clients", "timing"))
-        spec = RunSpec(**stored["spec"])
-        stale = provenance["code"] != code_digest(spec.algorithm)
-        noted = (path / "details.jsonl").read_text() if "details.jsonl" in done["tables"] else ""
-        details = [json.loads(line) for line in noted.splitlines()]
+        spec = _stored_spec(json.loads(content["spec.json"])["spec"])
+        provenance = json.loads(content["provenance.json"])
+        for name in PROVENANCE:
+            if name not in provenance:
+                raise ValueError(f"provenance.json has no {name}")
+        choose("status", done["status"], ("finished", "diverged"))
+        rounds, clients, timing = (pd.read_csv(io.BytesIO(content[f"{name}.csv"])) for name in TABLES)
+        details = [json.loads(line) for line in content.get("details.jsonl", b"").splitlines()]
+        stale = provenance["code"] != code_digest(spec)
         return Record(
-            path.name, path, spec, done["status"], done["state"], rounds, clients, timing, details, provenance, stale
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise FedlibError(f"run {path.name}: its record is damaged ({error})") from error
+            path.name, path, spec, done["status"], done["state"],
+            rounds, clients, timing, details, provenance, files, stale,
+        )  # fmt: skip
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise FedlibError(f"run {path.name}: its record is damaged ({error or type(error).__name__})") from error
+
+
+def _stored_spec(values: dict[str, Any]) -> RunSpec:
+    """The specification that a finished run was stored with; raises ValueError where it is not one of this version."""
+    fields = {item.name: item for item in dataclasses.fields(RunSpec)}
+    if values.keys() != fields.keys():
+        different = ", ".join(sorted(values.keys() ^ fields.keys()))
+        raise ValueError(f"spec.json is of another version: {different}")
+    may_be_empty = ("classes_per_client", "public_dataset", "public_images")
+    for name, value in values.items():
+        kinds = (dict,) if name in ("params", "overrides") else _kinds(fields[name])
+        if type(value) not in kinds and not (value is None and name in may_be_empty):
+            raise ValueError(f"spec.json: {name} = {value!r}")
+    return RunSpec(**values)
+
+
+def weights(record: Record, what: str) -> Path | None:
+    """The file with the weights of `what` (`server` or `clients`, whose file has the server's too), its digest checked;
+    None where the run kept none. Raises FedlibError when it is damaged.
+    """
+    for keep in KEEP[KEEP.index(what) :]:
+        file = record.path / f"final-{keep}.pt"
+        if file.name not in record.files or not file.exists():
+            continue
+        try:
+            with open(file, "rb") as content:
+                digest = hashlib.file_digest(content, "sha256").hexdigest()
+        except OSError as error:
+            raise FedlibError(f"run {record.key}: {file.name} cannot be read ({error.strerror})") from error
+        if digest != record.files[file.name]:
+            raise FedlibError(f"run {record.key}: its record is damaged ({file.name} is not what was written)")
+        return file
+    return None
+
+
+def _lock(key: str) -> filelock.BaseFileLock:
+    """Whoever computes or deletes the run holds it. Only a holder may remove the file (others then make a new one)."""
+    return filelock.FileLock(store() / f".{key}.lock")
 
 
 def run(spec: RunSpec, scale: str | None = None, *, progress: bool = True, reuse_stale: bool = False) -> Record:
     """The record of `spec`: read if it is finished, resumed or computed otherwise.
 
     A record computed by other code is recomputed on embedded data; on real data it is set aside, or returned if
-    `reuse_stale`. One process computes; another that asks for the same run waits and reads. Raises FedlibError for
-    what a user can mend, Interrupted on Ctrl-C.
+    `reuse_stale`. One process computes; another that asks for the same run waits and reads. Of several threads of one
+    process, one trains and the others wait (`sweep` trains side by side). Raises FedlibError for what a user can mend,
+    Interrupted on Ctrl-C, which a run in another thread than the main one does not hear.
     """
     resolved = resolve(spec, scale)
     record = _usable(resolved, reuse_stale)
     if record is not None:
         return record
-    built = federation_of(resolved)
-    resolved.algorithm.check(built)
+    with _alone(resolved.label):  # a builder of the user's own may touch torch's global generator
+        built = federation_of(resolved)
+        resolved.algorithm.check(built)
     try:
         store().mkdir(parents=True, exist_ok=True)
-        lock = filelock.FileLock(store() / f".{resolved.key}.lock")
+        lock = _lock(resolved.key)
         try:
             lock.acquire(timeout=0)
         except filelock.Timeout:
             print(f"{resolved.label}: another process computes this run; waiting for it", file=sys.stderr)
             lock.acquire()
         try:
-            return _usable(resolved, reuse_stale, mend=True) or _compute(resolved, built, progress)
+            record = _usable(resolved, reuse_stale, mend=True)
+            if record is not None:
+                return record
+            with _alone(resolved.label):
+                return _compute(resolved, built, progress)
+        except BaseException:
+            if not (store() / resolved.key).exists():
+                Path(lock.lock_file).unlink(missing_ok=True)
+            raise
         finally:
             lock.release()
     except OSError as error:
         raise FedlibError(f"store = {str(store())!r}: cannot write there ({error.strerror or error})") from error
+
+
+@contextmanager
+def _alone(label: str) -> Iterator[None]:
+    """Hold `randomness.exclusive`; says so where another thread has it. Ctrl-C ends the waiting."""
+    if not randomness.exclusive.acquire(blocking=False):
+        print(f"{label}: another thread of this process trains; waiting for it", file=sys.stderr)
+        randomness.exclusive.acquire()
+    try:
+        yield
+    finally:
+        randomness.exclusive.release()
 
 
 def _usable(resolved: Resolved, reuse_stale: bool, mend: bool = False) -> Record | None:
@@ -458,105 +572,143 @@ def _usable(resolved: Resolved, reuse_stale: bool, mend: bool = False) -> Record
     path = store() / resolved.key
     try:
         record = read(path)
-        if record is not None and json.loads((path / "spec.json").read_text()).get("hashed") != resolved.hashed:
+        if record is None:
+            return None
+        if json.loads((path / "spec.json").read_bytes()).get("hashed") != resolved.hashed:
             raise FedlibError(f"run {path.name}: its record is of another specification")
+        stale, keep = record.stale and not reuse_stale, resolved.spec.keep
+        whole = stale or keep == "none" or weights(record, keep) is not None
     except FedlibError as error:
         if mend:
             print(error, file=sys.stderr)
             simulation.set_aside(path, "damaged")
         return None
-    if record is None:
-        return None
-    if record.stale and not reuse_stale:
-        if mend and resolved.data.embedded:
+    if stale:
+        if mend and resolved.info.embedded:
             shutil.rmtree(path)
         elif mend:
             simulation.set_aside(path, "stale")
         return None
-    if resolved.spec.keep != "none" and not (path / f"final-{resolved.spec.keep}.pt").exists():
-        return None
-    return record
+    return record if whole else None
 
 
 def _compute(resolved: Resolved, built: federation.Federation, progress: bool) -> Record:
-    path = store() / resolved.key
-    path.mkdir(exist_ok=True)
-    spec = resolved.spec
+    """Train (or resume) and store; the locks are held. What a failed start leaves is removed."""
+    path, spec, code = store() / resolved.key, resolved.spec, code_digest(resolved.spec)
+    stored = json.dumps({"spec": dataclasses.asdict(spec), "hashed": resolved.hashed}, indent=1).encode()
     assert spec.rounds and spec.participation
-    stored = {"spec": dataclasses.asdict(spec), "hashed": resolved.hashed}
-    simulation.write_bytes(path / "spec.json", json.dumps(stored, indent=1).encode())
-    code = code_digest(spec.algorithm)
-    started = time.time()
-    with tqdm(total=spec.rounds, desc=resolved.label, unit="round", disable=not progress, leave=False) as bar:
+    try:
+        with simulation.signals() as stop:
+            path.mkdir(exist_ok=True)
+            for leftover in path.glob(".*.tmp"):  # of a process that was killed while it wrote
+                leftover.unlink()
+            if not (path / "DONE").exists():  # else a whole record is only to be replaced by one that keeps more
+                simulation.write_bytes(path / "spec.json", stored)
+            with Progress(resolved.label, spec.rounds, progress) as bar:
 
-        def after_round(row: dict[str, Any], timing: dict[str, Any]) -> None:
-            bar.n = row["round"] + 1
-            bar.set_postfix_str(f"mean accuracy {row['accuracy']:.3f}, {timing['seconds']:.1f} s a round")
-            _report(row["samples"])
+                def after_round(row: dict[str, Any], timing: dict[str, Any]) -> None:
+                    bar.update(row["round"] + 1, f"{_reached(row, spec.rounds)}, {timing['seconds']:.1f} s a round")
+                    _report(row)
 
-        outcome = simulation.simulate(
-            built, resolved.algorithm, spec.rounds, spec.participation,
-            checkpoint=path / "checkpoint.pt", label=f"{resolved.key} {code}", progress=after_round,
-        )  # fmt: skip
-    tables = {"rounds.csv": outcome.rounds, "clients.csv": outcome.client_table, "timing.csv": outcome.timing}
-    written = {name: table.to_csv(index=False, lineterminator="\n").encode() for name, table in tables.items()}
-    if outcome.detail_rows:
-        written["details.jsonl"] = "".join(json.dumps(row) + "\n" for row in outcome.detail_rows).encode()
-    for name, content in written.items():
-        simulation.write_bytes(path / name, content)
-    if spec.keep != "none":
-        _keep(path, spec.keep, outcome)
-    simulation.write_bytes(path / "provenance.json", json.dumps(_provenance(spec, code, started), indent=1).encode())
-    digests = {name: hashlib.sha256(written[name]).hexdigest() for name in written if name != "timing.csv"}
-    done = {"status": outcome.status, "state": outcome.digest(), "tables": digests}
-    simulation.write_bytes(path / "DONE", json.dumps(done, indent=1).encode())
-    (path / "checkpoint.pt").unlink(missing_ok=True)
+                outcome = simulation.simulate(
+                    built, resolved.algorithm, spec.rounds, spec.participation,
+                    checkpoint=path / "checkpoint.pt", label=f"{resolved.key} {code}", progress=after_round,
+                )  # fmt: skip
+            _store(path, outcome, spec, code, stored)
+            if stop:
+                raise simulation.Interrupted(f"{resolved.key} is finished and stored; stopped after it")
+    except BaseException:
+        _tidy(path)
+        raise
     record = read(path)
     assert record is not None
     return record
 
 
-def _keep(path: Path, keep: str, outcome: simulation.Outcome) -> None:
-    """final-server.pt or final-clients.pt: weights only, loadable with `torch.load(weights_only=True)`."""
+TABLES = ("rounds", "clients", "timing")
+
+
+def _store(path: Path, outcome: simulation.Outcome, spec: RunSpec, code: str, stored: bytes) -> None:
+    """Write the record of a finished run, DONE last."""
+    tables = dict(zip(TABLES, (outcome.rounds, outcome.client_table, outcome.timing), strict=True))
+    files: dict[str, bytes | memoryview] = {"spec.json": stored}
+    files |= {f"{name}.csv": table.to_csv(index=False, lineterminator="\n").encode() for name, table in tables.items()}
+    if outcome.detail_rows:
+        files["details.jsonl"] = "".join(json.dumps(row) + "\n" for row in outcome.detail_rows).encode()
+    if spec.keep != "none":
+        files[f"final-{spec.keep}.pt"] = _kept(spec.keep, outcome)
+    files["provenance.json"] = json.dumps(_provenance(spec, code, outcome.seconds), indent=1).encode()
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    done = {"status": outcome.status, "state": outcome.digest(), "files": digests}
+    sealed = simulation.seal(json.dumps(done, indent=1).encode())
+    simulation.write_files({path / name: [content] for name, content in files.items()} | {path / "DONE": sealed})
+    for old in path.glob("final-*.pt"):
+        if old.name not in files:
+            old.unlink()
+    (path / "checkpoint.pt").unlink(missing_ok=True)
+
+
+def _kept(keep: str, outcome: simulation.Outcome) -> memoryview:
+    """The content of final-server.pt or final-clients.pt: weights only, for `torch.load(weights_only=True)`."""
     kept: dict[str, Any] = {"server": outcome.server}
     if keep == "clients":
         kept["clients"] = {client.id: client.snapshot() for client in outcome.clients if client.visited}
     buffer = io.BytesIO()
     torch.save(kept, buffer)
-    simulation.write_bytes(path / f"final-{keep}.pt", buffer.getvalue())
+    return buffer.getbuffer()
 
 
-def code_digest(algorithm: str) -> str:
-    """SHA-256 (16 digits) of the source that determines a run's numbers, without comments and docstrings: data to
-    simulation, the method's file, those of the methods it extends and the modules that they use.
+def _tidy(path: Path) -> None:
+    """Remove a run's folder if there is nothing in it to read or to resume."""
+    with suppress(OSError):
+        names = {item.name for item in path.iterdir()}
+        if names <= {"spec.json"}:
+            (path / "spec.json").unlink(missing_ok=True)
+            path.rmdir()
+
+
+def code_digest(spec: RunSpec) -> str:
+    """SHA-256 (16 digits) of fedlib's source that determines a run's numbers, without comments and docstrings: how
+    images are dealt, training and simulation, the networks, the method's file, those of the methods it extends and the
+    modules that they use. What a person defined is in the key instead.
     """
-    method = algorithms.ALGORITHMS.get(algorithm)
-    modules = (randomness, data, partition, models, protocol, training, costs, federation, simulation, algorithms.base)
+    method = algorithms.ALGORITHMS.get(spec.algorithm)
     classes = [cls for cls in method.__mro__ if issubclass(cls, algorithms.Algorithm)] if method else []
-    used = [value for cls in classes for value in vars(sys.modules[cls.__module__]).values() if inspect.ismodule(value)]
-    own = [module for module in used if module.__name__.startswith("fedlib.") and module not in modules]
-    files = [inspect.getsourcefile(module) for module in [*modules, *dict.fromkeys(own)]]
-    files += [inspect.getsourcefile(cls) for cls in classes]
-    return hashlib.sha256("".join(bare_source(Path(file)) for file in files if file).encode()).hexdigest()[:16]
+    networks = [*models.architectures(str(spec.scenario), known_only=False), *map(str, spec.params.values())]
+    builders = {name: models.BUILDERS[name] for name in networks if name in models.BUILDERS}
+    own = [cls for cls in classes if sources.is_own(cls.__module__)]
+    own_use = sources.used_of_fedlib(*own, *(builders[name] for name in builders if not models.is_built_in(name)))
+
+    # Of these, only what is used: another data set, preset or network is no other code.
+    shipped = [builders[name] for name in builders if models.is_built_in(name)]
+    in_part = {
+        data: {"Dataset"},
+        protocol: {"Protocol"},
+        models: {"build", *(getattr(builder, "func", builder).__name__ for builder in shipped)},
+    }
+    homes = [sys.modules[cls.__module__] for cls in classes if cls not in own]
+    used = [value for home in homes for value in vars(home).values() if inspect.ismodule(value)]
+    used += [sys.modules[name] for name in own_use]
+    whole = [randomness, partition, training, federation, simulation, algorithms.base, *used, *homes]
+    files = [
+        Path(str(module.__file__))
+        for module in dict.fromkeys(whole)
+        if module.__name__.startswith("fedlib.") and module not in in_part
+    ]
+    texts = [sources.bare_source(file) for file in files]
+    texts.append(sources.part_of_source(Path(__file__), ("federation_of",)))
+    for module, names in in_part.items():
+        short = module.__name__.rpartition(".")[2]
+        names = names.union(own_use.get(module.__name__, ()), *(sources.mentioned(file, short) for file in files))
+        texts.append(sources.part_of_source(Path(str(module.__file__)), tuple(sorted(names)), REGISTRIES))
+    return hashlib.sha256("".join(texts).encode()).hexdigest()[:16]
 
 
-_sources: dict[Path, str] = {}
+# Tables of all that there is, which a run looks one thing up in.
+REGISTRIES = ("BUILDERS", "BUILT_IN", "SCENARIOS", "PROTOCOLS", "EMBEDDED")
 
 
-def bare_source(file: Path) -> str:
-    if file not in _sources:
-        tree = ast.parse(file.read_text())
-        for node in ast.walk(tree):
-            if (
-                isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
-                and ast.get_docstring(node, clean=False) is not None
-            ):
-                node.body = node.body[1:] or [ast.Pass()]
-        _sources[file] = ast.unparse(tree)
-    return _sources[file]
-
-
-def _provenance(spec: RunSpec, code: str, started: float) -> dict[str, Any]:
+def _provenance(spec: RunSpec, code: str, seconds: float) -> dict[str, Any]:
     try:
         commit = subprocess.run(
             ["git", "describe", "--always", "--dirty"],
@@ -576,19 +728,24 @@ def _provenance(spec: RunSpec, code: str, started: float) -> dict[str, Any]:
         "machine": f"{platform.system()} {platform.machine()}",
         "device": torch.cuda.get_device_name() if spec.device == "cuda" else "cpu",
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "seconds": round(time.time() - started, 2),
+        "seconds": round(seconds, 2),
     }
 
 
 # ---------------------------------------------------------------------------------------------- several runs
 
 
-_reporter: Callable[[float], None] | None = None  # in a sweep's worker: sends the samples trained to the parent
+_reporter: Callable[[dict[str, Any]], None] | None = None  # in a sweep's worker: tells the parent of a round
 
 
-def _report(samples: float) -> None:
+def _report(row: dict[str, Any]) -> None:
     if _reporter is not None:
-        _reporter(samples)
+        _reporter(row)
+
+
+def _reached(row: dict[str, Any], rounds: int | None) -> str:
+    """Where a run is, for a bar: its round, of how many, and the mean accuracy over all clients."""
+    return f"round {row['round'] + 1}/{rounds} accuracy {row['accuracy']:.3f}"
 
 
 def missing(specs: Iterable[RunSpec], scale: str | None = None, reuse_stale: bool = False) -> list[Resolved]:
@@ -600,7 +757,7 @@ def missing(specs: Iterable[RunSpec], scale: str | None = None, reuse_stale: boo
 
 
 def sweep(
-    specs: Sequence[RunSpec],
+    specs: Iterable[RunSpec],
     scale: str | None = None,
     *,
     jobs: int = 2,
@@ -612,19 +769,31 @@ def sweep(
     On Ctrl-C or SIGTERM the workers finish their rounds and save; the same call resumes. An error of one run is
     raised when all others are done.
     """
+    allowed = "a list of RunSpec; of a single one, `run` gives the record"
+    require(isinstance(specs, Iterable) and not isinstance(specs, str | Mapping), "specs", specs, allowed)
+    specs, jobs = list(specs), coerce("jobs", jobs, int)
     require(jobs >= 1, "jobs", jobs, "at least 1")
-    todo = [item for item in missing(specs, scale, reuse_stale) if item.portable]
-    with tqdm(
-        total=round(sum(item.samples for item in todo)), unit="image", unit_scale=True, disable=not (progress and todo)
-    ) as bar:
-        failures = _in_workers(todo, min(jobs, len(todo)), bar, reuse_stale) if todo else []
+    wanted = missing(specs, scale, reuse_stale)
+    todo = [item for item in wanted if item.portable]
+    if jobs > 1 and len(wanted) - len(todo) > 1:
+        line = f"{len(wanted) - len(todo)} of {len(wanted)} runs have parts that this process defined"
+        print(f"{line}, which no worker knows: they train here, one after the other", file=sys.stderr)
+    failures = []
+    if todo:
+        seconds = expected_seconds(todo) if progress else [1.0] * len(todo)
+        expected = {item.key: one for item, one in zip(todo, seconds, strict=True)}
+        with Progress(f"0 of {len(todo)} runs", sum(seconds), progress) as bar:
+            failures = _in_workers(todo, min(jobs, len(todo)), bar, expected, reuse_stale)
     if failures:
         raise FedlibError("; ".join(failures))
     return [run(spec, scale, progress=False, reuse_stale=reuse_stale) for spec in specs]
 
 
-def _in_workers(todo: list[Resolved], jobs: int, bar: Any, reuse_stale: bool) -> list[str]:
-    """Train `todo` in `jobs` worker processes; returns what went wrong, a line each.
+def _in_workers(
+    todo: list[Resolved], jobs: int, bar: Progress, expected: dict[str, float], reuse_stale: bool
+) -> list[str]:
+    """Train `todo` in `jobs` worker processes; returns what went wrong, a line each. The bar goes by `expected`, each
+    run's seconds by its key.
 
     A worker is a Python of its own that reads specifications and writes reports as lines of JSON, so a script needs no
     main guard and a notebook no importable main module.
@@ -633,12 +802,15 @@ def _in_workers(todo: list[Resolved], jobs: int, bar: Any, reuse_stale: bool) ->
     workers = [_start_worker(reports, reuse_stale) for _ in range(jobs)]
     waiting, failures, finished = list(todo), [], 0
     interrupt: KeyboardInterrupt | None = None
+    training: dict[subprocess.Popen[str], Resolved] = {}
+    done: dict[str, float] = dict.fromkeys(expected, 0.0)  # seconds of `expected`, by run
 
     def give(worker: subprocess.Popen[str]) -> None:
         assert worker.stdin is not None
         try:
             if waiting and interrupt is None:
-                worker.stdin.write(json.dumps(dataclasses.asdict(waiting.pop(0).spec)) + "\n")
+                training[worker] = waiting.pop(0)
+                worker.stdin.write(json.dumps(dataclasses.asdict(training[worker].spec)) + "\n")
                 worker.stdin.flush()
             else:
                 worker.stdin.close()
@@ -666,12 +838,17 @@ def _in_workers(todo: list[Resolved], jobs: int, bar: Any, reuse_stale: bool) ->
                     alive -= 1
                     if worker.wait() and interrupt is None:
                         failures.append(f"a worker died (exit {worker.returncode}); the same command resumes its run")
-                elif "samples" in report:
-                    bar.update(round(report["samples"]))
+                elif "round" in report:  # a resumed run has the rounds before it done at once
+                    item = training[worker]
+                    assert item.spec.rounds
+                    done[item.key] = expected[item.key] * (report["round"] + 1) / item.spec.rounds
+                    bar.update(sum(done.values()), f"{item.spec.algorithm} {_reached(report, item.spec.rounds)}")
                 else:
                     finished += "finished" in report
                     failures += [report["failed"]] if "failed" in report else []
-                    bar.set_description_str(f"{finished} of {len(todo)} runs")
+                    bar.label = f"{finished} of {len(todo)} runs"
+                    done[training[worker].key] = expected[training[worker].key]
+                    bar.update(sum(done.values()))
                     give(worker)
         finally:
             for worker in workers:
@@ -684,7 +861,7 @@ def _in_workers(todo: list[Resolved], jobs: int, bar: Any, reuse_stale: bool) ->
 
 def _start_worker(reports: "queue.Queue[Any]", reuse_stale: bool) -> "subprocess.Popen[str]":
     """A worker process, in a session of its own so that a terminal's Ctrl-C reaches the parent alone."""
-    command = [sys.executable, "-c", f"from fedlib.runs import _work; _work({reuse_stale})"]
+    command = [sys.executable, "-c", f"from fedlib.lab.runs import _work; _work({reuse_stale})"]
     worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
 
     def listen() -> None:
@@ -706,11 +883,11 @@ def _work(reuse_stale: bool) -> None:
     def send(**report: Any) -> None:
         print(json.dumps(report), flush=True)
 
-    def report(samples: float) -> None:
+    def report(row: dict[str, Any]) -> None:
         if os.getppid() != parent:
             signal.raise_signal(signal.SIGTERM)
         else:
-            send(samples=samples)
+            send(round=row["round"], accuracy=row["accuracy"])
 
     _reporter = report
     try:
@@ -738,53 +915,173 @@ def _terminate_as_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGTERM, previous)
 
 
-def seconds_a_sample(resolved: Sequence[Resolved], steps: int = 3) -> dict[tuple[str, int, str], float]:
-    """A short calibration on this machine: seconds a training image by (architecture, batch size, optimiser), plain
-    training, one thread.
+# Time by FLOPs, against Standalone's, where more takes time than the FLOPs that PyTorch counts: singular value
+# decompositions, random weights, element-wise work. CNN-1..5, 256 images a client, E = 1, B = 64, one idle core.
+UNCOUNTED = {"FedKD": 1.5, "pFedBayes": 5.6, "pFedES": 1.15}
+
+
+def expected_seconds(resolved: Sequence[Resolved]) -> list[float]:
+    """Seconds that each run will take on one core of this machine, about: plain training of its architectures, timed here
+    in a moment, times the work that its method does beside it (`relative_work`).
     """
-    measured: dict[tuple[str, int, str], float] = {}
-    for item in resolved:
-        assert item.spec.batch_size
-        for architecture in item.architectures:
-            key = (architecture, item.spec.batch_size, item.protocol.optimiser)
-            if key not in measured:
-                measured[key] = _time_training(item.data, *key, steps)
-    return measured
+    return [_expected(item) for item in resolved]
 
 
-def _time_training(dataset: data.Dataset, architecture: str, batch_size: int, optimiser: str, steps: int) -> float:
+def _expected(item: Resolved) -> float:
+    assert item.spec.batch_size
+    shape = (item.info.num_classes, item.info.channels)
+    settings = (min(item.spec.batch_size, 64), item.protocol.optimiser)  # a larger batch is hardly faster
+    plain = [_seconds_an_image(name, *settings, *shape) for name in item.architectures]
+    return item.samples * float(np.mean(plain)) * relative_work(item)
+
+
+def relative_work(item: Resolved) -> float:
+    """A run's work, clients and server together, by that of Standalone with the same clients and rounds: the FLOPs of its
+    method with its usual parameters, counted once a process on CNN-3, and what they leave out (`UNCOUNTED`).
+    """
+    spec = item.spec
+    assert spec.num_clients and spec.participation and spec.rounds and spec.local_epochs
+    cost = _method_flops(spec.algorithm)
+    if cost is None:
+        return 1.0
+    selected = simulation.participants(spec.num_clients, spec.participation)
+    images = round(item.samples / (selected * spec.rounds * spec.local_epochs))
+    public = 0
+    if item.algorithm.public_data != "none":
+        public = round(spec.public_fraction * images * spec.num_clients)
+        public = min(public, spec.public_images or public, getattr(item.algorithm, "public_samples", public))
+    round_ = selected * cost.local(images, spec.local_epochs, public) + cost.aggregation(selected, public)
+    plain = selected * images * spec.local_epochs * costs.training_flops("CNN-3", 10, 3)
+    return UNCOUNTED.get(spec.algorithm, 1.0) * round_ / plain
+
+
+@cache
+def _method_flops(algorithm: str) -> costs.Flops | None:
+    """FLOPs of a method with its usual parameters, in parts; None of one that cannot be measured by itself."""
+    try:
+        return costs.flops(algorithms.make(algorithm), "CNN-3")
+    except Exception:  # a user's method may need networks or data of the user's; it counts as plain training
+        return None
+
+
+@cache
+def _seconds_an_image(architecture: str, batch_size: int, optimiser: str, num_classes: int, channels: int) -> float:
+    """Seconds (of processor time) a training image of plain training, one thread: the quickest of four batches, after one to warm up, or of
+    one where a batch takes long.
+    """
     stream = randomness.generator(0, "init")
-    model = models.build(architecture, dataset.num_classes, dataset.images.shape[1], stream)
-    scale = torch.full((dataset.images.shape[1], 1, 1), 127.5)
-    pool = training.Pool(dataset.images, dataset.labels, scale, scale)
+    model = models.build(architecture, num_classes, channels, stream)
+    scale = torch.full((channels, 1, 1), 127.5)
+    pool = training.Pool(torch.zeros(batch_size, channels, 32, 32).byte(), torch.zeros(batch_size).long(), scale, scale)
     settings = training.Settings(1, batch_size, 0.001, optimiser=optimiser)
+    took: list[float] = []
     with training.one_thread():
-        indices = torch.arange(batch_size * steps) % len(dataset.labels)
-        training.train(
-            training.cross_entropy, {"model": model}, pool, indices[:batch_size], settings, stream
-        )  # warm up
-        started = time.perf_counter()
-        training.train(training.cross_entropy, {"model": model}, pool, indices, settings, stream)
-    return (time.perf_counter() - started) / len(indices)
+        while len(took) < 5 and (len(took) < 2 or sum(took) < 1):
+            started = time.process_time()
+            indices = torch.arange(batch_size)
+            training.train(training.cross_entropy, {"model": model}, pool, indices, settings, stream)
+            took.append(time.process_time() - started)
+    return min(took[1:]) / batch_size
 
 
 def estimate(resolved: Sequence[Resolved], jobs: int) -> float:
-    """Seconds that `resolved` will take with `jobs` workers, about: plain training only, so methods with more work
-    take longer.
-    """
+    """Seconds that `resolved` will take with `jobs` workers, about; see `expected_seconds`."""
     require(jobs >= 1, "jobs", jobs, "at least 1")
-    speed = seconds_a_sample(resolved)
-    total = 0.0
-    for item in resolved:
-        assert item.spec.batch_size
-        keys = [(name, item.spec.batch_size, item.protocol.optimiser) for name in item.architectures]
-        total += item.samples * float(np.mean([speed[key] for key in keys]))
-    return total / min(jobs, max(1, len(resolved)))
+    return sum(expected_seconds(resolved)) / min(jobs, max(1, len(resolved)))
+
+
+def cores() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def differences(spec: RunSpec) -> list[str]:
+    """What a resolved specification sets otherwise than its method's usual run, in short words: architectures, partition, protocol,
+    overrides, hyper-parameters, public data, arithmetic. N, C, T, E and the seed are left to the caller.
+    """
+    found = [] if spec.scenario == "heterogeneous" else [str(spec.scenario)]
+    usual = 10 if str(spec.dataset).endswith("100") else 2
+    if spec.partition == "by-class" and spec.classes_per_client != usual:
+        found.append(f"{spec.classes_per_client} classes")
+    elif spec.partition != "by-class":
+        found.append(f"{spec.partition} {spec.alpha:g}" if spec.partition == "dirichlet" else spec.partition)
+    own = spec.algorithm if (spec.algorithm, spec.protocol) in protocol.PROTOCOLS else "FedSSA"
+    if spec.paper != own or spec.protocol != "paper":
+        found.append(f"{spec.protocol} of {spec.paper}" if spec.paper != own else spec.protocol)
+    whose = (str(spec.paper), spec.protocol, str(spec.scenario))
+    preset = protocol.protocol(*whose, spec.overrides)
+    if preset.inherit != "none" and "inherit" not in spec.overrides:
+        found.append(f"inherit={preset.inherit}")
+    found += [f"{name}={value}" for name, value in spec.overrides.items()]
+    if spec.lr != preset.lr:
+        found.append(f"lr={spec.lr:g}")
+    method = algorithms.ALGORITHMS.get(spec.algorithm)
+    given = (
+        dataclasses.asdict(algorithms.make(spec.algorithm, protocol.params(*whose, spec.algorithm))) if method else {}
+    )
+    found += [f"{name}={value}" for name, value in spec.params.items() if value != given.get(name)]
+    if method and method.public_data != "none":
+        found += [f"public {spec.public_dataset}"] if spec.public_dataset else []
+        found += [] if spec.public_labels else ["unlabelled"]
+        found += [f"{spec.public_images} public"] if spec.public_images else []
+        found += [f"public {spec.public_fraction:.3g}"] if spec.public_fraction != 0.1 else []
+    if spec.batch_size != (32 if spec.dataset in data.EMBEDDED else 64):
+        found.append(f"B={spec.batch_size}")
+    found += [] if spec.precision == "fp32" else [spec.precision]
+    return found + ([] if spec.device == "cpu" else [spec.device])
 
 
 def stored() -> list[Path]:
     """Folders of the store that hold a run, finished or not, by name."""
     return sorted(path.parent for path in store().glob("*/spec.json")) if store().is_dir() else []
+
+
+def state(path: Path) -> tuple[str, Record | None]:
+    """A stored run's state in a word (finished, diverged, stale, unfinished, damaged, set aside), and its record if it
+    is whole.
+    """
+    if ".stale-" in path.name or ".damaged-" in path.name:
+        return "set aside", None
+    try:
+        record = read(path)
+    except FedlibError:
+        return "damaged", None
+    if record is None:
+        return "unfinished", None
+    return ("stale" if record.stale else record.status), record
+
+
+def computing(path: Path) -> bool:
+    """Whether a process computes (or deletes) the run at this moment."""
+    lock = _lock(path.name)
+    if not Path(lock.lock_file).exists():
+        return False
+    try:
+        with lock.acquire(timeout=0):
+            return False
+    except filelock.Timeout:
+        return True
+    except OSError:  # a store that cannot be written
+        return False
+
+
+def delete(path: Path) -> None:
+    """Delete a stored run that has no usable record: unfinished, stale, damaged or set aside (of a linked folder, the
+    link). Raises FedlibError, and deletes nothing, when it is being computed or finished, or cannot be deleted.
+    """
+    try:
+        with (lock := _lock(path.name)).acquire(timeout=0):
+            if state(path)[0] in ("finished", "diverged"):
+                raise FedlibError(f"run {path.name}: not deleted, it is finished by now")
+            if path.is_symlink():
+                path.unlink()
+            else:
+                shutil.rmtree(path)
+            Path(lock.lock_file).unlink(missing_ok=True)
+    except filelock.Timeout:
+        raise FedlibError(f"run {path.name}: not deleted, another process computes it") from None
+    except OSError as error:
+        raise FedlibError(f"run {path.name}: cannot be deleted ({error.strerror or error})") from error
 
 
 def export() -> int:
@@ -794,7 +1091,7 @@ def export() -> int:
 
     These small summaries are committed: the results of record. Returns how many runs were written.
     """
-    from . import views
+    from ..papers import views
 
     folder = home() / "results"
     tables: dict[str, list[pd.DataFrame]] = {

@@ -8,52 +8,53 @@ import ast
 import functools
 import hashlib
 import json
+import re
+import sys
 import types
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+import torch
 
-from . import (
-    algorithms,
-    claims,
-    contradictions,
-    costs,
-    data,
-    exhibits,
-    models,
-    plots,
-    protocol,
-    report,
-    runs,
-    verdicts,
-    views,
-)
-from .errors import FedlibError, choose, coerce, require
-from .simulation import write_bytes
+from .. import algorithms, costs, data, models
+from .. import protocol as presets
+from ..errors import FedlibError, choose, coerce, require
+from ..lab import runs, sources
+from ..show import intervals, labels, looks, plots, tables
+from ..simulation import write_bytes
+from . import exhibits, printed, views
 
-NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
+NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 # name -> (type, default, help): the parameters that every notebook has. Defaults are the smoke scale.
 PARAMETERS: dict[str, tuple[type, Any, str]] = {
-    "scale": (str, "smoke", "smoke (embedded data), demo (real data, an evening) or paper (the published setting)"),
+    "scale": (str, "smoke", "smoke (embedded digits, minutes), demo (real data) or paper (the published setting)"),
     "dataset": (str, "", "one data set only; empty: those of the scale"),
+    "methods": (list, [], 'methods, such as ["Standalone", "FedSSA"]; empty: all of the exhibit'),
     "seeds": (list, [], "seeds, such as [0, 1, 2]; empty: those of the scale"),
     "rounds": (int, 0, "communication rounds T; 0: the scale's"),
+    "protocol": (str, "", "paper (what the text says) or released (what its code does); empty: the exhibit's own"),
+    "device": (str, "cpu", "cpu, cuda, or auto (cuda where there is one)"),
     "jobs": (int, 2, "runs trained side by side, one thread each"),
     "rule": (str, "last", "round that a table reports: last, last10, validation or best"),
 }
+LONGEST_NAME = 95  # characters of a variation's files, so that the extension fits into a hundred
 
 
 @dataclass(frozen=True)
 class Settings:
-    """A notebook's checked parameters."""
+    """A notebook's checked parameters. `methods`, `rounds` and `protocol` are empty or 0 where the exhibit's own hold."""
 
     scale: str
     dataset: str
+    methods: tuple[str, ...]
     seeds: tuple[int, ...]
     rounds: int
+    protocol: str
+    device: str
     jobs: int
     rule: str
 
@@ -66,56 +67,143 @@ class Settings:
         return any(name in data.EMBEDDED for name in self.datasets)
 
     @property
-    def whole(self) -> bool:
-        """Whether these are an exhibit's own settings, not a reader's variation."""
-        return not (self.dataset or self.rounds) and self.seeds == exhibits.SEEDS[self.scale]
+    def variation(self) -> str:
+        """What differs from an exhibit's own settings, as a part of a file's name: `rounds-3--rule-best`; empty where nothing does.
+
+        The order of `methods` does not count; a name that would be too long ends in a digest of the whole.
+        """
+        own = {"dataset": "", "methods": (), "seeds": exhibits.SEEDS[self.scale], "rounds": 0} | {
+            "protocol": "", "device": "cpu", "rule": "last",
+        }  # fmt: skip
+        given = {name: getattr(self, name) for name in own} | {"methods": tuple(sorted(set(self.methods)))}
+        changed = {name: value for name, value in given.items() if value != own[name]}
+        words = [
+            [name, *(map(str, value) if isinstance(value, tuple) else [str(value)])] for name, value in changed.items()
+        ]
+        whole = "--".join("-".join(re.sub(r"[^\w.]+", "-", word).strip("-") for word in part) for part in words)
+        digest = hashlib.sha256(json.dumps(changed).encode()).hexdigest()[:8]
+        longest = LONGEST_NAME - max(len(item.item) for item in exhibits.every().values()) - 2
+        return whole if len(whole) <= longest else f"{whole[: longest - 9]}-{digest}"
+
+    def grids(self, *names: str) -> dict[str, list[exhibits.Cell]]:
+        """The runs of each grid under these settings.
+
+        `methods` keeps those whose label or algorithm it names, in the grids that have one; raises FedlibError for a name that
+        none of `names` has.
+        """
+        replaced = {
+            "rounds": self.rounds,
+            "protocol": self.protocol,
+            "device": self.device if self.device != "cpu" else "",
+        }
+        changes = {name: value for name, value in replaced.items() if value}
+        every = {name: exhibits.cells(name, self.scale, self.dataset, self.seeds, **changes) for name in names}
+        known = dict.fromkeys(cell.method for cells in every.values() for cell in cells)
+        known |= dict.fromkeys(cell.spec.algorithm for cells in every.values() for cell in cells)
+        for method in self.methods:
+            choose("method", method, known)
+        if not self.methods:
+            return every
+        return {
+            name: [cell for cell in cells if {cell.method, cell.spec.algorithm} & set(self.methods)]
+            for name, cells in every.items()
+        }
 
     def cells(self, *grids: str) -> list[exhibits.Cell]:
-        """The runs of one or more grids under these settings."""
-        changes = {"rounds": self.rounds} if self.rounds else {}
-        return exhibits.cells(grids, self.scale, self.dataset, self.seeds, **changes)
+        """The runs of one or more grids under these settings, one grid after the other, see `grids`."""
+        return [cell for cells in self.grids(*dict.fromkeys(grids)).values() for cell in cells]
 
-    def caption(self, protocol: str = "paper") -> str:
-        return report.caption(
+    def spec(self, grid: str, method: str) -> runs.RunSpec:
+        """The specification of the first run of `method` (a label or an algorithm) in a grid, to be changed by hand, even where
+        the parameter `methods` leaves that method out.
+        """
+        return replace(self, methods=(method,)).cells(grid)[0].spec
+
+    def caption(self) -> str:
+        return tables.caption(
             scale=self.scale,
             datasets=self.datasets,
             embedded=self.embedded,
-            protocol=protocol,
+            protocol=self.protocol or "paper",
             rule=self.rule,
             seeds=len(self.seeds),
         )
 
 
-def settings(namespace: Mapping[str, Any]) -> Settings:
-    """Check the parameters in a notebook's `globals()` and print them resolved; call it right after the parameters cell.
+def settings(
+    *,
+    scale: Any,
+    dataset: Any,
+    methods: Any,
+    seeds: Any,
+    rounds: Any,
+    protocol: Any,
+    device: Any,
+    jobs: Any,
+    rule: Any,
+) -> Settings:
+    """Check a notebook's parameters, print them resolved and hand them back; call it right after the parameters cell.
 
-    Raises FedlibError, one line, for a parameter that does not exist (with the nearest that does), a wrong type or value.
-    Strings that papermill's `-p` passes for numbers and lists are understood.
+    Strings that papermill's `-p` passes for numbers and lists are understood. Raises FedlibError, one line, for a wrong type or
+    value, and for a parameter that papermill was given and that does not exist (with the nearest that does). Nothing else that
+    a notebook defines is looked at.
     """
-    for name, value in namespace.items():
-        if (
-            not name.startswith("_")
-            and isinstance(value, str | int | float | list | dict | tuple | None)
-            and name not in ("In", "Out")
-        ):
-            choose("notebook parameter", name, PARAMETERS)
-    values: dict[str, Any] = {}
-    for name, (kind, default, _) in PARAMETERS.items():
-        value = namespace.get(name, default)
-        values[name] = _seeds(value) if kind is list else coerce(name, value, kind)
+    for name in _injected():
+        choose("notebook parameter", name, PARAMETERS)
+    texts = {"scale": scale, "dataset": dataset, "protocol": protocol, "device": device, "rule": rule}
+    values: dict[str, Any] = {name: coerce(name, value, str) for name, value in texts.items()}
+    values |= {"rounds": coerce("rounds", rounds, int), "jobs": coerce("jobs", jobs, int)}
+    values |= {"methods": _methods(methods), "seeds": _seeds(seeds)}
     choose("scale", values["scale"], exhibits.DATASETS)
-    choose("rule", values["rule"], report.SELECTION_RULES)
+    choose("rule", values["rule"], intervals.SELECTION_RULES)
     if values["dataset"]:
         choose("dataset", values["dataset"], data.names())
+    if values["protocol"]:
+        choose("protocol", values["protocol"], dict.fromkeys(variant for _, variant in presets.PROTOCOLS))
+    choose("device", values["device"], runs.CHOICES["device"])
+    if values["device"] == "auto":
+        values["device"] = "cuda" if torch.cuda.is_available() else "cpu"
+    allowed = "cpu on this machine, which has no CUDA device"
+    require(values["device"] == "cpu" or torch.cuda.is_available(), "device", values["device"], allowed)
     require(values["rounds"] >= 0, "rounds", values["rounds"], "at least 1, or 0 for the scale's")
     require(values["jobs"] >= 1, "jobs", values["jobs"], "at least 1")
     values["seeds"] = values["seeds"] or exhibits.SEEDS[values["scale"]]
     resolved = Settings(**values)
     print(
-        f"scale {resolved.scale}; data {', '.join(resolved.datasets)}; seeds {', '.join(map(str, resolved.seeds))}; "
-        f"rounds {resolved.rounds or 'as the scale says'}; protocol paper; selection rule {resolved.rule}"
+        f"scale {resolved.scale}; data {', '.join(resolved.datasets)}; methods {', '.join(resolved.methods) or 'all of the exhibit'}; "
+        f"seeds {', '.join(map(str, resolved.seeds))}; rounds {resolved.rounds or 'as the scale says'}; "
+        f"protocol {resolved.protocol or 'of the exhibit'}; device {resolved.device}; jobs {resolved.jobs}; "
+        f"selection rule {resolved.rule}"
     )
     return resolved
+
+
+def _injected() -> list[str]:
+    """The names that papermill's latest cell in this kernel assigns: it puts the parameters of its caller into a cell of its own,
+    which begins with `# Parameters`. Without IPython, or without such a cell, none.
+    """
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    inputs = shell.user_ns.get("In", []) if shell else []
+    source = next((text for text in reversed(inputs) if text.startswith("# Parameters")), "")
+    try:
+        statements = ast.parse(source).body
+    except SyntaxError:  # a reader's own cell
+        return []
+    targets = [target for statement in statements if isinstance(statement, ast.Assign) for target in statement.targets]
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def _methods(value: Any) -> tuple[str, ...]:
+    """A list of names; text is such a list in brackets, or a single name."""
+    allowed = 'names in brackets, such as ["Standalone", "FedSSA"]'
+    if isinstance(value, str) and value.strip().startswith("["):
+        try:
+            value = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            raise FedlibError(f"methods = {value!r}: must be {allowed}") from None
+    value = [value] if isinstance(value, str) and value else value or []
+    require(isinstance(value, list | tuple) and all(isinstance(name, str) for name in value), "methods", value, allowed)
+    return tuple(value)
 
 
 def _seeds(value: Any) -> tuple[int, ...]:
@@ -130,6 +218,7 @@ def _seeds(value: Any) -> tuple[int, ...]:
 
 
 LABELS = ("method", "dataset", "clients", "setting")  # of a run in a table
+LABELLED = ("setting", "method", "seed", "value")  # of a row of its rounds and clients
 
 
 @dataclass(frozen=True)
@@ -137,10 +226,10 @@ class Runs:
     """The finished runs of a grid: cells and their records, side by side."""
 
     cells: list[exhibits.Cell]
-    records: Sequence[runs.Record | report.Recorded]
+    records: Sequence[runs.Record | printed.Recorded]
 
     def summary(self, rule: str) -> pd.DataFrame:
-        """method, dataset, clients, setting, value (of the swept quantity, if any), then `report.summarise`'s columns."""
+        """method, dataset, clients, setting, value (of the swept quantity, if any), then `intervals.summarise`'s columns."""
         swept = any(
             c.value is not None for c in self.cells
         )  # None itself may be one of the values: the clients' own data
@@ -149,13 +238,18 @@ class Runs:
             | ({"value": c.value} if swept else {})
             for c in self.cells
         ]
-        table = report.summarise(zip(labels, self.records, strict=True), rule)
-        return table if len(table) else pd.DataFrame(columns=[*LABELS, "value", *report.SUMMARY])
+        table = intervals.summarise(zip(labels, self.records, strict=True), rule)
+        return table if len(table) else pd.DataFrame(columns=[*LABELS, "value", *intervals.SUMMARY])
 
     def of(self, *methods: str) -> "Runs":
         """The runs of some methods only."""
         kept = [(cell, record) for cell, record in zip(self.cells, self.records, strict=True) if cell.method in methods]
         return Runs([cell for cell, _ in kept], [record for _, record in kept])
+
+    def among(self, methods: Iterable[str]) -> list[str]:
+        """Those of `methods` that have a run here, in the same order."""
+        present = {cell.method for cell in self.cells}
+        return [method for method in methods if method in present]
 
     def paired(self) -> "Runs":
         """Only the seeds that every method and value of a setting has: what differs is then not the draw of the clients."""
@@ -168,22 +262,37 @@ class Runs:
         return Runs([cell for cell, _ in kept], [record for _, record in kept])
 
     def rounds(self) -> pd.DataFrame:
-        """setting, method, seed, value (of the swept quantity, if any) and the records' rounds from 0."""
+        """dataset, clients, setting, method, seed, value (of the swept quantity, if any) and the records' rounds from 0."""
         tables = [
             record.rounds.query("round >= 0").assign(
-                setting=cell.setting, method=cell.method, seed=cell.spec.seed, value=cell.value
+                dataset=cell.dataset,
+                clients=cell.clients,
+                setting=cell.setting,
+                method=cell.method,
+                seed=cell.spec.seed,
+                value=cell.value,
             )
             for cell, record in zip(self.cells, self.records, strict=True)
         ]
-        return pd.concat(tables, ignore_index=True)
+        return (
+            pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=["round", "accuracy", *LABELLED])
+        )
 
     def clients(self) -> pd.DataFrame:
-        """setting, method, seed and each client's last measured row."""
+        """dataset, clients, setting, method, seed and each client's last measured row."""
         tables = [
-            _final(record).assign(setting=cell.setting, method=cell.method, seed=cell.spec.seed)
+            _final(record).assign(
+                dataset=cell.dataset,
+                clients=cell.clients,
+                setting=cell.setting,
+                method=cell.method,
+                seed=cell.spec.seed,
+            )
             for cell, record in zip(self.cells, self.records, strict=True)
         ]
-        return pd.concat(tables, ignore_index=True)
+        return (
+            pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=["client", "accuracy", *LABELLED])
+        )
 
     def top(self, summary: pd.DataFrame, method: str = "FedSSA", others: int = 2) -> dict[str, list[str]]:
         """setting -> the `others` methods of highest mean and `method`, as the papers choose the baselines that they draw; settings
@@ -225,10 +334,10 @@ class Runs:
         return counts.join(means).reset_index()
 
     def effects(self, reference: str, rule: str, instead: Mapping[str, str] = {}) -> pd.DataFrame:
-        """What each method changes against the method `reference`, see `report.effects`."""
+        """What each method changes against the method `reference`, see `intervals.effects`."""
         pairs = zip(self.cells, self.records, strict=True)
         runs_ = ((cell.method, cell.dataset, cell.spec.seed, record) for cell, record in pairs)
-        return report.effects(runs_, reference, rule, instead)
+        return intervals.effects(runs_, reference, rule, instead)
 
     def costs(self, rule: str) -> pd.DataFrame:
         """Words and FLOPs until the target accuracy (or in all rounds where it is not reached), means over seeds."""
@@ -241,19 +350,19 @@ class Runs:
         )
 
 
-def _final(record: runs.Record | report.Recorded) -> pd.DataFrame:
+def _final(record: runs.Record | printed.Recorded) -> pd.DataFrame:
     return record.clients.groupby("client", as_index=False).last()
 
 
-def _cost(cell: exhibits.Cell, record: runs.Record | report.Recorded, rule: str) -> dict[str, Any]:
+def _cost(cell: exhibits.Cell, record: runs.Record | printed.Recorded, rule: str) -> dict[str, Any]:
     rounds = record.rounds.query("round >= 0")
-    needed = report.rounds_to_target(rounds, cell.target)
-    until = rounds.head(needed or len(rounds))
-    dataset, method = data.load(cell.dataset), algorithms.make(cell.method, cell.spec.params)
+    spent = costs.to_target(rounds, cell.target)
+    until = rounds.head(int(spent["rounds"]) if spent else len(rounds))
+    dataset, method = data.info(cell.dataset), algorithms.make(cell.spec.algorithm, cell.spec.params)
     assert cell.spec.local_epochs
     plain = [
-        costs.training_flops(name, dataset.num_classes, dataset.images.shape[1])
-        for name in models.SCENARIOS[str(cell.spec.scenario)]
+        costs.training_flops(name, dataset.num_classes, dataset.channels)
+        for name in models.architectures(str(cell.spec.scenario))
     ]
     # The method's share beyond plain training is measured on CNN-3, where it is within 1 % of the mean of the five.
     per_image = sum(plain) / len(plain) * costs.relative_to_standalone(method, "CNN-3", cell.spec.local_epochs)
@@ -261,8 +370,8 @@ def _cost(cell: exhibits.Cell, record: runs.Record | report.Recorded, rule: str)
         "dataset": cell.dataset,
         "clients": cell.clients,
         "method": cell.method,
-        "reached": needed is not None,
-        "accuracy": 100 * report.selected_accuracy(record.rounds, rule),
+        "reached": spent is not None,
+        "accuracy": 100 * intervals.selected_accuracy(record.rounds, rule),
         "words": int(until[["download_words", "upload_words"]].to_numpy().sum()),
         "flops": float(until["samples"].sum() * per_image),
     }
@@ -273,12 +382,43 @@ def trained(cells: Sequence[exhibits.Cell], jobs: int = 2) -> Runs:
     return Runs(list(cells), runs.sweep([cell.spec for cell in cells], jobs=jobs))
 
 
+def check_training(records: Sequence[runs.Record], *methods: str) -> None:
+    """Print whether training trained, for all records and for those of each of `methods` (algorithms): facts so coarse that they
+    do not depend on the machine, for nbval to check.
+
+    Both are means over runs of the clients that trained, in units of chance, 1 / number of classes: `above their start` is a
+    rise by at least 1.5 of it from the accuracy before training (round -1) to the last one, `above chance` at least twice it.
+    FedSSA's mu makes a client prefer its own classes without any training, so FedSSA alone proves little: name another method
+    beside it, or hand in runs with mu0 = 0.
+    """
+    measured = [(record.spec.algorithm, *_gain(record)) for record in records]
+    for name in ("all runs", *methods):
+        rows = np.array([numbers for algorithm, *numbers in measured if name in ("all runs", algorithm)])
+        if not len(rows):
+            print(f"{name}: not among these runs")
+            continue
+        rise, end = rows.mean(axis=0)
+        said = {"above their start": rise >= 1.5, "above chance": end >= 2}
+        print(
+            f"{name}: trained clients end",
+            "; ".join(f"{fact}: {'ok' if holds else 'NO'}" for fact, holds in said.items()),
+        )
+
+
+def _gain(record: runs.Record) -> tuple[float, float]:
+    """(rise since before training, last accuracy) of a run: means over the clients that trained, in units of chance."""
+    classes = data.load(str(record.spec.dataset)).num_classes
+    before = record.clients[record.clients["round"] < 0].set_index("client")["accuracy"]
+    last = record.clients[record.clients["round"] >= 0].groupby("client")["accuracy"].last()
+    return classes * float((last - before[last.index]).mean()), classes * float(last.mean())
+
+
 def recorded(grid: str, scale: str = "demo") -> Runs:
     """The results of record (results/*.csv) that are runs of `grid` at `scale`; what has not been run yet is absent.
 
     A run that is there twice, under the keys of two versions, counts once: the one that kept most, or the last by key.
     """
-    available = report.recorded(NOTEBOOKS.parent / "results")
+    available = printed.recorded(NOTEBOOKS.parent / "results")
     available.sort(key=lambda record: (runs.KEEP.index(record.row["keep"]), record.key))
     matched = [(cell, [one for one in available if _same(cell, one)]) for cell in exhibits.cells(grid, scale)]
     found = [(cell, records[-1]) for cell, records in matched if records]
@@ -335,7 +475,7 @@ def coverage(grid: str, scale: str = "demo") -> str:
     return f"{grid}: {len(found)} of {len(every)} runs at scale {scale} are on record ({'; '.join(settings)})."
 
 
-def _same(cell: exhibits.Cell, record: report.Recorded) -> bool:
+def _same(cell: exhibits.Cell, record: printed.Recorded) -> bool:
     """Whether a result of record is a run of `cell`: fields compared by value, the data's fingerprint left aside."""
     spec, row = cell.spec, record.row
     fields = [
@@ -346,7 +486,7 @@ def _same(cell: exhibits.Cell, record: report.Recorded) -> bool:
     if any(getattr(spec, name) != row[name] for name in fields):
         return False
     if spec.partition == "by-class":
-        held = spec.classes_per_client or (10 if str(spec.dataset).endswith("100") else 2)  # as `runs.resolve` fills it
+        held = spec.classes_per_client or runs.classes_held(data.info(str(spec.dataset)))  # as `runs.resolve` fills it
         if held != row["classes_per_client"]:
             return False
     for name in ("public_dataset", "public_fraction", "public_images", "public_labels"):
@@ -360,12 +500,12 @@ def _same(cell: exhibits.Cell, record: report.Recorded) -> bool:
     return _meaning(spec) == _meaning(stored)
 
 
-def _meaning(spec: runs.RunSpec) -> tuple[algorithms.Algorithm, protocol.Protocol]:
+def _meaning(spec: runs.RunSpec) -> tuple[algorithms.Algorithm, presets.Protocol]:
     """The method and the protocol that a specification names, every field filled."""
     whose = (str(spec.paper), spec.protocol, str(spec.scenario))
-    preset = protocol.protocol(*whose, spec.overrides)
+    preset = presets.protocol(*whose, spec.overrides)
     preset = preset if spec.lr is None else replace(preset, lr=spec.lr)
-    return algorithms.make(spec.algorithm, protocol.params(*whose, spec.algorithm) | spec.params), preset
+    return algorithms.make(spec.algorithm, presets.params(*whose, spec.algorithm) | spec.params), preset
 
 
 def figures(scale: str) -> Path:
@@ -378,18 +518,19 @@ def save(
     figure: plots.Picture,
     table: pd.DataFrame,
     used: Runs | None = None,
-    ranked: report.Ranked | None = None,
+    ranked: tables.Ranked | None = None,
 ) -> plots.Picture:
     """Write an exhibit's PNG, CSV, LaTeX (of `ranked`, where it is given) and stamp under figures/<scale>/ and hand back the
     figure for display.
 
-    A reader's variation (one data set, other rounds or seeds) goes beside the exhibit, named `<exhibit>-variation`.
+    A reader's variation, whichever parameter it changes, goes beside the exhibit under a name of its own, such as
+    `fig5--rounds-3`: the exhibit's own files and stamp stay as they are.
     """
     choose("exhibit", name, exhibits.every())
     exhibit = exhibits.every()[name]
     folder = figures(settings.scale) / exhibit.paper
     folder.mkdir(parents=True, exist_ok=True)
-    stem = exhibit.item if settings.whole else f"{exhibit.item}-variation"
+    stem = "--".join(filter(None, (exhibit.item, settings.variation)))
     if settings.embedded and exhibit.grids:
         plots.label_stand_in(figure)
     drawn = {f"{stem}.png": figure.png(), f"{stem}.csv": table.to_csv(index=False, lineterminator="\n").encode()}
@@ -408,9 +549,18 @@ def save(
 
 
 def save_record(
-    name: str, figure: plots.Picture, table: pd.DataFrame, ranked: report.Ranked | None = None, scale: str = "demo"
+    name: str,
+    settings: Settings,
+    figure: plots.Picture,
+    table: pd.DataFrame,
+    ranked: tables.Ranked | None = None,
+    scale: str = "demo",
 ) -> plots.Picture:
-    """Write a picture of results of record, figures/<scale>/<paper>/<exhibit>-of-record.png, .csv and .tex: these are committed."""
+    """Write a picture of results of record, figures/<scale>/<paper>/<exhibit>-of-record.png, .csv and .tex, and hand it back for
+    display. These files are committed, and do not depend on a notebook's parameters: a variation leaves them as they are.
+    """
+    if settings.variation:
+        return figure
     exhibit = exhibits.every()[name]
     folder = figures(scale) / exhibit.paper
     folder.mkdir(parents=True, exist_ok=True)
@@ -419,7 +569,7 @@ def save_record(
     if ranked is not None:
         caption = (
             f"Results of record on real data, scale {scale}, protocol paper: mean test accuracy in per cent over all clients, "
-            f"{report.SELECTION_RULES['last']}; a 95 % interval where n, the number of seeds, is above 1. Best in bold, second underlined."
+            f"{intervals.SELECTION_RULES['last']}; a 95 % interval where n, the number of seeds, is above 1. {tables.MARKED}"
         )
         write_bytes(folder / f"{exhibit.item}-of-record.tex", ranked.latex(caption).encode())
     return figure
@@ -439,9 +589,9 @@ def notebook_digest(notebook: str) -> str:
 @functools.cache
 def drawing_digest() -> str:
     """SHA-256 of the source that turns records into exhibits."""
-    modules: list[types.ModuleType] = [exhibits, report, plots, views, claims, contradictions, verdicts]
-    sources = [runs.bare_source(Path(str(module.__file__))) for module in modules] + [runs.bare_source(Path(__file__))]
-    return hashlib.sha256("".join(sources).encode()).hexdigest()[:16]
+    modules: list[types.ModuleType] = [intervals, labels, looks, plots, tables]
+    files = [Path(str(module.__file__)) for module in modules] + sorted(Path(__file__).parent.rglob("*.py"))
+    return hashlib.sha256("".join(map(sources.bare_source, files)).encode()).hexdigest()[:16]
 
 
 def freshness(exhibit: exhibits.Exhibit, scale: str) -> str:

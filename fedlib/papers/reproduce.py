@@ -5,6 +5,7 @@ import json
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,8 +15,11 @@ from typing import Any
 import pandas as pd
 import psutil
 
-from . import exhibits, notebook, report, runs
-from .errors import FedlibError
+from ..errors import FedlibError, choose, require
+from ..lab import runs
+from ..show import tables
+from . import exhibits, notebook
+from .printed import accuracies
 
 # A busy machine may start a kernel slowly; the kernel's own log says nothing that a reader needs.
 PAPERMILL: Any = {
@@ -32,37 +36,41 @@ def plan(chosen: Sequence[exhibits.Exhibit], scale: str, reuse_stale: bool = Fal
 
 
 def describe(needed: int, todo: Sequence[runs.Resolved], jobs: int) -> str:
-    """The plan in one line, with an estimate of time from a short calibration."""
+    """The plan in two lines, with an estimate of time from a short calibration."""
     if not todo:
         return f"{needed} runs needed, all stored: nothing to train"
     seconds = runs.estimate(todo, jobs)
     images = sum(item.samples for item in todo)
     return (
-        f"{needed} runs needed, {needed - len(todo)} stored, {len(todo)} to train: {images / 1e6:.2f} million images with {jobs} "
-        f"workers, about {duration(seconds)} (plain training, from a short calibration here; methods with more work take longer)"
+        f"{needed} runs needed, {needed - len(todo)} stored, {len(todo)} to train:\n{images / 1e6:.2f} million images, about "
+        f"{duration(seconds)} with {min(jobs, len(todo))} at a time (from short calibrations here)"
     )
 
 
 def _print_plan(todo: Sequence[runs.Resolved]) -> None:
+    """What is to be trained, a row for each data set, kind of models, N, T and E; and the work that each method is of it."""
     rows = [
         {
-            "method": run.spec.algorithm,
             "dataset": run.spec.dataset,
-            "scenario": run.spec.scenario,
-            "protocol": run.spec.protocol,
+            "models": run.spec.scenario,
             "N": run.spec.num_clients,
             "T": run.spec.rounds,
             "E": run.spec.local_epochs,
-            "B": run.spec.batch_size,
-            "million images": run.samples / 1e6,
+            "hours": seconds / 3600,
+            "method": run.spec.algorithm,
         }
-        for run in todo
+        for run, seconds in zip(todo, runs.expected_seconds(todo), strict=True)
     ]
-    if rows:
-        table = pd.DataFrame(rows)
-        keys = list(table.columns[:-1])
-        grouped = table.groupby(keys, sort=False)["million images"].agg(["size", "sum"])
-        print(grouped.set_axis(["runs", "million images"], axis=1).reset_index().round(3).to_string(index=False))
+    if not rows:
+        return
+    table = pd.DataFrame(rows)
+    keys = ["dataset", "models", "N", "T", "E"]
+    grouped = table.groupby(keys)["hours"].agg(runs="size", hours="sum").reset_index()
+    print(grouped.assign(hours=grouped["hours"].map("{:.2f}".format)).to_string(index=False))
+    shares = table.groupby("method")["hours"].sum().sort_values(ascending=False) / table["hours"].sum()
+    shown = ", ".join(f"{method}\u00a0{100 * share:.0f}\u00a0%" for method, share in shares.items())
+    lines = textwrap.fill(f"hours: on one core; of them {shown}", 80, break_on_hyphens=False)
+    print(lines.replace("\u00a0", " "))
 
 
 def duration(seconds: float) -> str:
@@ -71,23 +79,42 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
 
 
-def reproduce(name: str, scale: str, *, jobs: int = 2, dry_run: bool = False, reuse_stale: bool = False) -> bool:
-    """Make the exhibits that `name` means at `scale`; prints a line an exhibit and returns whether all artefacts are fresh."""
+def reproduce(name: str, scale: str, *, jobs: int, only: str = "", reuse_stale: bool = False) -> bool:
+    """Make the exhibits that `name` means at `scale`; prints a line an exhibit and returns whether all artefacts are fresh.
+
+    jobs: runs, then notebooks, side by side. only: `plan` says what would be trained; `runs` trains what is missing;
+    `figures` trains nothing, and raises FedlibError where a run is missing; `check` says whether each exhibit's files are
+    fresh by their stamps, whoever executed its notebook. Empty: train, then execute the notebooks that need it.
+    """
+    choose("only", only, ("", "plan", "runs", "figures", "check"))
+    require(jobs >= 1, "jobs", jobs, "at least 1")
+    runs.home()  # one that cannot be is refused before anything is done
     chosen = exhibits.choose_exhibits(name)
+    choose("scale", scale, runs.SCALES)
+    if only == "check":
+        return _check(chosen, scale)
     needed, todo = plan(chosen, scale, reuse_stale)
+    if only == "figures" and todo:
+        raise FedlibError(
+            f"{len(todo)} of {needed} runs are missing: the same command without --figures-only trains them"
+        )
     print(describe(needed, todo, jobs))
     if scale == "paper":
         print("*chosen* where the texts leave it open: " + "; ".join(f"{k} = {v}" for k, v in exhibits.CHOSEN.items()))
-    if dry_run:
+    if only == "plan":
         _print_plan(todo)
         return True
     runs.sweep([run.spec for run in todo], scale, jobs=jobs, reuse_stale=reuse_stale)
+    if only == "runs":
+        return True
     state = {item.name: _state(item, scale) for item in chosen}
     seconds: dict[str, float] = {}
     errors: dict[str, str] = {}
 
     def make(file: str) -> None:
-        print(f"executing notebooks/{file} ...", file=sys.stderr)
+        print(
+            f"executing notebooks/{file} ...\n", end="", file=sys.stderr
+        )  # one write, so that threads' lines stay whole
         started = time.perf_counter()
         try:
             execute(file, scale)
@@ -105,18 +132,29 @@ def reproduce(name: str, scale: str, *, jobs: int = 2, dry_run: bool = False, re
                 with contextlib.suppress(psutil.NoSuchProcess):  # it ended by itself
                     kernel.send_signal(signal.SIGINT)
             raise
-    print(f"\n{'exhibit':<22}{'notebook':<32}{'was':<22}{'seconds':>8}  status")
-    good = True
+    now = {item.name: _state(item, scale) if item.notebook in seconds else state[item.name] for item in chosen}
+    failed = {
+        item.name: errors.get(item.notebook, "" if now[item.name] == "fresh" else now[item.name]) for item in chosen
+    }
+    print(f"{'exhibit':<22}{'was':<22}{'seconds':>8}  status")
     for item in chosen:
-        now = _state(item, scale) if item.notebook in seconds else state[item.name]
-        error = errors.get(item.notebook, "" if now == "fresh" else now)
-        good &= not error
         was = "cached" if state[item.name] == "fresh" else state[item.name]
         took = f"{seconds[item.notebook]:.1f}" if item.notebook in seconds else "-"
-        status = f"FAILED: {error}" if error else "ok"
-        print(f"{item.name:<22}{item.notebook:<32}{was:<22}{took:>8}  {status}")
-    print(f"\nfigures and tables: {notebook.figures(scale)}; executed notebooks: {_executed(scale, '')}")
-    return good
+        status = f"FAILED in {item.notebook}: {failed[item.name]}" if failed[item.name] else "ok"
+        print(f"{item.name:<22}{was:<22}{took:>8}  {status}")
+    print(f"figures and tables: {notebook.figures(scale)}\nexecuted notebooks: {_executed(scale, '')}")
+    return not any(failed.values())
+
+
+def _check(chosen: Sequence[exhibits.Exhibit], scale: str) -> bool:
+    """Whether all exhibits' files are fresh; prints those that are not."""
+    states = {item.name: notebook.freshness(item, scale) for item in chosen}
+    for name, state in states.items():
+        if state != "fresh":
+            print(f"{name:<22}{state}")
+    good = sum(state == "fresh" for state in states.values())
+    print(f"{good} of {len(chosen)} exhibits are fresh in {notebook.figures(scale)}")
+    return good == len(chosen)
 
 
 def _executed(scale: str, file: str) -> Path:
@@ -152,6 +190,8 @@ def execute(file: str, scale: str) -> None:
         raise FedlibError(f"cell {error.exec_count}: {error.ename}: {error.evalue.splitlines()[0]}") from error
     executed = nbformat.read(target, as_version=4)
     executed.metadata.pop("papermill", None)
+    for cell in executed.cells:
+        _without_progress(cell)
     nbformat.write(executed, target)
 
 
@@ -175,57 +215,82 @@ def refresh_one(file: str) -> None:
     for cell, original in zip(executed.cells, before.cells, strict=True):
         cell.metadata = original.metadata
         cell.id = original.id
+        _without_progress(cell)
         if cell.cell_type == "code" and "nbval-check-output" not in cell.metadata.get("tags", []):
             cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
     before.cells = executed.cells
     path.write_text(json.dumps(before, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
 
 
+def _without_progress(cell: Any) -> None:
+    """Take out what a bar leaves behind in an executed cell: an output without content."""
+    if cell.cell_type == "code":
+        cell.outputs = [output for output in cell.outputs if output.get("data", True)]
+
+
 def write_readme() -> None:
     """Bring README.md's generated tables up to date."""
     text = readme()
-    (notebook.NOTEBOOKS.parent / "README.md").write_text(text)
+    (notebook.NOTEBOOKS.parent / "README.md").write_text(text, encoding="utf-8")
 
 
 def readme() -> str:
     """README.md with its generated tables brought up to date: the results of record and the index of exhibits."""
-    record = notebook.recorded("fedssa/record").summary("last")
-    printed = report.printed("FedSSA", "Table 2").set_index(["method", "dataset", "clients"])["value"]
-    table = report.wide(record, list(dict.fromkeys(record["method"]))).table
-    for (dataset, clients, setting), _ in record.groupby(["dataset", "clients", "setting"], sort=False):
-        paper = [
-            f"{printed.get((method, dataset, clients), float('nan')):.2f}".replace("nan", "–") for method in table.index
-        ]
-        table.insert(list(table.columns).index(str(setting)) + 1, f"the paper's, {clients}", paper)
-    text = (notebook.NOTEBOOKS.parent / "README.md").read_text()
-    text = _between(text, "record", table.reset_index())
+    text = (notebook.NOTEBOOKS.parent / "README.md").read_text(encoding="utf-8")
+    text = _between(text, "record", _record())
     audits = {"FedSSA": "audit/fedssa", "FedGH": "audit/fedgh", "pFedES": "audit/pfedes"}
     text = _between(text, "audit", pd.concat([_means(grid, case=paper) for paper, grid in audits.items()]))
-    tables = [_means(f"pfedhr/{labels}") for labels in ("labelled", "unlabelled")]
-    text = _between(text, "reassembly", pd.concat(tables))
+    reassembly = [_means(f"pfedhr/{labels}") for labels in ("labelled", "unlabelled")]
+    text = _between(text, "reassembly", pd.concat(reassembly))
     return _between(text, "exhibits", exhibits.index().reset_index())
 
 
+def _record() -> pd.DataFrame:
+    """FedSSA's Table 2: methods down, settings across, with T and E in their names and the paper's numbers beside them."""
+    found = notebook.recorded("fedssa/record")
+    summary = found.summary("last")
+    ranked = tables.wide(summary, list(dict.fromkeys(summary["method"])))
+    table = ranked.table.copy()
+    for row in summary[summary["n"] > 1].to_dict("records"):
+        table.loc[row["method"], row["setting"]] += f" (n = {row['n']})"
+    table = tables.Ranked(table, ranked.marks).markdown()
+    printed = accuracies("FedSSA", "Table 2").set_index(["method", "dataset", "clients"])["value"]
+    sizes = {cell.setting: f"T = {cell.spec.rounds}, E = {cell.spec.local_epochs}" for cell in found.cells}
+    columns: dict[str, list[str]] = {"method": list(table.index)}
+    for (dataset, clients, setting), _ in summary.groupby(["dataset", "clients", "setting"], sort=False):
+        columns[f"{clients}, {sizes[str(setting)]}"] = list(table[str(setting)])
+        paper = [printed.get((method, dataset, clients), float("nan")) for method in table.index]
+        columns[f"the paper's, {clients}"] = [f"{value:.2f}".replace("nan", "–") for value in paper]
+    return pd.DataFrame(columns)
+
+
 def _means(grid: str, case: str = "") -> pd.DataFrame:
-    """A grid's results of record on the seeds that all have, a row a method (or a case of the audit of `case`): mean over all clients
-    and over the selected.
+    """A grid's results of record on the seeds that all have, a row a method (or a case of the audit of `case`): how they were run,
+    their mean over all clients and over the selected.
     """
     found = notebook.recorded(grid).paired()
     rows = found.summary("last").to_dict("records") if found.cells else []
+    specs = {(cell.method, cell.setting): cell.spec for cell in found.cells}
+    of = [specs[row["method"], row["setting"]] for row in rows]
     return pd.DataFrame(
         {
             "case" if case else "method": [f"{case}: {row['method']}" if case else row["method"] for row in rows],
             "setting": [row["setting"] for row in rows],
-            "all clients": [report.cell(row["ours"], row["ci95"], row["n"], row["diverged"]) for row in rows],
+            "N": [str(spec.num_clients) for spec in of],
+            "T": [str(spec.rounds) for spec in of],
+            "E": [str(spec.local_epochs) for spec in of],
+            "protocol": [spec.protocol for spec in of],
+            "n": [str(row["n"]) for row in rows],
+            "all clients": [tables.cell(row["ours"], row["ci95"], row["n"], row["diverged"]) for row in rows],
             "the last round's clients": [f"{row['selected']:.2f}" for row in rows],
         }
     )
 
 
-def _between(text: str, mark: str, table: pd.DataFrame) -> str:
-    """`text` with a Markdown table of `table` between the comments `mark` and `/mark`."""
+def _between(text: str, mark: str, table: pd.DataFrame, footer: str = "") -> str:
+    """`text` with a Markdown table of `table`, and `footer` under it, between the comments `mark` and `/mark`."""
     lines = [list(table.columns), ["---"] * len(table.columns), *table.astype(str).to_numpy().tolist()]
-    drawn = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    drawn = "\n".join("| " + " | ".join(line) + " |" for line in lines) + (f"\n\n{footer}" if footer else "")
     before, rest = text.split(f"<!-- {mark} -->")
     return f"{before}<!-- {mark} -->\n{drawn}\n<!-- /{mark} -->{rest.split(f'<!-- /{mark} -->')[1]}"
 

@@ -13,9 +13,10 @@ from typing import Any
 
 import pandas as pd
 
-from .algorithms import ALGORITHMS
-from .errors import choose
-from .runs import SCALES, RunSpec
+from ..algorithms import ALGORITHMS
+from ..data import info
+from ..errors import choose, distinct, require
+from ..lab.runs import SCALES, RunSpec, resolve
 
 # Of every run of the Yi et al. papers at scale smoke: at the papers' 0.01, few rounds on few images would hardly move anything.
 _QUICK: dict[str, Any] = {"batch_size": 16, "lr": 0.05}
@@ -83,8 +84,10 @@ class Sweep:
 
     def at(self, scale: str, dataset: str) -> Sequence[Any]:
         values = self.smoke if scale == "smoke" else self.values
-        classes = 100 if dataset.endswith("100") else 10
-        return next(values[key] for key in (dataset, classes, 0) if key in values)
+        classes = info(dataset).num_classes
+        found = [values[key] for key in (dataset, classes, 0) if key in values]
+        require(bool(found), "dataset", dataset, f"one with 10 or 100 classes to sweep {self.name}, not {classes}")
+        return found[0]
 
 
 CLASSES = Sweep(
@@ -447,7 +450,7 @@ _AUDIT = [
     Exhibit("audit", "fedgh", "FedGH, one difference at a time", "audit/1_paper_or_code.ipynb", ("audit/fedgh",)),
     Exhibit("audit", "pfedes", "pFedES, one difference at a time", "audit/1_paper_or_code.ipynb", ("audit/pfedes",)),
     Exhibit(
-        *("audit", "claims", "77 claims of the papers, recomputed and judged", "audit/2_claims.ipynb"),
+        *("audit", "claims", "the papers' claims, recomputed and judged", "audit/2_claims.ipynb"),
         ("fedssa/heterogeneous", "fedgh/heterogeneous", "pfedes/heterogeneous"),
     ),
     Exhibit("audit", "contradictions", "where the papers contradict each other", "audit/3_contradictions.ipynb"),
@@ -480,14 +483,26 @@ def index() -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a grid: the labels that a table gives it and the specification of its run."""
+    """One cell of a table: the labels that the table gives it and the specification of its run.
 
-    method: str
-    dataset: str
-    clients: str  # the setting of N and C, as printed
-    target: float  # accuracy target of the cost comparison, a fraction
-    spec: RunSpec
+    For runs of your own `Cell(spec=RunSpec(...))` is enough: the specification, resolved, says the rest.
+    """
+
+    method: str = ""
+    dataset: str = ""
+    clients: str = ""  # the setting of N and C, as printed
+    target: float = 0.5  # accuracy target of the cost comparison, a fraction
+    spec: RunSpec = field(default_factory=RunSpec)
     value: Any = None  # of the swept quantity
+    stands_for: int | None = None  # the paper's N, where embedded data are too few for so many clients
+
+    def __post_init__(self) -> None:
+        if not (self.method and self.dataset and self.clients):
+            spec = resolve(self.spec).spec
+            clients = f"N = {spec.num_clients}, C = {100 * float(spec.participation or 1):g} %"
+            given = {"method": self.method or spec.algorithm, "dataset": self.dataset or spec.dataset}
+            for name, value in (given | {"clients": self.clients or clients, "spec": spec}).items():
+                object.__setattr__(self, name, value)
 
     @property
     def setting(self) -> str:
@@ -499,6 +514,7 @@ def cells(
 ) -> list[Cell]:
     """The runs of a grid, or of several, at a scale; `dataset` restricts them, `changes` replace fields of every specification."""
     choose("scale", scale, SCALES)
+    distinct("seeds", seeds)
     made = []
     for name in [grids] if isinstance(grids, str) else grids:
         choose("grid", name, GRIDS)
@@ -511,32 +527,34 @@ def cells(
         for data in [dataset] if dataset else every:
             for method, own in grid.methods.items():
                 fields = {**own, **(grid.smoke_methods.get(method, {}) if scale == "smoke" else {})}
-                for clients, target, setting, value in _settings(grid, scale, data):
+                for clients, target, setting, value, published in _settings(grid, scale, data):
                     for seed in seeds or SEEDS[scale]:
                         spec = RunSpec(seed=seed, **_filled(grid, scale, data, fields, setting, value) | changes)
-                        made.append(Cell(method, data, clients, target, _keeping(spec), value))
+                        stands_for = published if scale == "smoke" and published != spec.num_clients else None
+                        made.append(Cell(method, data, clients, target, _keeping(spec), value, stands_for))
     return made
 
 
-def _settings(grid: Grid, scale: str, dataset: str) -> list[tuple[str, float, Fields, Any]]:
-    """(label of N and C, accuracy target, fields, swept value) of a grid's columns."""
+def _settings(grid: Grid, scale: str, dataset: str) -> list[tuple[str, float, Fields, Any, int]]:
+    """(label of N and C, accuracy target, fields, swept value, the paper's N) of a grid's columns."""
     targets = TARGETS.get(dataset, {})
-    every: dict[int | str, tuple[str, Fields, float]]
+    every: dict[int | str, tuple[str, Fields, float, int]]
     if grid.settings:
         stand_in = scale == "smoke" and "num_clients" in grid.smoke
-        suffix = f", N = {grid.smoke['num_clients']} (for N = {grid.common['num_clients']})" if stand_in else ""
-        every = {name: (name + suffix, own, targets.get(10, 0.5)) for name, own in grid.settings.items()}
+        paper = int(grid.common["num_clients"])
+        suffix = f", N = {grid.smoke['num_clients']} (for N = {paper})" if stand_in else ""
+        every = {name: (name + suffix, own, targets.get(10, 0.5), paper) for name, own in grid.settings.items()}
     else:
         places = [place for place in grid.columns if place in SETTINGS[scale]]
-        every = {place: (*SETTINGS[scale][place], targets.get(place, 0.5)) for place in places}
+        every = {place: (*SETTINGS[scale][place], targets.get(place, 0.5), place) for place in places}
     cut = scale == "smoke" and grid.smoke_columns
     columns = [column for place, column in every.items() if not cut or place in grid.smoke_columns]
-    if grid.sweep is None:
-        return [(clients, target, fields, None) for clients, fields, target in columns]
+    values = grid.sweep.at(scale, dataset) if grid.sweep else (None,)
     if grid.sweep is PARTICIPATION:
-        columns = [(re.sub(r", C = \d+ %", "", clients), fields, target) for clients, fields, target in columns]
-    values = grid.sweep.at(scale, dataset)
-    return [(clients, target, fields, value) for clients, fields, target in columns for value in values]
+        columns = [
+            (re.sub(r", C = \d+ %", "", label), fields, target, paper) for label, fields, target, paper in columns
+        ]
+    return [(label, target, fields, value, paper) for label, fields, target, paper in columns for value in values]
 
 
 def _filled(grid: Grid, scale: str, dataset: str, fields: Fields, setting: Fields, value: Any) -> dict[str, Any]:

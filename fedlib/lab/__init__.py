@@ -1,0 +1,1 @@
+"""Runs as records: specified, computed once, stored, read again."""

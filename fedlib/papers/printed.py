@@ -1,0 +1,173 @@
+"""What the papers print, and our numbers beside it. Reads `reported.csv` and, of our own, the results of record."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ..show import labels
+from .reported import ACCURACY, reported
+
+
+def accuracies(paper: str, item: str) -> pd.DataFrame:
+    """A paper's accuracy table with our names: method, dataset, num_clients, participation, clients, value (per cent, NaN: a
+    dash).
+
+    clients: the label `N = 10, C = 100 %`; in pFedHR, whose tables have one N each, `labelled, Non-IID` or `M1, IID`.
+    """
+    table = reported(paper, item)
+    table = table[table["metric"].isin(ACCURACY)]
+    typed = pd.DataFrame([_typed(row) for row in table.to_dict("records")], index=table.index)
+    return table[["method", "dataset"]].join(typed).assign(value=table["value"])
+
+
+_SMALL_MODELS = {"homogeneous-M1": "M1", "homogeneous-M4": "M4"}
+
+
+def _typed(row: Mapping[Any, Any]) -> dict[str, Any]:
+    """N, C and the label of a printed setting; pFedHR prints how many clients are active, the others C."""
+    clients = int(row["num_clients"])
+    if row["distribution"]:
+        participation = int(row["active_clients"]) / clients
+        label = labels.setting(others=[row["public_labels"] or _SMALL_MODELS[row["models"]], row["distribution"]])
+    else:
+        participation = float(row["participation"])
+        label = labels.setting(num_clients=clients, participation=participation)
+    return {"num_clients": clients, "participation": participation, "clients": label}
+
+
+def beside_paper(ours: pd.DataFrame, paper: pd.DataFrame, on: Sequence[str]) -> pd.DataFrame:
+    """`summarise`'s rows with the paper's number, the difference (ours - paper, points) and a verdict.
+
+    paper: columns `on` and `value` in per cent. The verdict speaks only where several seeds give an interval.
+    """
+    table = ours.merge(paper[[*on, "value"]].rename(columns={"value": "paper"}), on=list(on), how="left")
+    table["difference"] = table["ours"] - table["paper"]
+    table["verdict"] = [_verdict(row) for row in table.to_dict("records")]
+    return table
+
+
+def _verdict(row: Mapping[Any, Any]) -> str:
+    if row["diverged"]:
+        return "diverged" if not np.isnan(row["paper"]) else "diverges, as in the paper"
+    if np.isnan(row["paper"]):
+        return "the paper prints none"
+    if row["n"] == 1:
+        return "one seed: no verdict"
+    if abs(row["difference"]) <= row["ci95"]:
+        return "the interval holds the paper's"
+    return "above the paper's" if row["difference"] > 0 else "below the paper's"
+
+
+def standing(table: pd.DataFrame, method: str, claimed: bool = False) -> list[str]:
+    """What `table` says of `method` against the others, a sentence a setting: its rank by our means, its lead over the best
+    other one, the lead that the paper prints over the best of the same ones, and whether the direction is the same.
+
+    table: `beside_paper`'s rows; claimed: the paper claims a lead where it prints no number. `holds` needs
+    intervals that do not touch; an empty table gives one sentence that says so.
+    """
+    sentences = []
+    for setting, group in table.dropna(subset=["ours"]).groupby("setting", sort=False):
+        rows = group.to_dict("records")
+        others = [row for row in rows if row["method"] != method]
+        if len(others) in (0, len(rows)):
+            continue
+        (mine,) = (row for row in rows if row["method"] == method)
+        best = max(others, key=lambda row: row["ours"])
+        lead, rank = mine["ours"] - best["ours"], 1 + sum(row["ours"] > mine["ours"] for row in others)
+        ours = f"{method} {mine['ours']:.2f}, rank {rank} of {len(rows)}, {lead:+.2f} against {best['method']}"
+        ours = f"{setting}: {ours} (n = {min(mine['n'], best['n'])})"
+        rivals = [row for row in others if not np.isnan(row["paper"])]
+        if not np.isnan(mine["paper"]) and rivals:
+            rival = max(rivals, key=lambda row: row["paper"])
+            printed = mine["paper"] - rival["paper"]
+            said = f"in the paper {printed:+.2f} against {rival['method']}"
+        elif claimed:
+            printed, said = 1.0, "the paper claims a lead"
+        else:
+            sentences.append(f"{ours}; the paper prints nothing to compare with.")
+            continue
+        clear = abs(lead) > mine["ci95"] + best["ci95"]  # false while an interval is NaN, of one seed
+        verdict = ("holds" if clear else "holds in direction") if lead * printed > 0 else "does not hold"
+        sentences.append(f"{ours}; {said}: {verdict}.")
+    return sentences or [NO_RECORD]
+
+
+NO_RECORD = "No result of record compares these methods yet: not testable here."
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A committed result of record: a run's row, its rounds and each client's last row (results/*.csv)."""
+
+    key: str
+    status: str
+    row: Mapping[Any, Any]
+    rounds: pd.DataFrame
+    clients: pd.DataFrame
+
+
+def recorded(folder: Path) -> list[Recorded]:
+    """Every result of record in `folder` (results/): small committed CSV, so that what is read from it never changes by itself."""
+    tables = {name: pd.read_csv(folder / f"{name}.csv") for name in ("runs", "rounds", "clients")}
+    by_key = {name: dict(list(tables[name].groupby("key"))) for name in ("rounds", "clients")}
+    return [
+        Recorded(row["key"], row["status"], row, by_key["rounds"][row["key"]], by_key["clients"][row["key"]])
+        for row in tables["runs"].to_dict("records")
+    ]
+
+
+# Metrics of FedGH's Table 3.
+PER_ROUND, ROUNDS, TO_TARGET = "communication per client per round", "rounds to target", "communication to target"
+
+
+def communication(words: pd.DataFrame, clients: int = 10, paper: str = "FedGH", item: str = "Table 3") -> pd.DataFrame:
+    """A paper's communication columns recomputed, a row a printed number that is not 0.
+
+    words: `costs.table`, words a client and round. `published` counts as the paper does, `real` every word that travels; totals
+    are the paper's own number of rounds x `clients` a round x words. KB is 1024 bytes, MB 1024 KB.
+    """
+    table = reported(paper, item)
+    rounds = table[table["metric"] == ROUNDS].set_index(["dataset", "method"])["value"]
+    rows = []
+    for row in table[table["metric"].isin([PER_ROUND, TO_TARGET]) & (table["value"] > 0)].to_dict("records"):
+        per_round = row["metric"] == PER_ROUND
+        visits = 1 if per_round else rounds[row["dataset"], row["method"]] * clients
+        share = visits * 4 / (2**20 if row["unit"] == "MB" else 2**10)
+        ours, real = (words.loc[row["method"], f"{row['dataset']}_{counted}"] for counted in ("published", "real"))
+        rows.append(
+            {"dataset": row["dataset"], "method": row["method"], "quantity": "CO/c/r" if per_round else "CO"}
+            | {"unit": row["unit"], "paper": row["value"], "published": ours * share, "real": real * share}
+            | {"verdict": "to the last digit" if f"{ours * share:.2f}" == f"{row['value']:.2f}" else "differs"}
+            | {"published words": int(ours), "real words": int(real)}
+        )
+    return pd.DataFrame(rows)
+
+
+def beside_costs(costs: pd.DataFrame, paper: str = "FedGH", item: str = "Table 3") -> pd.DataFrame:
+    """`notebook.Runs.targets`'s rows with the paper's numbers beside them, in KB of 1024 bytes; NaN: a dash, or not reached."""
+    names = {PER_ROUND: "per_round_kb", ROUNDS: "rounds", TO_TARGET: "total_kb"}
+    table = costs.copy()
+    for metric, name in names.items():
+        printed = reported(paper, item)
+        printed = printed[printed["metric"] == metric]
+        values = printed["value"] * printed["unit"].map({"MB": 1024.0}).fillna(1.0)
+        values.index = pd.MultiIndex.from_frame(printed[["dataset", "method"]])
+        keys = pd.MultiIndex.from_frame(table[["dataset", "method"]])
+        table.insert(list(table.columns).index(name), f"paper_{name}", values.reindex(keys).to_numpy())
+    return table
+
+
+def model_sizes(sizes: Mapping[str, int], paper: str = "FedSSA", item: str = "Table 3") -> pd.DataFrame:
+    """Our float32 sizes in MiB beside the papers' model-size rows; sizes: architecture -> number of floats."""
+    printed = reported(paper, item).query("metric == 'model size'").set_index("method")["value"]
+    table = pd.DataFrame({"floats": pd.Series(dict(sizes)), "paper (MB)": printed})
+    table.insert(1, "ours (MiB)", (table["floats"] * 4 / 2**20).round(2))
+    table["verdict"] = [
+        "as printed" if abs(a - b) < 0.011 else "the paper errs"
+        for a, b in zip(table["ours (MiB)"], table["paper (MB)"], strict=True)
+    ]
+    return table

@@ -1,0 +1,124 @@
+"""Statistics over seeds: which round a run reports, means with 95 % intervals, differences paired by seed.
+
+Accuracies are fractions of 1 in records and per cent in tables.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+from scipy.stats import t as student_t
+
+from ..errors import choose, require
+
+SELECTION_RULES = {
+    "last": "the last round",
+    "last10": "the mean of the last ten rounds",
+    "validation": "the round of best mean validation accuracy",
+    "best": "the round of best mean test accuracy (selects on the test split)",
+}
+
+
+class RunTables(Protocol):
+    """What these functions need of a run."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def rounds(self) -> pd.DataFrame: ...
+
+
+def selected_accuracy(rounds: pd.DataFrame, rule: str, column: str = "accuracy") -> float:
+    """The accuracy (a fraction) that `rule` reports from a record's rounds; see SELECTION_RULES."""
+    choose("selection rule", rule, SELECTION_RULES)
+    trained = rounds[rounds["round"] >= 0]
+    if rule == "last":
+        return float(trained[column].iloc[-1])
+    if rule == "last10":
+        return float(trained[column].tail(10).mean())
+    by = "validation_accuracy" if rule == "validation" else column
+    allowed = "last, last10 or best: under this protocol clients have no validation images"
+    require(bool(trained[by].notna().any()), "rule", rule, allowed)
+    return float(trained[column].iloc[int(trained[by].to_numpy().argmax())])
+
+
+def interval(values: Sequence[float] | np.ndarray, level: float = 0.95) -> tuple[float, float]:
+    """Mean and half-width of its Student t interval, of 95 % unless `level` says; the half-width of a single value is NaN."""
+    sample = np.asarray(values, dtype=float)
+    if len(sample) < 2:
+        return float(sample.mean()), float("nan")
+    quantile = student_t.ppf(0.5 + level / 2, len(sample) - 1)
+    return float(sample.mean()), float(quantile * sample.std(ddof=1) / np.sqrt(len(sample)))
+
+
+SUMMARY = ("ours", "ci95", "n", "diverged", "selected")  # columns that `summarise` adds to a group's labels
+
+
+def summarise(
+    runs: Iterable[tuple[Mapping[str, Any], RunTables]], rule: str = "last", column: str = "accuracy"
+) -> pd.DataFrame:
+    """One row per group of runs that differ only in seed: the labels, mean and interval in per cent, n, diverged.
+
+    runs: (labels, record) pairs; labels such as {"method": ..., "setting": ...} name the group. A group with a diverged run
+    has no mean. `selected` is the mean over the clients that the round selected, which the released code reports: the same
+    number where all of them are.
+    """
+    groups: dict[tuple[Any, ...], list[RunTables]] = {}
+    names: list[str] = []
+    for labels, record in runs:
+        names = list(labels)
+        groups.setdefault(tuple(labels.values()), []).append(record)
+    rows = []
+    for values, records in groups.items():
+        diverged = sum(record.status == "diverged" for record in records)
+        accuracies = [100 * selected_accuracy(record.rounds, rule, column) for record in records]
+        mean, half = (np.nan, np.nan) if diverged else interval(accuracies)
+        selected = [100 * selected_accuracy(record.rounds, rule, "accuracy_selected") for record in records]
+        rows.append(
+            dict(zip(names, values, strict=True))
+            | {"ours": mean, "ci95": half, "n": len(records), "diverged": diverged}
+            | {"selected": np.nan if diverged else float(np.mean(selected))}
+        )
+    return pd.DataFrame(rows)
+
+
+EFFECTS = [
+    "case", "against", "dataset", "n",
+    "ours", "difference", "ci95", "selected", "selected_difference", "selected_ci95",
+]  # fmt: skip
+
+
+def effects(
+    runs: Iterable[tuple[str, str, int, RunTables]], reference: str, rule: str = "last", instead: Mapping[str, str] = {}
+) -> pd.DataFrame:
+    """What each case changes against the case `reference`: differences case - reference, paired by seed, in points.
+
+    runs: (case, dataset, seed, record); instead: case -> another reference for it. One row a dataset and case: `against`;
+    `ours`, the mean over all clients in per cent; `difference` and `ci95` over the `n` seeds that both have (NaN: one seed, or
+    a run diverged); the same of the clients that the round selected, as `selected`, `selected_difference`, `selected_ci95`.
+    Cases without such a seed are left out.
+    """
+    found: dict[tuple[str, str], dict[int, RunTables]] = {}
+    for case, dataset, seed, record in runs:
+        found.setdefault((dataset, case), {})[seed] = record
+    rows = []
+    for (dataset, case), records in found.items():
+        against = instead.get(case, reference)
+        others = found.get((dataset, against), {})
+        seeds = [seed for seed in records if seed in others]
+        if case == against or not seeds:
+            continue
+        row: dict[str, Any] = {"case": case, "against": against, "dataset": dataset, "n": len(seeds)}
+        diverged = any(run.status == "diverged" for seed in seeds for run in (records[seed], others[seed]))
+        for name, prefix, column in (("ours", "", "accuracy"), ("selected", "selected_", "accuracy_selected")):
+            own, other = (
+                np.array([100 * selected_accuracy(some[seed].rounds, rule, column) for seed in seeds])
+                for some in (records, others)
+            )
+            mean, half = (np.nan, np.nan) if diverged else interval(own - other)
+            row |= {name: float(own.mean()), f"{prefix}difference": mean, f"{prefix}ci95": half}
+        rows.append(row)
+    return pd.DataFrame(rows, columns=EFFECTS)

@@ -1,0 +1,87 @@
+"""The words on tables and figures, each made once, from typed values: a label is never taken apart again."""
+
+from collections.abc import Iterable, Sequence
+
+_DATASETS = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "mnist": "MNIST", "svhn": "SVHN"}
+_DIGITS = tuple("0123456789")
+_CLASSES = {  # in the order of the labels
+    "cifar10": ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
+    "mnist": _DIGITS,
+    "svhn": _DIGITS,
+    "digits": _DIGITS,
+}
+
+
+def dataset(name: str) -> str:
+    """A data set's name as its authors write it: `CIFAR-10` of `cifar10`; any other name as it is."""
+    return _DATASETS.get(name, name)
+
+
+def classes(name: str) -> tuple[str, ...]:
+    """The names of a data set's classes, by label; empty where they have none but their numbers."""
+    return _CLASSES.get(name, ())
+
+
+def per_cent(share: float) -> str:
+    """`10 %` of 0.1; a third is `33 %`."""
+    return f"{100 * share:.0f} %"
+
+
+def setting(
+    data: str = "",
+    num_clients: int | None = None,
+    participation: float | None = None,
+    stands_for: int | tuple[int, float] | None = None,
+    others: Sequence[str] = (),
+) -> str:
+    """`CIFAR-10, labelled, N = 10, C = 100 % (for N = 50)`: a setting in words; what is not given is left out.
+
+    data: name of the data set; stands_for: the paper's number of clients, or that and its participation, where this setting
+    takes their place; others: what else distinguishes the setting, such as `labelled` or `Non-IID`.
+    """
+    parts = [dataset(data)] if data else []
+    parts += others
+    parts += [] if num_clients is None else [f"N = {num_clients}"]
+    parts += [] if participation is None else [f"C = {per_cent(participation)}"]
+    whole = ", ".join(parts)
+    if stands_for is None:
+        return whole
+    clients, share = stands_for if isinstance(stands_for, tuple) else (stands_for, None)
+    return f"{whole} (for {setting(num_clients=clients, participation=share)})"
+
+
+def note(
+    *,
+    num_clients: int | Iterable[int] = (),
+    participation: float | Iterable[float] = (),
+    rounds: int | Iterable[int] = (),
+    local_epochs: int | Iterable[int] = (),
+    batch_size: int | Iterable[int] = (),
+    scale: str = "",
+    protocol: str | Iterable[str] = "",
+    seeds: int | Iterable[int] = (),
+) -> str:
+    """The line at the foot of a picture: `N = 10, 50; C = 10 %; T = 30; E = 5; B = 64; scale demo; protocol paper; n = 1 to 3`.
+
+    A value is one number or all that occur in the picture; seeds: how many a point is the mean of. What is not given is left out.
+    """
+    numbers = {"N": num_clients, "T": rounds, "E": local_epochs, "B": batch_size}
+    parts = {name: ", ".join(f"{value:g}" for value in _several(values)) for name, values in numbers.items()}
+    parts["C"] = ", ".join(per_cent(value) for value in _several(participation))
+    said = [f"{name} = {parts[name]}" for name in ("N", "C", "T", "E", "B") if parts[name]]
+    said += [f"scale {scale}"] if scale else []
+    protocols = [protocol] if isinstance(protocol, str) else list(dict.fromkeys(protocol))
+    said += [f"protocol {', '.join(protocols)}"] if any(protocols) else []
+    counts = _several(seeds)
+    said += [f"n = {seeds_range(counts)}"] if counts else []
+    return "; ".join(said)
+
+
+def seeds_range(counts: Iterable[float]) -> str:
+    """`3`, or `1 to 3` where the numbers of seeds differ."""
+    found = sorted(set(counts))
+    return f"{found[0]:g}" if len(found) == 1 else f"{found[0]:g} to {found[-1]:g}"
+
+
+def _several(values: float | Iterable[float]) -> list[float]:
+    return [values] if isinstance(values, int | float) else sorted(set(values))

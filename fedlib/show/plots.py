@@ -1,0 +1,846 @@
+"""One function per kind of figure: tidy data in, matplotlib figure out. Never trains.
+
+Every method keeps its look in all figures (`looks`). Intervals and bands end at 0 and 100 %, a single seed is drawn hollow and
+without an interval, and the axis of a nearly flat result is at least LEAST_SPAN points long, so that noise makes no peak.
+"""
+
+import functools
+import io
+from collections.abc import Callable, Mapping, Sequence
+from textwrap import fill
+from typing import Any, ParamSpec
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
+from matplotlib.transforms import ScaledTranslation
+
+from ..look import Look
+from . import labels
+from .intervals import interval
+from .looks import looks
+
+Parameters = ParamSpec("Parameters")
+
+STYLE: Any = {
+    "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "legend.fontsize": 7, "xtick.labelsize": 7, "ytick.labelsize": 7,
+    "axes.spines.top": False, "axes.spines.right": False, "figure.dpi": 200, "savefig.dpi": 200, "axes.grid": True,
+    "grid.alpha": 0.25, "grid.linewidth": 0.5, "lines.linewidth": 1.4, "svg.hashsalt": "fedlib", "axes.formatter.useoffset": False,
+}  # fmt: skip
+SHOWN_DPI = 110  # in a notebook, where pictures have twice the pixels that they take on the page
+LEAST_SPAN = 5.0  # points of accuracy
+ACCURACY = "mean test accuracy (%)"
+BLUE, RED, GREY = "#0173b2", "#d55e00", "#949494"
+
+
+class Picture(Figure):
+    """A figure outside pyplot's state; a notebook shows its PNG, the same bytes as are saved."""
+
+    def note(self, text: str) -> "Picture":
+        """Print a line at the foot of the picture, such as `labels.note` makes: N, C, T, E, B, scale, protocol, n."""
+        width = int(self.get_size_inches()[0] * 23)  # characters of this size
+        boxes = [legend.get_window_extent() for legend in self.legends]
+        below = min([0.0, *(box.y0 / self.bbox.height for box in boxes)])
+        self.text(0.01, below - 0.01, fill(text, width), fontsize=6, color="#444444", va="top", ha="left")
+        return self
+
+    def png(self) -> bytes:
+        """The picture as a PNG, the same bytes whenever it is drawn from the same data."""
+        return self._drawn("png", {"Software": None})
+
+    def svg(self) -> bytes:
+        """The picture as an SVG, the same bytes whenever it is drawn from the same data."""
+        return self._drawn("svg", {"Date": None})
+
+    def _drawn(self, kind: str, metadata: dict[str, Any]) -> bytes:
+        buffer = io.BytesIO()
+        with mpl.rc_context(STYLE):
+            if self.get_layout_engine() is not None:  # lay out once: each further pass would move things a little
+                self.draw_without_rendering()
+                self.set_layout_engine("none")
+            self.savefig(buffer, format=kind, metadata=metadata, bbox_inches="tight", pad_inches=0.05)
+        return buffer.getvalue()
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+        drawn = self.png()
+        width, height = (int.from_bytes(drawn[at : at + 4]) for at in (16, 20))  # of the PNG's header
+        shown = SHOWN_DPI / STYLE["savefig.dpi"]
+        return drawn, {"width": round(width * shown), "height": round(height * shown)}
+
+
+def label_stand_in(figure: Figure) -> None:
+    """Say on the figure itself that its data are embedded ones."""
+    text = "stand-in: embedded digits, not comparable with the paper"
+    figure.suptitle(text, fontsize=6.5, color="#555555", x=0.99, ha="right")
+
+
+# ---------------------------------------------------------------------------------------------- what the figures share
+
+
+def _styled(draw: Callable[Parameters, Picture]) -> Callable[Parameters, Picture]:
+    """Draw under STYLE, without touching the reader's matplotlib settings."""
+
+    @functools.wraps(draw)
+    def styled(*arguments: Parameters.args, **named: Parameters.kwargs) -> Picture:
+        with mpl.rc_context(STYLE):
+            return draw(*arguments, **named)
+
+    return styled
+
+
+def _panels(
+    titles: Mapping[Any, str], width: float, height: float, columns: int = 3, xlabel: str = "", ylabel: str = ""
+) -> tuple[Picture, dict[Any, Axes]]:
+    """A figure with one panel of `width` x `height` inches per title; the first of each row has the label of the y axis. Without
+    titles it says that nothing is there.
+    """
+    count = len(titles)
+    if not count:
+        figure = Picture(figsize=(3.4, 0.8), layout="constrained")
+        figure.text(0.5, 0.5, "none of these runs belongs here", ha="center", va="center")
+        return figure, {}
+    columns = 2 if count == 4 and columns == 3 else min(columns, count)  # no orphan in a second row
+    rows = -(-count // columns)
+    figure = Picture(figsize=(width * columns, height * rows + 0.3), layout="constrained")
+    panels = {}
+    for place, (key, title) in enumerate(titles.items()):
+        axes = panels[key] = figure.add_subplot(rows, columns, place + 1)
+        wrapped = "\n".join(fill(line, int(17 * width)) for line in title.splitlines())
+        axes.set(title=wrapped, xlabel=xlabel, ylabel=ylabel if place % columns == 0 else "")
+    return figure, panels
+
+
+def _single(width: float, height: float) -> tuple[Picture, Axes]:
+    figure, panels = _panels({0: ""}, width, height)
+    return figure, panels[0]
+
+
+def _is_first(axes: Axes) -> bool:
+    """Whether a panel is the first of its row."""
+    place = axes.get_subplotspec()
+    return place is None or place.is_first_col()
+
+
+def _titles(table: pd.DataFrame, by: str = "setting", counted: bool = True) -> dict[Any, str]:
+    """Value of the column `by` -> title of its panel: the data set's name and the setting, from the columns `dataset` and
+    `clients` where the table has them; counted: and the number of seeds.
+    """
+    titles = {}
+    for key, rows in table.groupby(by, sort=False):
+        title = labels.dataset(str(key)) if by == "dataset" else str(key)
+        if by == "setting" and {"dataset", "clients"} <= set(table.columns):
+            title = f"{labels.dataset(rows['dataset'].iloc[0])}\n{rows['clients'].iloc[0]}"
+        titles[key] = title + (f"; n = {labels.seeds_range(_seeds(rows))}" if counted and len(_seeds(rows)) else "")
+    return titles
+
+
+def _seeds(rows: pd.DataFrame) -> list[int]:
+    """The numbers of seeds that the rows of a panel are means of."""
+    if "n" in rows:
+        return sorted(set(rows["n"]))
+    if "seed" not in rows:
+        return []
+    groups = rows.groupby([name for name in ("method", "value") if name in rows], dropna=False)
+    return sorted(set(groups["seed"].nunique()))
+
+
+def _legend_below(figure: Figure, handles: Sequence[Any], columns: int = 6) -> None:
+    """Under the figure, in as many columns as fit its width, at most `columns`."""
+    where: Any = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "borderaxespad": 0.2, "frameon": False}
+    for number in range(min(columns, len(handles)), 0, -1):
+        legend = figure.legend(handles=list(handles), ncols=number, **where)
+        box = legend.get_tightbbox()
+        if number == 1 or box is None or box.width <= figure.bbox.width:
+            return
+        legend.remove()
+
+
+def _handle(label: str, shown: Look, size: float = 4, line: bool = False, **style: Any) -> Line2D:
+    drawn: dict[str, Any] = {"color": shown.colour, "marker": shown.marker, "linestyle": shown.dash if line else ""}
+    drawn["markersize"] = size * _SIZES.get(shown.marker, 1)
+    return Line2D([], [], label=label, **drawn | style)
+
+
+_SIZES = {"*": 1.5, "d": 1.3, "P": 1.2, "X": 1.2, "p": 1.2, "h": 1.2}  # of markers that look small, by the others'
+_HOLLOW: dict[str, Any] = {"markerfacecolor": "white"}
+_ONE_SEED = Line2D(
+    [], [], color="#444444", marker="o", linestyle="", markersize=4, label="hollow: one seed, no interval", **_HOLLOW
+)
+
+
+def _mean(
+    axes: Axes,
+    x: float,
+    y: float,
+    half: float,
+    shown: Look,
+    along: str,
+    limits: tuple[float, float] = (0, 100),
+    **style: Any,
+) -> bool:
+    """Draw a mean with its interval along `x` or `y`, cut at `limits`; hollow where there is none. Returns whether it is hollow."""
+    drawn: dict[str, Any] = {"marker": shown.marker, "color": shown.colour, "linestyle": "", "zorder": 3}
+    drawn |= {"markersize": 5 * _SIZES.get(shown.marker, 1)} | style
+    middle = x if along == "x" else y
+    ends = [middle] if np.isnan(half) else [max(middle - half, limits[0]), min(middle + half, limits[1])]
+    axes.update_datalim(
+        [(end, y) if along == "x" else (x, end) for end in ends]
+    )  # a shifted mark does not count by itself
+    if np.isnan(half):
+        axes.plot(x, y, **drawn | _HOLLOW)
+        return True
+    error = [[middle - ends[0]], [ends[1] - middle]]
+    drawn |= {"markeredgecolor": "white", "markeredgewidth": 0.3, "capsize": 2, "elinewidth": 1, f"{along}err": error}
+    axes.errorbar(x, y, **drawn)
+    return False
+
+
+def _span(axes: Axes, along: str, limits: tuple[float, float] | None = (0, 100)) -> None:
+    """Make the axis at least LEAST_SPAN long and end it at the limits."""
+    first, last = getattr(axes, f"get_{along}lim")()
+    short = max(0.0, LEAST_SPAN - (last - first))
+    first, last = first - short / 2, last + short / 2
+    if limits:
+        margin = 0.03 * (last - first)
+        low, high = limits[0] - margin, limits[1] + margin
+        shift = max(0.0, low - first) - max(0.0, last - high) if short else 0.0
+        first, last = max(first + shift, low), min(last + shift, high)
+    getattr(axes, f"set_{along}lim")(first, last)
+
+
+def _beside(axes: Axes, points: float) -> Any:
+    """The data's coordinates, shifted right by some points, so that marks at one place stand beside each other."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    return axes.transData + ScaledTranslation(points / 72, 0, figure.dpi_scale_trans)
+
+
+def _places(count: int, width: float) -> list[float]:
+    """`count` shifts around 0, `width` apart."""
+    return [width * (place - (count - 1) / 2) for place in range(count)]
+
+
+def _row_counts(axes: Axes, counts: Mapping[float, int]) -> None:
+    """The number of seeds at the right end of each row of a panel."""
+    small: Any = {"fontsize": 6, "color": "#555555", "ha": "left", "transform": axes.get_yaxis_transform()}
+    for place, count in counts.items():
+        axes.text(1.02, place, f"n = {count:g}", va="center", **small)
+
+
+def _rows(axes: Axes, names: Sequence[str]) -> None:
+    """Rows from top to bottom, named in the first column of panels."""
+    axes.set_yticks(range(len(names)), list(names) if _is_first(axes) else [])
+    axes.set_ylim(len(names) - 0.5, -0.5)
+
+
+# -------------------------------------------------------------------------------------------------------- the figures
+
+
+@_styled
+def holdings(counts: pd.DataFrame, title: str = "") -> Picture:
+    """Who holds what: one dot per (client, class), its area the number of images; counts: clients x classes."""
+    figure, axes = _single(5.2, min(4.5, 1.2 + 0.12 * len(counts.columns)))
+    clients, classes = np.nonzero(counts.to_numpy())
+    images = counts.to_numpy()[clients, classes]
+    axes.scatter(clients, classes, s=70 * images / images.max(), color=BLUE, linewidths=0)
+    axes.set(xlabel="client", ylabel="class", title=title)
+    axes.set_ylim(-0.7, len(counts.columns) - 0.3)
+    axes.locator_params(integer=True)
+    return figure
+
+
+@_styled
+def decay(curves: Mapping[str, Callable[[int], float]], rounds: int) -> Picture:
+    """Curves over the rounds 0..`rounds`, such as FedSSA's mu; curves: label -> function of the round."""
+    figure, axes = _single(3.4, 2.2)
+    for (label, curve), style in zip(curves.items(), ("--", "-", ":", "-."), strict=False):
+        axes.plot(range(rounds + 1), [curve(round) for round in range(rounds + 1)], style, label=label)
+    axes.set(xlabel="round t", ylabel=r"$\mu^t$", xlim=(0, rounds), ylim=(0, 1.02))
+    axes.legend(frameon=False)
+    return figure
+
+
+@_styled
+def sizes(table: pd.DataFrame) -> Picture:
+    """Model sizes, ours against the paper's; table: index architecture, columns `ours (MiB)` and `paper (MB)`."""
+    figure, axes = _single(3.4, 1.9)
+    places = np.arange(len(table))
+    axes.barh(places, table["ours (MiB)"], height=0.5, color=BLUE, label="ours, measured")
+    printed: Any = {"color": "black", "markersize": 12, "markeredgewidth": 1.6, "label": "printed in the paper"}
+    axes.plot(table["paper (MB)"], places, "|", **printed)
+    axes.set_xlabel("float32 size (MiB)")
+    _rows(axes, list(table.index))
+    axes.legend(frameon=False, loc="lower right")
+    return figure
+
+
+@_styled
+def intervals(
+    table: pd.DataFrame,
+    methods: Sequence[str] | Mapping[str, Sequence[str]],
+    unit: str = ACCURACY,
+    absent: str = "not run",
+) -> Picture:
+    """A table as a picture: mean and 95 % interval by method, one panel per setting, with the number of seeds in each row; the
+    paper's number, if any, is a bar |.
+
+    table: method, setting, ours, ci95, n, diverged, and perhaps paper, dataset and clients (`intervals.summarise`); methods: the
+    rows, of all panels or by setting; absent: what a row without a result says.
+    """
+    titles = _titles(table, counted=False)
+    rows_of = methods if isinstance(methods, Mapping) else dict.fromkeys(titles, methods)
+    longest = max((len(rows_of[setting]) for setting in titles), default=0)
+    figure, panels = _panels(titles, 2.6, 0.6 + 0.17 * longest, xlabel=unit)
+    shown, hollow = looks(name for names in rows_of.values() for name in names), False
+    for setting, axes in panels.items():
+        names = list(rows_of[setting])
+        rows = table[table["setting"] == setting].set_index("method")
+        counts, words = {}, {}
+        for place, method in enumerate(names):
+            if method not in rows.index:
+                words[place] = absent
+                continue
+            row = rows.loc[method]
+            counts[float(place)] = row.get("n", np.nan)
+            if np.isnan(row["ours"]):
+                words[place] = "diverged"
+            else:
+                hollow |= _mean(axes, row["ours"], place, row["ci95"], shown[method], "x")
+            if "paper" in rows and not np.isnan(row["paper"]):
+                axes.plot(row["paper"], place, "|", color="black", markersize=9, zorder=4)
+        axes.margins(x=0.08)
+        _span(axes, "x")
+        for place, word in words.items():
+            axes.text(
+                0.5,
+                place,
+                word,
+                transform=axes.get_yaxis_transform(),
+                color="#777777",
+                fontsize=6,
+                ha="center",
+                va="center",
+            )
+        _rows(axes, names)
+        if isinstance(methods, Mapping):
+            axes.set_yticks(range(len(names)), names)
+        _row_counts(axes, {place: count for place, count in counts.items() if not np.isnan(count)})
+    handles = [_ONE_SEED] if hollow else []
+    if "paper" in table:
+        handles.append(
+            Line2D([], [], color="black", marker="|", linestyle="", markersize=9, label="printed in the paper")
+        )
+    if handles:
+        _legend_below(figure, handles)
+    return figure
+
+
+@_styled
+def boxes(table: pd.DataFrame, methods: Mapping[str, Sequence[str]]) -> Picture:
+    """Accuracy of the individual clients by method, one panel per setting; `+` is the mean over clients.
+
+    table: setting, method, client, accuracy (a fraction), and perhaps round (of the last measurement; -1: before training), seed,
+    dataset and clients; methods: setting -> methods shown, in order. Clients that were never visited are left out and counted.
+    """
+    visited = table[table["round"] >= 0] if "round" in table else table
+    titles = _titles(table[table["setting"].isin(methods)])
+    for setting in titles:
+        both = [rows[(rows["setting"] == setting) & rows["method"].isin(methods[setting])] for rows in (table, visited)]
+        left = len(both[0]) - len(both[1])
+        titles[setting] += f"\nwithout {100 * left / len(both[0]):.0f} % never visited" if left else ""
+    figure, panels = _panels(titles, 2.4, 2.0, ylabel="test accuracy of a client (%)")
+    shown = looks(name for names in methods.values() for name in names)
+    for setting, axes in panels.items():
+        names, rows = list(methods[setting]), visited[visited["setting"] == setting]
+        values = [100 * rows.loc[rows["method"] == name, "accuracy"].to_numpy() for name in names]
+        drawn = axes.boxplot(
+            values, widths=0.55, patch_artist=True, showmeans=True,
+            meanprops={"marker": "+", "markeredgecolor": "black", "markersize": 6}, medianprops={"color": "black", "linewidth": 0.8},
+            flierprops={"marker": "o", "markersize": 2, "markeredgewidth": 0.4}, boxprops={"linewidth": 0.8},
+        )  # fmt: skip
+        for box, name in zip(drawn["boxes"], names, strict=True):
+            box.set_facecolor(shown[name].colour)
+        axes.set_xticks(range(1, len(names) + 1), names)
+        axes.grid(axis="x", visible=False)
+        _span(axes, "y")
+    return figure
+
+
+@_styled
+def curves(
+    table: pd.DataFrame, methods: Mapping[str, Sequence[str]], smooth: int = 1, column: str = "accuracy"
+) -> Picture:
+    """Mean test accuracy over the rounds, one panel per setting; the band is the 95 % interval over seeds, where there are several.
+
+    table: setting, method, seed, round (from 0), `column` (a fraction), and perhaps dataset and clients; methods: setting ->
+    methods shown; smooth: width in rounds of the trailing mean. The legend has the order of the table.
+    """
+    drawn = table[table["setting"].isin(methods)]
+    shown_there = [
+        method in methods[setting] for setting, method in zip(drawn["setting"], drawn["method"], strict=True)
+    ]
+    drawn = drawn[np.array(shown_there, dtype=bool)]
+    figure, panels = _panels(_titles(drawn), 2.4, 1.9, xlabel="communication round", ylabel=ACCURACY)
+    shown = looks(drawn["method"])
+    for setting, axes in panels.items():
+        present = [name for name in shown if name in methods[setting]]
+        bands: list[tuple[str, Any, Any, Any]] = []
+        for place, method in enumerate(present):
+            rows = drawn[(drawn["setting"] == setting) & (drawn["method"] == method)]
+            by_seed = 100 * rows.pivot_table(index="round", columns="seed", values=column)
+            by_seed = by_seed.rolling(smooth, min_periods=1).mean()
+            mean, half = np.array([interval(values) for values in by_seed.to_numpy()]).T.reshape(2, -1)
+            look_, rounds = shown[method], by_seed.index + 1
+            axes.plot(rounds, mean, **_line(look_, len(mean), place, len(present)))
+            low, high = np.clip(mean - half, 0, 100), np.clip(mean + half, 0, 100)
+            bands.append((look_.colour, rounds, low, high))
+        _span(axes, "y")
+        axes.set_ylim(axes.get_ylim())  # of the means: a wide band runs out of the frame and does not flatten them
+        for colour, rounds, low, high in bands:
+            axes.fill_between(rounds, low, high, color=colour, alpha=0.15, linewidth=0)
+        axes.locator_params(axis="x", integer=True)
+    _legend_below(figure, [_handle(name, look_, 3, line=True) for name, look_ in shown.items()])
+    return figure
+
+
+def _line(shown: Look, points: int, place: int, of: int) -> dict[str, Any]:
+    """A curve's style: the earlier the wider, and its markers stand between those of the others, so that equal curves are seen."""
+    every = max(1, points // 8)
+    return {
+        "color": shown.colour, "linestyle": shown.dash, "marker": shown.marker, "markersize": 4 * _SIZES.get(shown.marker, 1),
+        "markevery": (place * every // of, every), "markeredgecolor": "white", "markeredgewidth": 0.3,
+        "linewidth": 2.4 - 1.2 * place / of,
+    }  # fmt: skip
+
+
+@_styled
+def curves_by_value(table: pd.DataFrame, label: str) -> Picture:
+    """Mean test accuracy over the rounds, one line per value of a swept quantity, dark to light, one panel per setting; means over
+    seeds.
+
+    table: setting, value, seed, round (from 0), accuracy (a fraction), and perhaps dataset and clients; label: of the swept
+    quantity.
+    """
+    values = sorted(table["value"].unique())
+    figure, panels = _panels(_titles(table), 2.4, 1.9, xlabel="communication round", ylabel=ACCURACY)
+    shades = [mpl.colors.to_hex(shade) for shade in mpl.colormaps["viridis"](np.linspace(0, 0.9, len(values)))]
+    shown = {
+        value: Look(shade, "os^Dv*PX"[place % 8], ("-", "--", "-.", ":")[place % 4])
+        for place, (value, shade) in enumerate(zip(values, shades, strict=True))
+    }
+    for setting, axes in panels.items():
+        for place, (value, look_) in enumerate(shown.items()):
+            rows = table[(table["setting"] == setting) & (table["value"] == value)]
+            mean = 100 * rows.groupby("round")["accuracy"].mean()
+            axes.plot(mean.index + 1, mean, **_line(look_, len(mean), place, len(shown)))
+        axes.locator_params(axis="x", integer=True)
+        _span(axes, "y")
+    handles = [_handle(f"{label} = {value:g}", look_, 3, line=True) for value, look_ in shown.items()]
+    _legend_below(figure, handles, columns=4)
+    return figure
+
+
+@_styled
+def trade_off(table: pd.DataFrame) -> Picture:
+    """Accuracy against communication, the marker's area the computation: bottom right and small is best; one panel per data set.
+
+    table: dataset, clients, method, accuracy (per cent), words (transmitted until the target), flops, reached (bool): hollow
+    markers never reached the target and stand at what they spent in all rounds. Words are on a logarithmic axis with a place of
+    its own for 0; markers at one place are drawn side by side.
+    """
+    titles = _titles(table, "dataset")
+    settings, methods = (list(dict.fromkeys(table[name])) for name in ("clients", "method"))
+    figure, panels = _panels(titles, 3.1, 2.7, len(titles), ACCURACY, "words transmitted")
+    shapes, shown, most = dict(zip(settings, "os^DP", strict=False)), looks(methods), table["flops"].max()
+    sent = table.loc[table["words"] > 0, "words"]
+    lowest, highest = (int(np.floor(np.log10(sent.min()))), int(np.ceil(np.log10(sent.max())))) if len(sent) else (0, 1)
+    for dataset, axes in panels.items():
+        rows = table[table["dataset"] == dataset].to_dict("records")
+        heights = [np.log10(row["words"]) if row["words"] > 0 else lowest - 1.0 for row in rows]
+        reach = max(1.0, max(row["accuracy"] for row in rows) - min(row["accuracy"] for row in rows))
+        at = [
+            (round(20 * row["accuracy"] / reach), round(10 * height)) for row, height in zip(rows, heights, strict=True)
+        ]
+        for place, (row, height) in enumerate(zip(rows, heights, strict=True)):
+            shift = _places(at.count(at[place]), 5)[at[:place].count(at[place])]
+            method = shown[row["method"]]
+            axes.scatter(
+                row["accuracy"], height, s=_area(row["flops"], most), marker=shapes[row["clients"]],
+                facecolors=method.colour if row["reached"] else "none", edgecolors=method.colour, linewidths=1.2, alpha=0.8,
+                transform=_beside(axes, shift),
+            )  # fmt: skip
+            axes.update_datalim([(row["accuracy"], height)])
+        axes.set_ylim(lowest - 1.5, highest + 0.4)
+        decades = range(lowest, highest + 1)
+        axes.set_yticks([lowest - 1, *decades], ["0", *(f"$10^{{{power}}}$" for power in decades)])
+        axes.axhline(lowest - 0.5, color="#bbbbbb", linewidth=0.6, linestyle=":")
+        axes.margins(x=0.12)
+        _span(axes, "x")
+    black = Look("black")
+    areas = {f"{share * most:.1e} FLOPs": np.sqrt(_area(share, 1)) for share in (0.1, 0.5, 1)}
+    groups = {
+        "method": [_handle(name, Look(look_.colour)) for name, look_ in shown.items()],
+        "setting": [_handle(name, Look("black", shape)) for name, shape in shapes.items()],
+        "computation": [_handle(name, black, size, fillstyle="none") for name, size in areas.items()],
+        "hollow: target not reached": [],
+    }
+    handles: list[Any] = []
+    for heading, entries in groups.items():
+        handles += [Patch(visible=False, label=heading), *entries]
+    beside: Any = {"loc": "center left", "bbox_to_anchor": (1, 0.5), "frameon": False, "labelspacing": 0.55}
+    legend = figure.legend(handles=handles, **beside)
+    for text in legend.get_texts():
+        text.set_fontweight("bold" if text.get_text() in groups else "normal")
+    return figure
+
+
+def _area(flops: float, most: float) -> float:
+    """Of a marker, in square points."""
+    return 20 + 180 * flops / most
+
+
+@_styled
+def sweeps(
+    table: pd.DataFrame,
+    methods: Sequence[str],
+    label: str,
+    log: bool = False,
+    selected: bool = False,
+    by: str = "dataset",
+) -> Picture:
+    """Mean test accuracy against one swept quantity, one panel per data set; bars are 95 % intervals over seeds.
+
+    table: method, dataset, value, ours, ci95, n (`intervals.summarise`; per cent); label: of the swept quantity; log: its axis;
+    selected: also draw the means over the selected clients, thin and pale; by: `setting` for one panel per setting.
+    """
+    titles = _titles(table, by)
+    figure, panels = _panels(titles, 2.6, 2.0, xlabel=label, ylabel=ACCURACY)
+    shown = looks(methods)
+    hollow = [_sweep(axes, table[table[by] == key], shown, log, selected) for key, axes in panels.items()]
+    handles = [_handle(name, look_, line=True) for name, look_ in shown.items()]
+    if selected:
+        pale: Any = {"linewidth": 0.9, "alpha": 0.5}
+        handles.append(Line2D([], [], color="#444444", label="thin and pale: mean over the selected clients", **pale))
+    _legend_below(figure, [*handles, _ONE_SEED] if any(hollow) else handles)
+    return figure
+
+
+@_styled
+def sensitivity(tables: Mapping[str, pd.DataFrame], method: str) -> Picture:
+    """One method against several swept quantities: one row per data set, one column per quantity; bars are 95 % intervals over
+    seeds.
+
+    tables: label of the quantity -> method, dataset, value, ours, ci95, n (`intervals.summarise`; per cent).
+    """
+    datasets = list(dict.fromkeys(dataset for table in tables.values() for dataset in table["dataset"]))
+    titles = {
+        (dataset, label): _titles(table[table["dataset"] == dataset], "dataset").get(dataset, labels.dataset(dataset))
+        for dataset in datasets
+        for label, table in tables.items()
+    }
+    figure, panels = _panels(titles, 2.3, 1.7, columns=len(tables), ylabel=ACCURACY)
+    hollow, first = False, None
+    for (dataset, label), axes in panels.items():
+        table = tables[label]
+        hollow |= _sweep(axes, table[table["dataset"] == dataset], looks([method]), span=False)
+        axes.set_xlabel(label)
+        if _is_first(axes) or first is None:
+            first = axes
+        else:
+            axes.sharey(first)
+        axes.autoscale(axis="y")
+        _span(axes, "y")
+    if hollow:
+        _legend_below(figure, [_ONE_SEED])
+    return figure
+
+
+def _sweep(
+    axes: Axes,
+    table: pd.DataFrame,
+    shown: Mapping[str, Look],
+    log: bool = False,
+    selected: bool = False,
+    span: bool = True,
+) -> bool:
+    """Draw the methods over the swept values, side by side at each; returns whether any point is of one seed."""
+    axes.set_xscale("log" if log else "linear")
+    hollow = False
+    for (method, look_), shift in zip(shown.items(), _places(len(shown), 3), strict=True):
+        rows = table[table["method"] == method].sort_values("value")
+        values, beside = rows["value"].astype(float), _beside(axes, shift)
+        style: Any = {"color": look_.colour, "linestyle": look_.dash, "transform": beside}
+        axes.plot(values, rows["ours"], **style)
+        for value, mean, half in zip(values, rows["ours"], rows["ci95"], strict=True):
+            if not np.isnan(mean):
+                hollow |= _mean(axes, value, mean, half, look_, "y", transform=beside)
+        if selected:
+            axes.update_datalim(rows[["value", "selected"]].astype(float).dropna().to_numpy())
+            axes.plot(values, rows["selected"], **style | {"linewidth": 0.9, "alpha": 0.5})
+    swept = sorted(table["value"].astype(float).unique())
+    axes.set_xticks(swept, [f"{value:g}" for value in swept])
+    axes.minorticks_off()
+    axes.margins(x=0.08)
+    if span:
+        _span(axes, "y")
+    return hollow
+
+
+@_styled
+def effects(table: pd.DataFrame, label: str = "difference in mean test accuracy (points)") -> Picture:
+    """What one difference at a time does: one dot per case with its 95 % interval and number of seeds, one panel per data set; 0 is
+    the reference, which the axis names.
+
+    table: case, against (the reference), dataset, difference, ci95 (points; NaN: one seed), n, in the order shown; perhaps
+    selected_difference and selected_ci95, the same of the selected clients, drawn below as squares.
+    """
+    cases = list(dict.fromkeys(table["case"]))
+    references = table["against"] if "against" in table else pd.Series(dtype=str)
+    main = references.mode().iloc[0] if len(references) else ""
+    others = {row["case"]: row["against"] for row in table.to_dict("records") if main and row["against"] != main}
+    names = [f"{case}\n(against {others[case]})" if case in others else case for case in cases]
+    titles = _titles(table, "dataset", counted=False)
+    width, xlabel = 3.6 if len(titles) == 1 else 2.6, f"{label}\n0 = {main}" if main else label
+    figure, panels = _panels(titles, width, 0.7 + 0.26 * len(cases), len(titles), xlabel=xlabel)
+    kinds = [("", 0.0, Look(BLUE, "o"), "over all clients")]
+    if "selected_difference" in table:
+        kinds = [("", -0.16, *kinds[0][2:]), ("selected_", 0.16, Look(RED, "s"), "over the selected clients")]
+    hollow = False
+    for dataset, axes in panels.items():
+        counts = {}
+        for row in table[table["dataset"] == dataset].to_dict("records"):
+            place = cases.index(row["case"])
+            counts[float(place)] = row.get("n", np.nan)
+            for prefix, shift, look_, _ in kinds:
+                difference, half = row[f"{prefix}difference"], row[f"{prefix}ci95"]
+                if not np.isnan(difference):
+                    hollow |= _mean(axes, difference, place + shift, half, look_, "x", (-100, 100))
+        axes.axvline(0, color="black", linewidth=0.8)
+        axes.margins(x=0.08)
+        _span(axes, "x", None)
+        _rows(axes, names)
+        _row_counts(axes, {place: count for place, count in counts.items() if not np.isnan(count)})
+    handles = [_handle(name, look_) for _, _, look_, name in kinds] if len(kinds) > 1 else []
+    if hollow or handles:
+        _legend_below(figure, [*handles, _ONE_SEED] if hollow else handles)
+    return figure
+
+
+# Told apart by the colour-blind where neighbours overlap: Paul Tol's muted scheme and black.
+_TEN = (
+    "#332288", "#88ccee", "#117733", "#ddcc77", "#cc6677", "#aa4499", "#44aa99", "#999933", "#882255", "#000000",
+)  # fmt: skip
+
+
+@_styled
+def representations(table: pd.DataFrame, classes: Sequence[str] = ()) -> Picture:
+    """t-SNE maps, one panel per method: coloured by class, marked by architecture.
+
+    table: method, x, y, label (class number), architecture; classes: names of the classes, by number (`labels.classes`).
+    """
+    titles = {method: str(method) for method in dict.fromkeys(table["method"])}
+    figure, panels = _panels(titles, 3.2, 2.9, len(titles), "t-SNE, first dimension", "t-SNE, second dimension")
+    found, architectures = sorted(table["label"].unique()), sorted(table["architecture"].unique())
+    shades = mpl.colormaps["viridis"](np.linspace(0, 1, len(found)))
+    colours = list(_TEN) if len(found) <= len(_TEN) else [mpl.colors.to_hex(shade) for shade in shades]
+    shapes = dict(zip(architectures, "os^DPX*v", strict=False))
+    for method, axes in panels.items():
+        for (label, architecture), rows in table[table["method"] == method].groupby(["label", "architecture"]):
+            drawn: Any = {"marker": shapes[architecture], "color": colours[found.index(label)]}
+            axes.scatter(rows["x"], rows["y"], s=7, alpha=0.75, linewidths=0, **drawn)
+        axes.set(xticks=[], yticks=[])
+        axes.margins(0.03)
+        axes.grid(False)
+    chosen = found if len(found) <= len(_TEN) else found[:: max(1, len(found) // 9)]
+    named = {label: classes[label] if len(classes) > label else f"class {label}" for label in chosen}
+    handles = [_handle(name, Look(colours[found.index(label)])) for label, name in named.items()]
+    handles += [_handle(name, Look("#777777", shape)) for name, shape in shapes.items()]
+    _legend_below(figure, handles, columns=8)
+    return figure
+
+
+@_styled
+def images(rows: Mapping[str, np.ndarray]) -> Picture:
+    """Rows of pictures under each other, such as originals over enhanced ones; rows: label -> (n, height, width, 3) in [0, 1]."""
+    count = len(next(iter(rows.values())))
+    figure = Picture(figsize=(1.05 * count + 0.5, 1.05 * len(rows) + 0.2), layout="constrained")
+    for place, (label, pictures) in enumerate(rows.items()):
+        for number, picture in enumerate(pictures):
+            axes = figure.add_subplot(len(rows), count, place * count + number + 1)
+            axes.imshow(picture, interpolation="nearest")
+            axes.set(xticks=[], yticks=[], ylabel=label if number == 0 else "")
+            axes.grid(False)
+            for spine in axes.spines.values():
+                spine.set_visible(False)
+    return figure
+
+
+# Good to bad to unknown, told apart in grey by lightness and hatching.
+_TALLY = {
+    "agrees": (BLUE, ""), "holds": (BLUE, ""), "supported": (BLUE, ""), "holds in direction": ("#7fb9dc", ""),
+    "leans for": ("#7fb9dc", ""), "off in the last digit": ("#7fb9dc", ""), "leans against": ("#f0a878", "x"),
+    "disagrees": (RED, "xx"), "does not hold": (RED, "xx"), "contradicted": (RED, "xx"), "stand-in": ("#e3d9a8", ".."),
+    "undecided": ("#bbbbbb", "//"), "not testable here": ("#bbbbbb", "//"), "no table to check": ("#bbbbbb", "//"),
+    "not run": ("#dddddd", "\\\\"), "not run yet": ("#dddddd", "\\\\"),
+}  # fmt: skip
+
+
+@_styled
+def tallies(tables: Mapping[str, pd.DataFrame]) -> Picture:
+    """Stacked counts, one panel per table under each other: rows (papers) down, one colour per column (verdicts), numbers inside."""
+    rows = max(len(table) for table in tables.values())
+    titles = {title: title for title in tables}
+    figure, panels = _panels(titles, 4.0, 0.9 + 0.22 * rows, columns=1, xlabel="claims")
+    for title, axes in panels.items():
+        table = tables[title]
+        known = [column for column in _TALLY if column in table]
+        shown = [column for column in [*known, *table.columns.difference(known, sort=False)] if table[column].sum()]
+        left = np.zeros(len(table))
+        for column in shown:
+            counts, (face, hatch) = table[column].to_numpy(), _TALLY.get(column, ("#999999", "++"))
+            style: Any = {"color": face, "hatch": hatch, "edgecolor": "white", "linewidth": 0.5}
+            bars = axes.barh(table.index, counts, left=left, label=column, **style)
+            boxed = {"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.85}
+            texts = [f"{count}" if count else "" for count in counts]
+            for text in axes.bar_label(bars, texts, label_type="center", fontsize=6.5):
+                text.set_bbox(boxed if text.get_text() else None)
+            left = left + counts
+        axes.invert_yaxis()
+        axes.locator_params(axis="x", integer=True)
+        axes.grid(axis="y", visible=False)
+        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=6.5)
+    return figure
+
+
+@_styled
+def agreement(table: pd.DataFrame) -> Picture:
+    """What two papers print for the same thing, one against the other, one panel per pair of tables; on the diagonal they agree.
+
+    table: first_table and second_table (names of the pair), models (title of its panel), dataset, num_clients, first (on the x
+    axis) and second, per cent; NaN: a dash.
+    """
+    found = table.dropna(subset=["first", "second"])
+    pairs = found.groupby(["first_table", "second_table", "models"], sort=False)
+    titles = [(key, rows["models"].iloc[0]) for key, rows in pairs]
+    figure, panels = _panels({key: str(models) for key, models in titles}, 2.3, 2.3, columns=2)
+    clients, datasets = sorted(found["num_clients"].unique()), list(dict.fromkeys(found["dataset"]))
+    shapes = dict(zip(clients, "os^DP", strict=False))
+    kinds = dict(zip(datasets, ((BLUE, BLUE), (RED, "none"), ("black", "none")), strict=False))
+    low, high = found[["first", "second"]].min().min() - 3, found[["first", "second"]].max().max() + 3
+    for key, rows in pairs:
+        axes = panels[key]
+        axes.axline((50, 50), slope=1, color="black", linewidth=0.6)
+        for row in rows.to_dict("records"):
+            edge, face = kinds[row["dataset"]]
+            style: Any = {"color": edge, "markerfacecolor": face, "markersize": 4, "linestyle": ""}
+            axes.plot(row["first"], row["second"], marker=shapes[row["num_clients"]], **style)
+        below, left = rows["first_table"].iloc[0], rows["second_table"].iloc[0]
+        axes.set(xlabel=f"{below} (%)", ylabel=f"{left} (%)", xlim=(low, high), ylim=(low, high))
+        axes.set_aspect("equal")
+    handles = [_handle(labels.dataset(name), Look(edge), markerfacecolor=face) for name, (edge, face) in kinds.items()]
+    handles += [_handle(f"N = {count:g}", Look("grey", shape)) for count, shape in shapes.items()]
+    _legend_below(figure, handles)
+    return figure
+
+
+# Architecture -> colour of its layers: the text on it is black, and names it.
+_ORIGINS = {"M1": "#7cc4ea", "M2": "#f0b04f", "M3": "#5cc4a2", "M4": "#dfa3d4"}
+
+
+@_styled
+def heat_map(
+    table: pd.DataFrame,
+    label: str,
+    groups: Sequence[Any] = (),
+    marked: Sequence[tuple[int, int]] = (),
+    numbers: str = "",
+    size: tuple[float, float] = (3.4, 3.4),
+) -> Picture:
+    """A matrix as colours, light is low.
+
+    label: of the colour bar; groups: of the rows, which are also the columns' and in order, with a white line between two;
+    marked: (row, column) places to frame; numbers: format of the numbers inside, none by default; size: in inches.
+    """
+    figure = Picture(figsize=size, layout="constrained")
+    axes, values = figure.add_subplot(), table.to_numpy(float)
+    shown = axes.imshow(values, cmap="cividis_r", aspect="auto", interpolation="nearest")
+    small: Any = {"fontsize": 5} if len(table.columns) > 12 else {}
+    axes.set_xticks(range(len(table.columns)), list(table.columns), rotation=90 if small else 0, **small)
+    axes.set_yticks(range(len(table)), list(table.index), **small)
+    axes.tick_params(length=2)
+    axes.grid(False)
+    for place in range(1, len(groups)):
+        if groups[place] != groups[place - 1]:
+            axes.axhline(place - 0.5, color="white", linewidth=1.6)
+            axes.axvline(place - 0.5, color="white", linewidth=1.6)
+    for row, column in marked:
+        axes.add_patch(Rectangle((column - 0.46, row - 0.46), 0.92, 0.92, fill=False, edgecolor=RED, linewidth=2))
+    middle = (np.nanmin(values) + np.nanmax(values)) / 2
+    for (row, column), value in np.ndenumerate(values):
+        if numbers and np.isfinite(value):
+            ink = "white" if value > middle else "black"
+            axes.text(column, row, format(value, numbers), ha="center", va="center", color=ink, fontsize=6.5)
+    figure.colorbar(shown, ax=axes, label=label, shrink=0.8)
+    return figure
+
+
+@_styled
+def chains(rows: Mapping[str, Sequence[tuple[str, str, bool]]], width: float = 3.4) -> Picture:
+    """Models as chains of blocks from input to output, coloured by the architecture that a layer comes from.
+
+    rows: label of a model -> (architecture, layer, stitched) of each block; stitched: a stitch stands before it, drawn as a
+    black lozenge; an empty architecture is a new layer, white.
+    """
+    longest = max(len(blocks) for blocks in rows.values())
+    figure = Picture(figsize=(width, 0.42 * len(rows) + 0.45), layout="constrained")
+    axes = figure.add_subplot()
+    for place, blocks in enumerate(rows.values()):
+        for number, (origin, layer, stitched) in enumerate(blocks):
+            face = _ORIGINS.get(origin, "white")
+            block: Any = {"facecolor": face, "edgecolor": "black", "linewidth": 0.6}
+            axes.add_patch(Rectangle((number + 0.09, place - 0.38), 0.82, 0.76, **block))
+            text = f"{origin}\n{layer}" if origin else layer
+            axes.text(number + 0.5, place, text, ha="center", va="center", fontsize=6, linespacing=1.05)
+            if number:
+                axes.plot([number - 0.09, number + 0.09], [place, place], color="black", linewidth=0.8, zorder=1)
+            if stitched:
+                axes.plot(number, place, "D", color="black", markersize=4)
+    axes.set_yticks(range(len(rows)), list(rows))
+    axes.set(xticks=[], xlim=(-0.15, longest + 0.05), ylim=(len(rows) - 0.5, -0.5))
+    axes.tick_params(length=0)
+    axes.grid(False)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    _legend_below(figure, [_handle("stitch", Look("black", "D"))])
+    return figure
+
+
+@_styled
+def by_group(table: pd.DataFrame, methods: Sequence[str], column: str, label: str) -> Picture:
+    """Mean test accuracy by method side by side for each value of a column of names, one panel per setting.
+
+    table: method, setting, `column`, ours, ci95, n (`intervals.summarise`; per cent; the bars are 95 % intervals over seeds), and
+    perhaps dataset and clients; label: of the column.
+    """
+    groups = list(dict.fromkeys(table[column]))
+    figure, panels = _panels(_titles(table), 3.1, 2.1, columns=2, xlabel=label, ylabel=ACCURACY)
+    shown, hollow = looks(name for name in methods if name in set(table["method"])), False
+    for setting, axes in panels.items():
+        rows = table[table["setting"] == setting]
+        present = [name for name in shown if name in set(rows["method"])]
+        for method, shift in zip(present, _places(len(present), 0.2), strict=True):
+            for row in rows[rows["method"] == method].dropna(subset=["ours"]).to_dict("records"):
+                hollow |= _mean(axes, groups.index(row[column]) + shift, row["ours"], row["ci95"], shown[method], "y")
+        for edge in range(1, len(groups)):
+            axes.axvline(edge - 0.5, color="#bbbbbb", linewidth=0.6)
+        axes.set_xticks(range(len(groups)), [fill(labels.dataset(str(name)), 9) for name in groups])
+        axes.set_xlim(-0.5, len(groups) - 0.5)
+        axes.grid(axis="x", visible=False)
+        _span(axes, "y")
+    handles = [_handle(name, look_, 4.5) for name, look_ in shown.items()]
+    _legend_below(figure, [*handles, _ONE_SEED] if hollow else handles, columns=5)
+    return figure

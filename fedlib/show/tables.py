@@ -1,0 +1,220 @@
+"""Tables and sentences from tidy rows: methods down, settings across, best and second marked, as text, HTML and LaTeX."""
+
+import html
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from . import labels
+from .intervals import SELECTION_RULES
+
+
+def cell(mean: float, half: float, n: int, diverged: int = 0) -> str:
+    """`96.5 ± 0.3`; a dash with its reason where a run diverged; one seed says so."""
+    if diverged:
+        return f"– ({diverged} of {n} diverged)"
+    if np.isnan(mean):
+        return "–"
+    return f"{mean:.2f} (n = 1)" if n == 1 else f"{mean:.2f} ± {half:.2f}"
+
+
+BEST, SECOND = "best", "second"
+MARKED = "Best in bold, second underlined."
+_SPECIAL = str.maketrans(
+    {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    | {sign: f"\\{sign}" for sign in "%_&#${}"}
+    | {"±": r"$\pm$", "–": "--", "°": r"$^\circ$", "λ": r"$\lambda$", "μ": r"$\mu$", "γ": r"$\gamma$"}
+)
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A table of text cells and, in `marks` of the same shape, which of them are "best" or "second" of their column.
+
+    Best is bold and second underlined in HTML and LaTeX; plain text has `*` and `°` and says so in a line under the table.
+    """
+
+    table: pd.DataFrame
+    marks: pd.DataFrame
+    note: str = ""  # a sentence under the table
+
+    def __repr__(self) -> str:
+        return "\n".join(part for part in (self.text().to_string(), self.footer) if part)
+
+    @property
+    def footer(self) -> str:
+        """What the signs of `text` mean, where there are any, and the table's note."""
+        used = set(self.marks.to_numpy().ravel())
+        said = [f"{sign} {mark}" for sign, mark in (("*", BEST), ("°", SECOND)) if mark in used]
+        legend = f"Of its column: {', '.join(said)}." if said else ""
+        return " ".join(part for part in (legend, self.note) if part)
+
+    def text(self) -> pd.DataFrame:
+        """The table with `*` after the best of a column and `°` after the second."""
+        return self._marked("{}", "{} *", "{} °")
+
+    def markdown(self) -> pd.DataFrame:
+        """The table with the best of a column in bold and the second in italics, in Markdown's signs."""
+        return self._marked("{}", "**{}**", "*{}*")
+
+    def renamed(self, name: str) -> "Ranked":
+        """The same with another heading over the rows' names."""
+        return Ranked(self.table.rename_axis(name), self.marks.rename_axis(name), self.note)
+
+    def _repr_html_(self) -> str:
+        drawn = Ranked(self.table.map(html.escape), self.marks)._marked("{}", "<b>{}</b>", "<u>{}</u>")
+        drawn.columns, drawn.index = (names.map(lambda name: html.escape(str(name))) for names in drawn.axes[::-1])
+        legend = MARKED if self.footer != self.note else ""
+        under = " ".join(part for part in (legend, html.escape(self.note)) if part)
+        return drawn.to_html(escape=False) + (f"<p><small>{under}</small></p>" if under else "")
+
+    def latex(self, caption: str = "") -> str:
+        """As a LaTeX table for the booktabs package."""
+        table = Ranked(self.table.map(latex_text), self.marks)._marked("{}", r"\textbf{{{}}}", r"\underline{{{}}}")
+        table.columns, table.index = (names.map(lambda name: latex_text(str(name))) for names in table.axes[::-1])
+        return table.to_latex(caption=latex_text(caption) or None)
+
+    def _marked(self, plain: str, best: str, second: str) -> pd.DataFrame:
+        styles = {BEST: best, SECOND: second}
+        columns = {
+            column: [
+                styles.get(mark, plain).format(text)
+                for text, mark in zip(self.table[column], self.marks[column], strict=True)
+            ]
+            for column in self.table.columns
+        }
+        return pd.DataFrame(columns, index=self.table.index)
+
+
+def latex_text(text: str) -> str:
+    """`text` with LaTeX's special characters escaped."""
+    return text.translate(_SPECIAL)
+
+
+def ranks(values: Sequence[float]) -> list[str]:
+    """ "best", "second" or "" for each value: all tied bests (as printed, to two digits) are marked alike, a second only behind a
+    single best, and nothing where all are equal.
+    """
+    shown = pd.Series(values, dtype=float).round(2)
+    if shown.nunique() < 2:
+        return [""] * len(shown)
+    places = shown.rank(method="min", ascending=False)
+    return [BEST if place == 1 else SECOND if place == 2 else "" for place in places]
+
+
+def wide(table: pd.DataFrame, methods: Sequence[str], column: str = "setting", absent: str = "not yet") -> Ranked:
+    """Methods down, settings across, one text cell each, the best and the second of a setting marked.
+
+    table: `intervals.summarise`'s rows. A method of `methods` without a row prints as `absent`. A setting whose rows differ in
+    their number of seeds is not ranked.
+    """
+    marks: dict[tuple[Any, Any], str] = {}
+    unequal = False
+    for setting, group in table.groupby(column, sort=False):
+        ranked = group.dropna(subset=["ours"])
+        if len(set(ranked["n"])) > 1:
+            unequal = True
+            continue
+        keys = zip(ranked["method"], [setting] * len(ranked), strict=True)
+        marks |= dict(zip(keys, ranks(ranked["ours"].tolist()), strict=True))
+    text = {
+        (row["method"], row[column]): cell(row["ours"], row["ci95"], row["n"], row["diverged"])
+        for row in table.to_dict("records")
+    }
+    settings = list(dict.fromkeys(table[column]))
+    index = pd.Index(methods, name="method")
+
+    def frame(found: Mapping[tuple[Any, Any], str], otherwise: str) -> pd.DataFrame:
+        cells = {setting: [found.get((method, setting), otherwise) for method in methods] for setting in settings}
+        return pd.DataFrame(cells, index=index)
+
+    note = "A column whose rows differ in n is not ranked." if unequal else ""
+    return Ranked(frame(text, absent), frame(marks, ""), note)
+
+
+def with_costs(ranked: Ranked, costs: pd.DataFrame) -> Ranked:
+    """`wide`'s table with three columns after each setting's accuracy: KB per client and round, rounds and KB to the target.
+
+    costs: dataset, setting, method, target (per cent), per_round_kb, rounds, total_kb. A dash: the target was not reached.
+    """
+    columns: dict[str, list[str]] = {}
+    for setting in ranked.table.columns:
+        rows = costs[costs["setting"] == setting].set_index("method")
+        columns[setting] = list(ranked.table[setting])
+        target = f"rounds ({rows['target'].iloc[0]:g} %)"
+        shown = {"KB/c/r": ("per_round_kb", ".2f"), target: ("rounds", ".3g"), "total KB": ("total_kb", ".2f")}
+        dataset = str(rows["dataset"].iloc[0])
+        alone = len(set(costs.loc[costs["dataset"] == dataset, "setting"])) == 1
+        group = labels.dataset(dataset) if alone else setting
+        for label, (name, style) in shown.items():
+            values = rows[name].reindex(ranked.table.index)
+            columns[f"{group}: {label}"] = ["–" if np.isnan(value) else f"{value:{style}}" for value in values]
+    table = pd.DataFrame(columns, index=ranked.table.index)
+    return Ranked(table, ranked.marks.reindex(columns=table.columns, fill_value=""), ranked.note)
+
+
+def with_selected(table: pd.DataFrame, methods: Sequence[str], column: str = "setting") -> pd.DataFrame:
+    """Methods down, settings across: the mean over the selected clients (per cent) and its difference from the mean over all.
+
+    table: `summarise`'s rows.
+    """
+    pairs = zip(table["selected"], (table["selected"] - table["ours"]).round(2) + 0.0, strict=True)  # no -0.00
+    text = table.assign(text=[f"{mean:.2f} ({more:+.2f})" for mean, more in pairs])
+    shown = text.pivot_table(index="method", columns=column, values="text", aggfunc="first", sort=False)
+    return (
+        shown.reindex(index=[name for name in methods if name in shown.index])
+        .fillna("not yet")
+        .rename_axis(columns=None)
+    )
+
+
+def caption(
+    *, scale: str, datasets: Sequence[str], embedded: bool, protocol: str, rule: str, seeds: int, average: str = "all"
+) -> str:
+    """The sentence that every table carries: data, scale, protocol, seeds, selection rule, whose mean."""
+    spread = "one seed, no interval" if seeds == 1 else f"mean and 95 % interval over {seeds} seeds"
+    stand_in = " Embedded data: a stand-in that shows the mechanics, not comparable with the paper." if embedded else ""
+    whose = "all clients" if average == "all" else "the selected clients"
+    return (
+        f"Mean test accuracy in per cent over {whose}, {SELECTION_RULES[rule]}; {spread}. "
+        f"Data: {', '.join(labels.dataset(name) for name in datasets)}; scale {scale}; protocol {protocol}. {MARKED}{stand_in}"
+    )
+
+
+def cost_ratios(costs: pd.DataFrame, over: str, under: str) -> pd.DataFrame:
+    """What method `over` spent until the target accuracy by what `under` did, a row a setting: dataset, clients, words, flops, note.
+
+    costs: `notebook.Runs.costs`'s rows. The ratios are NaN where one of the two never reached the target or has not been run.
+    """
+    rows = []
+    for (dataset, clients), group in costs.groupby(["dataset", "clients"], sort=False):
+        both = {row["method"]: row for row in group.to_dict("records")}
+        absent = [name for name in (over, under) if name not in both]
+        short = [name for name in (over, under) if name in both and not both[name]["reached"]]
+        reasons = {"not run": absent, "target not reached": short}
+        note = "; ".join(f"{reason}: {', '.join(names)}" for reason, names in reasons.items() if names)
+        ratios = {name: float("nan") if note else both[over][name] / both[under][name] for name in ("words", "flops")}
+        rows.append({"dataset": dataset, "clients": clients} | ratios | {"note": note})
+    return pd.DataFrame(rows, columns=["dataset", "clients", "words", "flops", "note"])
+
+
+def effect_sentences(table: pd.DataFrame) -> list[str]:
+    """Each row of `effects` in words: the size, both means, the number of seeds, and whether the interval excludes 0."""
+    said = []
+    for row in table.to_dict("records"):
+        if np.isnan(row["difference"]):
+            said.append(f"{row['dataset']}: {row['case']}: a run diverged.")
+            continue
+        if row["n"] == 1:
+            sure = "one seed, so no interval"
+        else:
+            excludes = abs(row["difference"]) > row["ci95"]
+            sure = f"± {row['ci95']:.2f} over {row['n']} seeds, which {'excludes' if excludes else 'includes'} 0"
+        said.append(
+            f"{row['dataset']}: {row['case']}: {row['difference']:+.2f} points against {row['against']} ({sure}); "
+            f"over the selected clients {row['selected_difference']:+.2f}."
+        )
+    return said

@@ -1,0 +1,414 @@
+"""Figures from made-up tables: what is drawn, what is said, and that it is drawn the same twice."""
+
+import ast
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedlib import show
+from fedlib.algorithms import ALGORITHMS
+from fedlib.algorithms.base import Algorithm
+from fedlib.algorithms.fedavg import FedAvg
+from fedlib.look import Look
+from fedlib.papers import exhibits
+from fedlib.show import plots
+from fedlib.show.looks import look, looks
+
+ROWS = pd.DataFrame(
+    [  # method, dataset, clients, ours, ci95, n, selected, paper
+        ("FedProto", "cifar10", "N = 10", 97.0, 8.0, 3, 71.5, 90.0),
+        ("FedSSA", "cifar10", "N = 10", 97.2, np.nan, 1, 75.0, 95.0),
+        ("FedProto", "mnist", "N = 100", 60.0, 1.0, 2, 60.0, 90.0),
+    ],
+    columns=["method", "dataset", "clients", "ours", "ci95", "n", "selected", "paper"],
+).assign(setting=lambda table: table["dataset"] + ", " + table["clients"], diverged=0)
+METHODS = ["FedProto", "FedSSA"]
+
+
+def words(figure):
+    axes = [text.get_text() for one in figure.axes for text in one.texts]
+    return axes + [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+
+
+def hollow(figure):
+    return [line for axes in figure.axes for line in axes.lines if line.get_markerfacecolor() == "white"]
+
+
+def test_show_loads_no_torch():
+    code = "import fedlib.show, fedlib.show.plots, fedlib.show.tables, sys; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_show_stands_on_the_ground_floor_alone():
+    allowed = {"look", "errors", "algorithms"}  # of fedlib; everything else is its own
+    for file in Path(show.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.level == 2:
+                assert str(node.module).partition(".")[0] in allowed, f"{file.name}: {node.module}"
+            names = [name.name for name in node.names] if isinstance(node, ast.Import) else []
+            names += [str(node.module)] if isinstance(node, ast.ImportFrom) and not node.level else []
+            assert not any(name.partition(".")[0] in ("fedlib", "torch") for name in names), file.name
+
+
+def test_the_public_names_are_loaded_on_first_use():
+    code = """
+import sys, fedlib
+assert {"RunSpec", "run", "sweep", "simulate", "Federation", "Dataset", "Model", "ALGORITHMS", "Record"} <= set(dir(fedlib))
+from fedlib import FedlibError
+assert "torch" not in sys.modules
+from fedlib import RunSpec, run
+from fedlib.lab import runs
+assert fedlib.run is run is runs.run and RunSpec is runs.RunSpec and fedlib.FedlibError is FedlibError
+try:
+    fedlib.nothing
+except AttributeError as error:
+    assert "nothing" in str(error)
+else:
+    raise SystemExit("no AttributeError")
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_every_method_has_a_look_and_tables_never_repeat_a_colour():
+    found = {name: method.look for name, method in ALGORITHMS.items()}
+    assert None not in found.values()
+    assert len({(one.colour, one.marker) for one in found.values()}) == len(found)
+    for name, grid in exhibits.GRIDS.items():
+        colours = [found[method].colour for method in grid.methods if method in found]
+        assert len(set(colours)) == len(colours), name
+
+
+def test_a_method_without_a_look_of_its_own_gets_a_spare_one(monkeypatch):
+    @dataclass(frozen=True)
+    class Mine(FedAvg):
+        name = "Mine"
+
+    monkeypatch.setitem(ALGORITHMS, "Mine", Mine)
+    found = looks(["FedAvg", "Mine", "case A: x", "case B: y", "Mine"])
+    assert found["FedAvg"] == FedAvg.look and found == looks(["FedAvg", "Mine", "case A: x", "case B: y"])
+    assert len({one.colour for one in found.values()}) == 4
+    many = looks([f"case {place}" for place in range(20)])
+    assert len({(one.colour, one.marker) for one in many.values()}) == 20
+    monkeypatch.setattr(Mine, "look", Look("#123456", "x"), raising=False)
+    assert look("Mine") == Look("#123456", "x")
+    assert Algorithm.look is None
+
+
+def test_a_colour_makes_no_run_stale(tmp_path):
+    from fedlib.lab import sources
+
+    def bare():
+        sources._bare.cache_clear()
+        sources.bare_source.cache_clear()
+        return sources.bare_source(file)
+
+    file = tmp_path / "method.py"
+    file.write_text("class M:\n    look = Look('#000000')\n    rate = 1\n")
+    before = bare()
+    file.write_text("class M:\n    look = Look('#ffffff', 'x')\n    rate = 1\n")
+    assert bare() == before
+    file.write_text("class M:\n    rate = 2\n")
+    assert bare() != before
+
+
+def test_pictures_are_the_same_bytes_whenever_drawn():
+    def draw():
+        return plots.intervals(ROWS, METHODS).note("N = 10; T = 30")
+
+    first, second = draw(), draw()
+    assert first.png() == second.png() == first.png()
+    assert first.svg() == second.svg() and b"<dc:date>" not in first.svg()
+    png, size = first._repr_png_()
+    assert png == first.png() and 200 < size["width"] < 900
+    assert first.texts[0].get_text() == "N = 10; T = 30"
+
+
+def test_the_note_stands_under_the_legend():
+    figure = plots.intervals(ROWS, METHODS).note("a line of words")
+    below = figure.legends[0].get_window_extent().y0
+    assert figure.texts[0].get_window_extent().y1 <= below + 1
+
+
+def test_intervals_end_at_100_and_one_seed_is_hollow():
+    figure = plots.intervals(ROWS, METHODS)
+    first, second = figure.axes
+    (bar,) = first.containers
+    low, high = bar.lines[2][0].get_segments()[0][:, 0]
+    assert (low, high) == (89.0, 100.0)
+    assert [line.get_xdata()[0] for line in hollow(figure)] == [97.2]
+    assert first.get_xlim()[1] <= 101 and second.get_xlim()[1] - second.get_xlim()[0] >= plots.LEAST_SPAN
+    assert first.get_title() == "CIFAR-10\nN = 10" and second.get_title() == "MNIST\nN = 100"
+    assert words(figure) == [
+        "n = 3",
+        "n = 1",
+        "not run",
+        "n = 2",
+        "hollow: one seed, no interval",
+        "printed in the paper",
+    ]
+
+
+def test_rows_may_differ_by_setting_and_divergence_is_said():
+    rows = ROWS.assign(ours=[np.nan, 97.2, 60.0])
+    figure = plots.intervals(rows, {"cifar10, N = 10": METHODS, "mnist, N = 100": ["FedProto"]})
+    assert [[label.get_text() for label in axes.get_yticklabels()] for axes in figure.axes] == [METHODS, ["FedProto"]]
+    assert "diverged" in words(figure) and "not run" not in words(figure)
+
+
+def curves_table(methods=("FedSSA", "FedProto"), seeds=(0, 1), rounds=4, level=0.9):
+    rows = [
+        ("cifar10", "N = 10", "cifar10, N = 10", method, seed, round, level + 0.2 * seed * (round == 3))
+        for method in methods
+        for seed in seeds
+        for round in range(rounds)
+    ]
+    return pd.DataFrame(rows, columns=["dataset", "clients", "setting", "method", "seed", "round", "accuracy"])
+
+
+def test_curves_say_n_have_the_tables_order_and_end_at_100():
+    figure = plots.curves(curves_table(), {"cifar10, N = 10": ["FedProto", "FedSSA"]})
+    (axes,) = figure.axes
+    assert axes.get_title() == "CIFAR-10\nN = 10; n = 2"
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["FedSSA", "FedProto"]  # as in the table
+    top = max(band.get_paths()[0].vertices[:, 1].max() for band in axes.collections)
+    assert top <= 100
+    low, high = axes.get_ylim()
+    assert high - low >= plots.LEAST_SPAN and high <= 101
+    starts = [line.get_markevery() for line in axes.lines]
+    assert len(starts) == 2 and len({line.get_linewidth() for line in axes.lines}) == 2  # equal curves are both seen
+
+
+def test_one_seed_has_no_band_and_a_wide_band_does_not_flatten_the_means():
+    one = plots.curves(curves_table(seeds=(0,)), {"cifar10, N = 10": ["FedSSA"]})
+    assert one.axes[0].get_title().endswith("n = 1")
+    assert all(
+        np.isnan(band.get_paths()[0].vertices).all() or not len(band.get_paths()[0].vertices)
+        for band in one.axes[0].collections
+        if band.get_paths()
+    )
+    table = curves_table(level=0.5)
+    wide = plots.curves(table, {"cifar10, N = 10": ["FedSSA"]})
+    low, high = wide.axes[0].get_ylim()
+    assert high - low < 20  # the means span 10 points, the interval of the last round more than 200
+
+
+def test_boxes_leave_out_clients_that_were_never_visited():
+    rows = [("one", "FedSSA", client, 0.9 - 0.1 * client, client != 3, 0) for client in range(4)]
+    table = pd.DataFrame(rows, columns=["setting", "method", "client", "accuracy", "visited", "seed"])
+    table["round"] = np.where(table.pop("visited"), 5, -1)
+    (axes,) = plots.boxes(table, {"one": ["FedSSA"]}).axes
+    assert "without 25 % never visited" in axes.get_title()
+    ends = [
+        line.get_ydata().min() for line in axes.lines if len(line.get_ydata()) and not np.isnan(line.get_ydata()).all()
+    ]
+    assert min(ends) == pytest.approx(70)
+    (axes,) = plots.boxes(table[table["round"] >= 0], {"one": ["FedSSA"]}).axes
+    assert "never" not in axes.get_title()
+
+
+def trade(*rows):
+    columns = ["dataset", "clients", "method", "accuracy", "words", "flops", "reached"]
+    return pd.DataFrame([("cifar10", "N = 10", *row) for row in rows], columns=columns)
+
+
+def test_trade_off_explains_sizes_and_keeps_equal_points_apart():
+    table = trade(
+        ("LG-FedAvg", 80.0, 1e5, 1e12, True),
+        ("FedClassAvg", 80.0, 1e5, 1e12, True),
+        ("Standalone", 70.0, 0, 5e11, False),
+    )
+    figure = plots.trade_off(table)
+    (axes,) = figure.axes
+    figure.draw_without_rendering()
+    places = [tuple(marks.get_offset_transform().transform(marks.get_offsets())[0]) for marks in axes.collections]
+    assert len(set(places)) == 3
+    assert [text.get_text() for text in axes.get_yticklabels()][:2] == ["0", "$10^{5}$"]
+    assert [len(marks.get_facecolors()) for marks in axes.collections] == [1, 1, 0]  # hollow: not reached
+    said = words(figure)
+    assert {"method", "setting", "computation", "1.0e+12 FLOPs", "hollow: target not reached"} <= set(said)
+
+
+def test_a_flat_sweep_makes_no_peak():
+    table = pd.DataFrame({"value": [1, 2, 3], "ours": [95.86, 95.89, 95.85]})
+    table = table.assign(method="FedSSA", dataset="mnist", ci95=np.nan, n=1, selected=99.0)
+    figure = plots.sweeps(table, ["FedSSA"], "K")
+    (axes,) = figure.axes
+    low, high = axes.get_ylim()
+    assert high - low >= plots.LEAST_SPAN and high <= 101 and low < 95.8
+    assert len(hollow(figure)) == 3 and axes.get_title() == "MNIST; n = 1"
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize("selected", [False, True])
+def test_sweeps_draw_the_selected_when_asked(selected):
+    table = ROWS.assign(value=0.1)
+    figure = plots.sweeps(table, METHODS, "C", selected=selected)
+    pale = [line for axes in figure.axes for line in axes.lines if line.get_alpha() == 0.5]
+    assert len(pale) == (4 if selected else 0)
+    named = plots.sweeps(table, METHODS, "C", by="setting")
+    assert [axes.get_title() for axes in named.axes] == ["CIFAR-10\nN = 10; n = 1 to 3", "MNIST\nN = 100; n = 2"]
+
+
+def test_methods_at_one_value_stand_side_by_side():
+    table = pd.DataFrame({"method": METHODS, "dataset": "mnist", "value": 1.0, "ours": 50.0, "ci95": 1.0, "n": 3})
+    figure = plots.sweeps(table, METHODS, "C")
+    figure.draw_without_rendering()
+    lines = [bar.lines[0] for bar in figure.axes[0].containers]
+    places = [line.get_transform().transform(line.get_xydata())[0][0] for line in lines]
+    assert len(places) == 2 and places[1] - places[0] > 4  # pixels
+
+
+def test_sensitivity_draws_a_row_a_data_set_and_a_column_a_quantity():
+    rows = [("pFedES", data, value, 50.0, np.nan, 1) for data in ("cifar10", "cifar100") for value in (0.1, 0.3)]
+    table = pd.DataFrame(rows, columns=["method", "dataset", "value", "ours", "ci95", "n"])
+    figure = plots.sensitivity({"mu": table, "E_fe": table.assign(value=5)}, "pFedES")
+    assert [(axes.get_title(), axes.get_xlabel()) for axes in figure.axes] == [
+        ("CIFAR-10; n = 1", "mu"), ("CIFAR-10; n = 1", "E_fe"), ("CIFAR-100; n = 1", "mu"), ("CIFAR-100; n = 1", "E_fe"),
+    ]  # fmt: skip
+    assert [axes.get_ylabel() != "" for axes in figure.axes] == [True, False, True, False]
+    assert figure.axes[0].lines[0].get_xdata().tolist() == [0.1, 0.3]
+    assert figure.axes[0].get_ylim() == figure.axes[1].get_ylim()
+
+
+def effects_table():
+    rows = [("one", "released", 2, 3.0, 1.0, 1.0, 0.5), ("two", "released", 1, -1.0, np.nan, 0.0, np.nan)]
+    rows += [("three", "the text", 3, 2.0, 1.0, 1.0, 1.0)]
+    columns = ["case", "against", "n", "difference", "ci95", "selected_difference", "selected_ci95"]
+    return pd.DataFrame(rows, columns=columns).assign(dataset="cifar10")
+
+
+def test_effects_name_the_reference_and_say_n():
+    figure = plots.effects(effects_table(), "points")
+    (axes,) = figure.axes
+    assert axes.get_xlabel() == "points\n0 = released" and axes.get_title() == "CIFAR-10"
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["one", "two", "three\n(against the text)"]
+    said = ["n = 2", "n = 1", "n = 3", "over all clients", "over the selected clients", "hollow: one seed, no interval"]
+    assert words(figure) == said
+    assert len(hollow(figure)) == 2
+    alone = plots.effects(effects_table().query("n > 1").drop(columns="selected_difference"))
+    assert not alone.legends
+
+
+def test_representations_name_axes_and_classes():
+    rows = [("a", 0.0, 1.0, label, f"CNN-{label % 5 + 1}") for label in range(10)]
+    table = pd.DataFrame(rows, columns=["method", "x", "y", "label", "architecture"])
+    figure = plots.representations(table, [f"name {label}" for label in range(10)])
+    assert figure.axes[0].get_xlabel() and figure.axes[0].get_ylabel()
+    assert words(figure)[:2] == ["name 0", "name 1"] and words(plots.representations(table))[0] == "class 0"
+    colours = {tuple(marks.get_facecolors()[0]) for marks in figure.axes[0].collections}
+    assert len(colours) == 10
+    many = pd.concat([table.assign(label=label) for label in range(30)])
+    assert len(words(plots.representations(many))) < 20
+
+
+def test_images_are_rows_of_pictures():
+    figure = plots.images({"original": np.zeros((3, 32, 32, 3)), "enhanced": np.ones((3, 32, 32, 3))}).note("rescaled")
+    assert len(figure.axes) == 6 and [axes.get_ylabel() for axes in figure.axes if axes.get_ylabel()] == [
+        "original",
+        "enhanced",
+    ]
+
+
+def test_tallies_draw_every_verdict_even_an_unknown_one():
+    table = pd.DataFrame(
+        {"supported": [2, 1], "undecided": [1, 0], "a new one": [0, 3], "never": [0, 0]}, index=["p", "q"]
+    )
+    figure = plots.tallies({"title": table, "other": table})
+    assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == [
+        "supported",
+        "undecided",
+        "a new one",
+    ]
+    assert all(axes.get_xlabel() == "claims" for axes in figure.axes)
+
+
+def test_agreement_takes_typed_columns():
+    row = {"first_table": "A's Table 1", "second_table": "B's Table 2", "models": "equal models", "dataset": "cifar10"}
+    table = pd.DataFrame(
+        [
+            row | {"num_clients": 10, "first": 90.0, "second": 91.0},
+            row | {"num_clients": 100, "first": 80.0, "second": np.nan},
+        ]
+    )
+    figure = plots.agreement(table)
+    (axes,) = figure.axes
+    assert (axes.get_title(), axes.get_xlabel(), axes.get_ylabel()) == (
+        "equal models",
+        "A's Table 1 (%)",
+        "B's Table 2 (%)",
+    )
+    assert words(figure) == ["CIFAR-10", "N = 10"]
+
+
+def test_a_line_per_value_and_a_legend_that_fits():
+    values = [10.0**-place for place in range(9, -1, -1)]
+    rows = [{"setting": "a, b", "value": value, "seed": 0, "round": 0, "accuracy": value / 2} for value in values]
+    figure = plots.curves_by_value(pd.DataFrame(rows[::-1]), "a label of some length")
+    (legend,) = figure.legends
+    assert [text.get_text().split(" = ")[1] for text in legend.get_texts()] == [f"{value:g}" for value in values]
+    assert [line.get_ydata()[0] for line in figure.axes[0].lines] == [100 * value / 2 for value in values]
+    assert legend.get_tightbbox().width <= figure.bbox.width
+
+
+def test_four_panels_leave_no_orphan():
+    rows = [(method, f"s{place}", 50.0, 1.0, 3) for method in METHODS for place in range(4)]
+    figure = plots.intervals(pd.DataFrame(rows, columns=["method", "setting", "ours", "ci95", "n"]), METHODS)
+    places = [axes.get_subplotspec().rowspan.start for axes in figure.axes]
+    assert places == [0, 0, 1, 1]
+    named = [bool(axes.get_yticklabels()[0].get_text()) for axes in figure.axes]
+    assert named == [True, False, True, False]
+
+
+def test_by_group_sets_methods_side_by_side_in_their_group():
+    rows = [
+        ("A", "one", "x", 3),
+        ("B", "one", "y", 3),
+        ("C", "one", "y", 1),
+        ("A", "two", "x", 1),
+        ("B", "two", "x", 1),
+    ]
+    table = pd.DataFrame(rows, columns=["method", "setting", "public", "n"])
+    table = table.assign(ours=60.0, ci95=[np.nan if n == 1 else 1.0 for n in table["n"]])
+    first, second = plots.by_group(table, ["A", "B", "C"], "public", "public data").axes
+    assert [label.get_text() for label in first.get_xticklabels()] == ["x", "y"]
+    drawn = [line for line in first.lines if line.get_marker() in "os^D"]
+    assert sorted(round(float(line.get_xdata()[0]), 1) for line in drawn) == [-0.2, 1.0, 1.2]
+    assert len(hollow(second.figure)) == 3
+
+
+def test_heat_map_frames_what_is_marked_and_writes_its_numbers():
+    table = pd.DataFrame([[0.1, 0.9], [np.nan, 0.2]], index=["a", "b"], columns=["c1", "c2"])
+    figure = plots.heat_map(table, "similarity", marked=[(0, 1)], numbers=".1f")
+    axes = figure.axes[0]
+    assert [text.get_text() for text in axes.texts] == ["0.1", "0.9", "0.2"]
+    (frame,) = axes.patches
+    assert (frame.get_x() + 0.46, frame.get_y() + 0.46) == (1, 0)
+    lines = plots.heat_map(table, "distance", groups=[0, 1]).axes[0].lines
+    assert len(lines) == 2 and not plots.heat_map(table, "distance", groups=[0, 0]).axes[0].lines
+    assert figure.png() == figure.png()  # with a colour bar too
+
+
+def test_chains_draw_a_block_a_layer_and_a_lozenge_a_stitch():
+    rows = {"c1": [("M1", "conv1", False), ("M2", "fc4", True)], "c2": [("M1", "conv2", True), ("", "output", False)]}
+    (axes,) = plots.chains(rows).axes
+    assert [text.get_text() for text in axes.texts] == ["M1\nconv1", "M2\nfc4", "M1\nconv2", "output"]
+    same, other, again, new = (patch.get_facecolor() for patch in axes.patches)
+    assert same == again != other and new == (1, 1, 1, 1)
+    assert [tuple(line.get_xydata()[0]) for line in axes.lines if line.get_marker() == "D"] == [(1, 0), (0, 1)]
+
+
+def test_without_runs_a_figure_says_so():
+    rows, curved = ROWS.head(0).assign(value=[]), curves_table().head(0)
+    empty = [
+        plots.intervals(rows, METHODS), plots.sweeps(rows, METHODS, "C"), plots.by_group(rows, METHODS, "clients", "N"),
+        plots.curves(curved, {}), plots.curves_by_value(curved.assign(value=[]), "rate"), plots.boxes(curved, {}),
+        plots.trade_off(trade()), plots.effects(effects_table().head(0)), plots.sensitivity({"mu": rows}, "FedSSA"),
+    ]  # fmt: skip
+    for figure in empty:
+        assert not figure.axes and figure.texts[0].get_text() == "none of these runs belongs here"
+        assert figure.png()

@@ -1,0 +1,132 @@
+"""Tables of text cells: what is marked, and that text, HTML and LaTeX say the same."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedlib.papers import notebook
+from fedlib.show import labels, tables
+from fedlib.show.tables import BEST, SECOND
+
+ROWS = pd.DataFrame(
+    [  # method, setting, ours, ci95, n, selected, paper
+        ("A", "one", 70.0, 1.0, 3, 71.5, 90.0),
+        ("B", "one", 75.0, 1.0, 3, 75.0, 95.0),
+        ("C", "one", 72.0, 1.0, 3, 71.0, np.nan),
+        ("A", "two", 60.0, np.nan, 1, 60.0, 90.0),
+        ("B", "two", 61.0, np.nan, 1, 60.5, 95.0),
+        ("A", "three", 61.0, 1.0, 3, 61.0, 90.0),
+        ("B", "three", 60.0, 1.0, 3, 60.0, 95.0),
+    ],
+    columns=["method", "setting", "ours", "ci95", "n", "selected", "paper"],
+)
+
+
+def test_selected_beside_all():
+    table = tables.with_selected(ROWS, ["B", "A", "C", "D"])
+    assert list(table.index) == ["B", "A", "C"] and list(table.columns) == ["one", "two", "three"]
+    assert table.loc["A", "one"] == "71.50 (+1.50)" and table.loc["B", "two"] == "60.50 (-0.50)"
+    assert table.loc["C", "two"] == "not yet"
+
+
+def test_cost_ratios_by_hand():
+    rows = [
+        ("cifar10", "N = 10", "FedProto", True, 300.0, 10.0),
+        ("cifar10", "N = 10", "pFedES", True, 100.0, 40.0),
+        ("cifar10", "N = 50", "FedProto", False, 300.0, 10.0),
+        ("cifar10", "N = 50", "pFedES", True, 100.0, 40.0),
+        ("cifar10", "N = 100", "FedProto", True, 300.0, 10.0),
+    ]
+    table = pd.DataFrame(rows, columns=["dataset", "clients", "method", "reached", "words", "flops"])
+    first, second, third = tables.cost_ratios(table, "FedProto", "pFedES").to_dict("records")
+    assert (first["words"], first["flops"], first["note"]) == (3.0, 0.25, "")
+    assert np.isnan(second["words"]) and second["note"] == "target not reached: FedProto"
+    assert np.isnan(third["flops"]) and third["note"] == "not run: pFedES"
+    assert tables.cost_ratios(notebook.Runs([], []).costs("last"), "FedProto", "pFedES").empty
+
+
+def ranked(means, **more):
+    names = [f"m{place}" for place in range(len(means))]
+    rows = {"method": names, "setting": "CIFAR-10, C = 10 %", "ours": means, "ci95": np.nan, "n": 1, "diverged": 0}
+    return tables.wide(pd.DataFrame(rows | more), names)
+
+
+@pytest.mark.parametrize(
+    ("means", "marks"),
+    [
+        ([60.0, 70.0, 65.0, 50.0], ["", BEST, SECOND, ""]),
+        ([60.0, 70.0, 60.001, 50.0], [SECOND, BEST, SECOND, ""]),  # equal as printed
+        ([70.0, 70.0, 60.0], [BEST, BEST, ""]),  # two bests, so nobody is second
+        ([70.0, 70.0, 70.0], ["", "", ""]),
+        ([70.0], [""]),
+        ([np.nan, 70.0, 60.0], ["", BEST, SECOND]),
+    ],
+)
+def test_ties_are_marked_alike_and_nothing_where_all_tie(means, marks):
+    found = ranked(means)
+    assert found.marks.iloc[:, 0].tolist() == marks
+    assert not found.table.map(lambda text: "*" in text or "°" in text).any(axis=None)  # marks are data of their own
+
+
+def test_text_html_and_latex_show_the_same_marks():
+    found = ranked([60.0, 70.0, 65.0])
+    assert list(found.text().iloc[:, 0]) == ["60.00 (n = 1)", "70.00 (n = 1) *", "65.00 (n = 1) °"]
+    assert repr(found).endswith("Of its column: * best, ° second.")
+    html, latex = found._repr_html_(), found.latex("50 % of a_b & c")
+    assert "<b>70.00 (n = 1)</b>" in html and "<u>65.00 (n = 1)</u>" in html and tables.MARKED in html
+    assert r"\textbf{70.00 (n = 1)}" in latex and r"\underline{65.00 (n = 1)}" in latex
+    assert r"C = 10 \%" in latex and r"50 \% of a\_b \& c" in latex
+    assert "*" not in latex and "BOLD" not in latex
+    alone = ranked([60.0])
+    assert alone.footer == "" and tables.MARKED not in alone._repr_html_()
+
+
+def test_cells_and_names_are_escaped():
+    names = ["a<b", "50 %_x"]
+    rows = {"method": names, "setting": "s & t", "ours": [1.0, 2.0], "ci95": 0.5, "n": 3, "diverged": 0}
+    found = tables.wide(pd.DataFrame(rows), names)
+    assert "a&lt;b" in found._repr_html_() and "s &amp; t" in found._repr_html_()
+    assert r"50 \%\_x" in found.latex() and r"$\pm$" in found.latex() and r"s \& t" in found.latex()
+    assert tables.latex_text("a\\{") == r"a\textbackslash{}\{"
+
+
+def test_a_column_of_unequal_seeds_is_not_ranked():
+    found = ranked([60.0, 70.0], n=[1, 3])
+    assert found.marks.iloc[:, 0].tolist() == ["", ""] and "differ in n" in found.footer
+
+
+def test_diverged_and_missing_runs_have_their_words():
+    rows = pd.DataFrame(
+        [("a", "s", np.nan, np.nan, 3, 2)], columns=["method", "setting", "ours", "ci95", "n", "diverged"]
+    )
+    assert tables.wide(rows, ["a", "b"], absent="–").table["s"].tolist() == ["– (2 of 3 diverged)", "–"]
+
+
+def test_the_caption_says_data_scale_protocol_rule_and_seeds():
+    said = tables.caption(scale="demo", datasets=["cifar10"], embedded=False, protocol="paper", rule="last", seeds=3)
+    for part in ("CIFAR-10", "scale demo", "protocol paper", "the last round", "3 seeds", tables.MARKED):
+        assert part in said
+    assert "stand-in" not in said
+
+
+def test_settings_are_labelled_in_one_place():
+    assert labels.setting("cifar10", 10, 1.0) == "CIFAR-10, N = 10, C = 100 %"
+    assert labels.setting(num_clients=20, participation=0.5, stands_for=50) == "N = 20, C = 50 % (for N = 50)"
+    long = labels.setting(num_clients=20, participation=0.5, stands_for=(100, 0.1))
+    assert long == "N = 20, C = 50 % (for N = 100, C = 10 %)"
+    assert labels.setting("mnist", 24, others=["labelled", "IID"]) == "MNIST, labelled, IID, N = 24"
+    assert labels.setting(participation=1 / 3) == "C = 33 %" and labels.setting() == ""
+    assert (
+        labels.dataset("my-own") == "my-own" and labels.classes("cifar10")[9] == "truck" and labels.classes("x") == ()
+    )
+
+
+def test_the_line_at_a_pictures_foot():
+    said = labels.note(
+        num_clients=[100, 10, 10], participation=[1.0, 0.1], rounds=30, local_epochs=5, batch_size=64, scale="record",
+        protocol="reconstructed", seeds=[3, 1],
+    )  # fmt: skip
+    assert (
+        said == "N = 10, 100; C = 10 %, 100 %; T = 30; E = 5; B = 64; scale record; protocol reconstructed; n = 1 to 3"
+    )
+    assert labels.note(seeds=3) == "n = 3" and labels.note() == ""

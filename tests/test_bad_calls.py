@@ -1,0 +1,193 @@
+"""Mistakes in calls from Python: one line that names the field, before anything is trained or written."""
+
+import numpy as np
+import pytest
+import tiny
+import torch
+
+from fedlib import Dataset, Federation, FedlibError, RunSpec, models, partition, run, simulate, sweep
+from fedlib.algorithms import make
+from fedlib.lab import runs
+from fedlib.papers import exhibits
+
+DATA = tiny.dataset(num_classes=3, per_class=20)
+HELD = [np.arange(0, 20), np.arange(20, 40)]
+
+
+def built(parts=HELD, data=DATA, **named) -> Federation:
+    return Federation(data, parts, ("tiny-a",), **named)
+
+
+def refused(call, message: str) -> None:
+    with pytest.raises(FedlibError) as caught:
+        call()
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"params": None}, "params = None: must be a dictionary"),
+        ({"params": [("mu0", 0.5)]}, "params = [('mu0', 0.5)]: must be a dictionary"),
+        ({"overrides": ["momentum"]}, "overrides = ['momentum']: must be a dictionary"),
+        ({"dataset": ["digits"]}, "dataset = ['digits']: must be text"),
+        ({"dataset": "../../evil"}, "dataset = '../../evil' is unknown"),
+        ({"paper": []}, "paper = []: must be text"),
+        ({"algorithm": None}, "algorithm = None: must be given"),
+        ({"algorithm": ["FedSSA"]}, "algorithm = ['FedSSA']: must be text"),
+        ({"precision": 32}, "precision = 32: must be text"),
+        ({"seed": None}, "seed = None: must be given"),
+        ({"seed": [0]}, "seed = [0]: must be a whole number"),
+        ({"alpha": None}, "alpha = None: must be given"),
+        ({"public_labels": None}, "public_labels = None: must be given"),
+        ({"batch_size": 2**63}, "batch_size = 9223372036854775808: must be below 2**63"),
+        ({"batch_size": "99999999999999999999"}, "batch_size = 99999999999999999999: must be below 2**63"),
+        ({"local_epochs": 0}, "local_epochs = 0: must be at least 1"),
+    ],
+)
+def test_fields_of_a_specification(fields, message, home):
+    refused(lambda: run(RunSpec(**fields)), message)
+    refused(lambda: sweep([RunSpec(**fields)]), message)
+    assert not home.exists()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: run("FedSSA"), "spec = 'FedSSA': must be a RunSpec"),
+        (lambda: sweep(RunSpec()), "must be a list of RunSpec"),
+        (lambda: sweep("FedSSA"), "specs = 'FedSSA': must be a list of RunSpec"),
+        (lambda: sweep(["FedSSA"]), "spec = 'FedSSA': must be a RunSpec"),
+        (lambda: sweep([RunSpec()], jobs="two"), "jobs = 'two': must be a whole number"),
+        (lambda: sweep([RunSpec()], jobs=0), "jobs = 0: must be at least 1"),
+        (lambda: simulate(built(), "FedSSA", 1), "algorithm = 'FedSSA': must be a method"),
+        (lambda: simulate("digits", make("FedSSA"), 1), "federation = 'digits': must be a Federation"),
+        (lambda: simulate(built(), make("FedSSA"), "many"), "rounds = 'many': must be a whole number"),
+        (lambda: simulate(built(), make("FedSSA"), None), "rounds = None: must be a whole number"),
+        (lambda: simulate(built(), make("FedSSA"), 1, None), "participation = None: must be a number"),
+        (lambda: simulate(built(), make("FedSSA"), 1, checkpoint=7), "checkpoint = 7: must be the path of a file"),
+        (lambda: simulate(built(), make("FedSSA"), 1, checkpoint="."), "checkpoint = '.': must be the path of a file"),
+        (lambda: exhibits.cells("fedssa/table1", "smoke", seeds=[0, 1, 0]), "seeds = [0, 1, 0]: must be different"),
+        (lambda: partition.iid(np.zeros(9), 0, None), "num_clients = 0: must be at least 1"),
+        (lambda: partition.dirichlet(np.zeros(9, int), 2, None, None), "alpha = None: must be a number"),
+        (lambda: partition.by_class(np.zeros(9, int), 0, 1, None), "num_clients = 0: must be at least 1"),
+    ],
+)
+def test_arguments(call, message, home, monkeypatch):
+    monkeypatch.setitem(exhibits.GRIDS, "fedssa/table1", next(iter(exhibits.GRIDS.values())))
+    refused(call, message)
+    assert not home.exists()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: built(precision="fp16"), "precision = 'fp16' is unknown"),
+        (lambda: built(precision="float64"), "precision = 'float64' is unknown"),
+        (lambda: built(local_epochs=0), "local_epochs = 0: must be between 1"),
+        (lambda: built(local_epochs=-1), "local_epochs = -1: must be between 1"),
+        (lambda: built(local_epochs=1.5), "local_epochs = 1.5: must be a whole number"),
+        (lambda: built(batch_size=2**63), "batch_size = 9223372036854775808: must be between 1"),
+        (lambda: built(seed=None), "seed = None: must be a whole number"),
+        (lambda: built(seed=-1), "seed = -1: must be between 0"),
+        (lambda: built(device="gpu9"), "device = 'gpu9': must be cpu or cuda"),
+        (lambda: built(protocol="paper"), "protocol = 'paper': must be a Protocol"),
+        (lambda: built(data="digits"), "dataset = 'digits': must be a Dataset"),
+        (lambda: Federation(DATA, HELD, "tiny-a"), "architectures = 'tiny-a': must be a list of names"),
+        (lambda: Federation(DATA, HELD, []), "architectures = []: must be a list of names"),
+        # who holds what
+        (lambda: built(None), "partition = None: must be a list"),
+        (lambda: built([]), "partition = []: must be a list"),
+        (lambda: built([5]), "partition: client 0 = 'int64 ()': must be an array (n,) of whole numbers"),
+        (lambda: built([[[0, 1], [2, 3]]]), "partition: client 0 = 'int64 (2, 2)': must be an array (n,)"),
+        (lambda: built([np.arange(20.0)]), "partition: client 0 = 'float64 (20,)': must be an array (n,) of whole"),
+        (lambda: built([np.ones(60, bool)]), "partition: client 0 = 'bool (60,)': must be an array (n,) of whole"),
+        (lambda: built([np.arange(-5, 5)]), "partition: client 0 = -5: must be within 0..59"),
+        (lambda: built([HELD[0], np.arange(55, 61)]), "partition: client 1 = 60: must be within 0..59"),
+        (lambda: built([(HELD[0], HELD[1])]), "partition: parts of client 0 = 2: must be train, validation and test"),
+        (lambda: built([HELD[0], np.arange(19, 40)]), "image 19 is held twice, by client 0 and by client 1"),
+        (lambda: built([np.array([0, 1, 2, 3, 1])]), "image 1 is held twice, by client 0 and by client 0"),
+        (
+            lambda: built([(np.arange(9), np.arange(8, 12), np.arange(20, 22))]),
+            "image 8 is held twice, by client 0 and by client 0",
+        ),
+        (lambda: built([([], [1], [2])]), "every client holds an image of each part; client 0 would hold (0, 1, 1)"),
+        (lambda: built(public=np.arange(39, 45)), "image 39 is held twice, by client 1 and by the public data"),
+        (lambda: built(public=np.arange(55, 65)), "public = 64: must be within 0..59"),
+        (lambda: built(public="all"), "public = '<U3 ()': must be an array (n,) of whole numbers"),
+        (lambda: built(public=[0], public_dataset="digits"), "public_dataset = 'digits': must be a Dataset"),
+    ],
+)
+def test_federations(call, message):
+    refused(call, message)
+
+
+def test_public_images_of_another_set_may_have_the_clients_indices():
+    assert built(public=[0, 1, 2], public_dataset=tiny.dataset()).public.indices.tolist() == [0, 1, 2]
+    assert built(public=torch.arange(40, 45)).public.indices.tolist() == [40, 41, 42, 43, 44]
+
+
+IMAGES = np.zeros((6, 1, 32, 32), np.uint8)
+LABELS = np.arange(6) % 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((IMAGES, LABELS + 0.5, IMAGES, LABELS), "own: train labels = 'torch.float64': must be whole numbers"),
+        ((IMAGES, LABELS, IMAGES, np.full(6, np.nan)), "own: test labels = 'torch.float64': must be whole numbers"),
+        ((IMAGES, LABELS[:, None], IMAGES, LABELS), "own: train labels' shape = (6, 1): must be (n,)"),
+        ((IMAGES, np.eye(6), IMAGES, LABELS), "own: train labels' shape = (6, 6): must be (n,)"),
+        ((IMAGES, LABELS, IMAGES, list("abcabc")), "own: test labels: must be an array of numbers"),
+        ((None, LABELS, IMAGES, LABELS), "own: train images: must be an array of numbers"),
+        ((IMAGES[:0], LABELS[:0], IMAGES, LABELS), "own: number of train images = 0: must be at least 1"),
+        ((IMAGES / 255, LABELS, IMAGES, LABELS), "own: train images' dtype = 'torch.float64': must be torch.uint8"),
+        ((IMAGES, LABELS, IMAGES[:, 0], LABELS), "own: test images' shape = (6, 32, 32): must be (n, channels, 32, 32"),
+        ((IMAGES, LABELS, IMAGES.repeat(3, 1), LABELS), "own: test images' channels = 3: must be 1"),
+        ((IMAGES, LABELS, IMAGES, LABELS, 3.5), "own: num_classes = 3.5: must be a whole number"),
+        ((IMAGES, LABELS, IMAGES, LABELS, 0), "own: labels = [0, 1, 2]: must be within"),
+    ],
+)
+def test_data_of_ones_own(arguments, message):
+    refused(lambda: Dataset.from_arrays("own", *arguments), message)
+
+
+def test_whole_labels_of_any_type_are_taken():
+    for labels in (LABELS.astype(float), LABELS.astype(np.uint8), torch.as_tensor(LABELS), LABELS.tolist()):
+        assert Dataset.from_arrays("own", IMAGES, labels, IMAGES[:0], labels[:0]).labels.tolist() == [0, 1, 2, 0, 1, 2]
+
+
+def test_an_iterator_is_swept_once(small_digits, monkeypatch):
+    monkeypatch.setitem(models.SCENARIOS, "tiny", ("tiny-a",))
+    specs = [RunSpec(scenario="tiny", num_clients=5, rounds=1, seed=seed) for seed in (0, 1)]
+    monkeypatch.setattr(runs, "_in_workers", lambda *arguments: [])  # trained here: a worker knows no tiny networks
+    records = sweep((spec for spec in specs), jobs="2", progress=False)
+    assert [record.spec.seed for record in records] == [0, 1]
+
+
+def test_a_checkpoint_given_as_text(tmp_path):
+    def stop(row, timing):
+        raise KeyboardInterrupt
+
+    file = tmp_path / "new" / "x.pt"
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("fedlib.simulation.CHECKPOINT_SECONDS", 0.0)
+        simulate(built(), make("FedSSA"), 3, checkpoint=str(file), progress=stop)
+    assert file.exists()
+    resumed = simulate(built(), make("FedSSA"), 3, checkpoint=str(file))
+    assert resumed.digest() == simulate(built(), make("FedSSA"), 3).digest()
+
+
+@pytest.mark.parametrize(
+    ("home", "message"),
+    [
+        ("relative/home", "FEDLIB_HOME = 'relative/home': must be an absolute path"),
+        ("~nosuchuser/home", "FEDLIB_HOME = '~nosuchuser/home': cannot be a folder"),
+        ("/" + 300 * "x", "cannot be a folder (File name too long)"),
+    ],
+)
+def test_places_that_cannot_be(home, message, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEDLIB_HOME", home)
+    refused(lambda: run(RunSpec(num_clients=5, rounds=1)), message)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,228 @@
+"""What goes between server and clients: bytes are enough for every method, and the round hands back what it is to."""
+
+import dataclasses
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+import tiny
+import torch
+
+from fedlib import ALGORITHMS, Federation, FedlibError, RunSpec, simulate, simulation
+from fedlib.algorithms.base import Algorithm, Client, Message, ServerContext
+from fedlib.lab import runs
+from fedlib.simulation import Reply, Request
+
+NUM_CLIENTS, PARTICIPATION, ROUNDS = 5, 0.4, 3  # 2 clients a round, so that some come back and some never come
+
+
+def resolved(name: str, **fields: Any) -> runs.Resolved:
+    scenario = "homogeneous" if ALGORITHMS[name].needs == "architecture" else "heterogeneous"
+    spec = RunSpec(
+        algorithm=name,
+        dataset="digits",
+        scenario=scenario,
+        num_clients=NUM_CLIENTS,
+        public_images=16,
+        params={"clusters": 2} if name == "pFedHR" else {},  # of two clients' layers, so that there are candidates
+    )
+    return runs.resolve(dataclasses.replace(spec, **fields))
+
+
+# ----------------------------------------------------------------------------------------------- clients elsewhere
+
+
+def posted(value: Any) -> Any:
+    """What arrives of plain tensors and numbers after a trip through bytes."""
+    file = io.BytesIO()
+    torch.save(value, file)
+    return torch.load(io.BytesIO(file.getvalue()), weights_only=True)
+
+
+class Elsewhere:
+    """An exchange with clients that are built anew for every request: what is kept of one between two rounds is the
+    bytes of its snapshot, and what reaches it and comes back is bytes.
+    """
+
+    def __init__(self, run: runs.Resolved):
+        self.run, self.snapshots = run, {}
+
+    def __call__(self, federation: Federation, algorithm: Algorithm, requests: list[Request]) -> list[Reply]:
+        return [self.ask(request) for request in requests]
+
+    def ask(self, request: Request) -> Reply:
+        round, rounds, id, download = posted((*request[:3], vars(request.download)))
+        federation = runs.federation_of(self.run)
+        if id in self.snapshots:
+            federation.clients[id].restore(posted(self.snapshots[id]))
+        reply = simulation.answer(federation, self.run.algorithm, Request(round, rounds, id, Message(**download)))
+        assert all(client._model is None and not client.visited for client in federation.clients if client.id != id)
+        if federation.clients[id].visited:
+            self.snapshots[id] = posted(federation.clients[id].snapshot())
+        arrived = posted(vars(reply) | {"upload": vars(reply.upload)})
+        return Reply(**arrived | {"upload": Message(**arrived["upload"])})
+
+
+def with_a_posted_server(algorithm: Algorithm) -> Algorithm:
+    """The same method, whose server forgets all but the bytes of its state after each round."""
+    own = type(algorithm)
+
+    def aggregate(self, server, uploads, context):
+        returned = own.aggregate(self, server, uploads, context)
+        state = posted(server)
+        server.clear()
+        server.update(state)
+        return returned
+
+    return type(own.__name__, (own,), {"aggregate": aggregate})(**dataclasses.asdict(algorithm))
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_clients_elsewhere_give_the_same_bits(name, small_digits):
+    """Every message, reply and state through bytes, no client shared with another or the server: nothing changes."""
+    run = resolved(name)
+    global_states = torch.random.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    here = simulate(runs.federation_of(run), run.algorithm, ROUNDS, PARTICIPATION)
+    there = Elsewhere(run)
+    server = runs.federation_of(run)
+    other = simulate(server, with_a_posted_server(run.algorithm), ROUNDS, PARTICIPATION, exchange=there)
+    assert not any(client.visited or client._model for client in server.clients)  # the server's side touched none
+    assert other.rounds.to_csv() == here.rounds.to_csv()
+    assert other.client_table.to_csv() == here.client_table.to_csv()
+    assert other.detail_rows == here.detail_rows
+    for id, snapshot in there.snapshots.items():
+        server.clients[id].restore(snapshot)
+    assert other.digest() == here.digest()
+
+    assert here.status == "finished" and here.rounds["loss"].iloc[1:].notna().all()
+    assert here.rounds["visited"].iloc[-1] < 6 == here.rounds["selected"].iloc[1:].sum()  # so some come back
+    assert torch.equal(torch.random.get_rng_state(), global_states[0])  # every draw is from a stream of its own
+    assert np.array_equal(np.random.get_state()[1], global_states[1])  # noqa: NPY002
+
+
+def test_models_are_not_copied_between_clients_elsewhere(small_digits):
+    run = resolved("Standalone", overrides={"inherit": "first_visit"})
+    with pytest.raises(FedlibError, match=r"^inherit = 'first_visit': must be 'none', unless clients are in_process$"):
+        simulate(runs.federation_of(run), run.algorithm, 1, exchange=Elsewhere(run))
+
+
+def test_an_exchange_brings_one_reply_for_each_request():
+    def lost(federation, algorithm, requests):
+        return simulation.in_process(federation, algorithm, requests)[1:]
+
+    with pytest.raises(FedlibError, match="replies of the exchange = 3: must be 4, one per request"):
+        simulate(four_clients(), Reporting(), 1, exchange=lost)
+
+
+# ------------------------------------------------------------------------------------------------ one round
+
+
+DATA = tiny.dataset(num_classes=3, per_class=20)
+
+
+def four_clients() -> Federation:
+    return tiny.federation(DATA, [np.arange(k, 60, 4) for k in range(4)])
+
+
+@dataclasses.dataclass(frozen=True)
+class Reporting(Algorithm):
+    """Sends and trains nothing, hands diagnostics back, and writes down in `seen` what is done in which order."""
+
+    name = "Reporting"
+    paper = "a test"
+    exchanges = "nothing"
+
+    client: dict[str, Any] = dataclasses.field(default_factory=dict)  # of client k: value * k if it is a list
+    server: dict[str, Any] = dataclasses.field(default_factory=dict)
+    seen: list[str] = dataclasses.field(default_factory=list)
+
+    def download(self, server, info, context):
+        self.seen.append(f"download {info.id}")
+        return Message({"a": torch.ones(2)}, diagnostics={"secret": 1.0})
+
+    def local_round(self, client, message, context):
+        assert message.diagnostics == {}
+        self.seen.append(f"train {client.id}")
+        values = {name: value[client.id] if isinstance(value, list) else value for name, value in self.client.items()}
+        return Message({"b": torch.ones(3)}, diagnostics=values)
+
+    def aggregate(self, server, uploads, context):
+        assert all(message.diagnostics == {} for _, message in uploads)
+        self.seen.append("aggregate " + " ".join(str(info.id) for info, _ in uploads))
+        return self.server
+
+
+def test_all_downloads_of_a_round_are_made_before_anyone_trains():
+    method = Reporting()
+    outcome = simulate(four_clients(), method, 2, 0.5)
+    order = outcome.client_table.query("round >= 0").groupby("round")["client"].apply(list)
+    expected = []
+    for one, two in order:
+        expected += [f"download {one}", f"download {two}", f"train {one}", f"train {two}", f"aggregate {one} {two}"]
+    assert method.seen == expected
+    assert outcome.rounds[["download_words", "upload_words", "published_words"]].iloc[-1].tolist() == [4, 6, 10]
+
+
+def test_clients_diagnostics_are_averaged_and_equal_ones_are_exact():
+    values = {"share": [0.0, 1.0, torch.tensor(1.0), True], "loss": [1.0, 2.0, 3.0, torch.tensor(6.0)]}
+    outcome = simulate(four_clients(), Reporting(client=values), 1)
+    row = outcome.rounds.iloc[-1]
+    assert row["share"] == 0.75 and row["loss"] == 3.0
+    table = outcome.client_table.query("round == 0").set_index("client")
+    assert table["loss"].loc[[0, 1, 2, 3]].tolist() == [1.0, 2.0, 3.0, 6.0] and "share" not in table
+    three = simulate(four_clients(), Reporting({"mu": 0.1}), 1, 0.75)
+    assert three.rounds["mu"].iloc[-1] == 0.1 != np.mean([0.1] * 3)
+
+
+def test_the_servers_numbers_are_rounds_and_the_rest_details():
+    returned = {"count": 3, "norm": torch.tensor(0.5), "size": np.int64(7), "why": "", "none": None, "ids": [1, 2]}
+    outcome = simulate(four_clients(), Reporting({"loss": 1.0}, returned | {"matrix": torch.eye(2)}), 2)
+    assert outcome.rounds[["count", "norm", "size"]].iloc[1:].to_numpy().tolist() == [[3, 0.5, 7]] * 2
+    rest = {"why": "", "none": None, "ids": [1, 2], "matrix": [[1.0, 0.0], [0.0, 1.0]]}
+    assert outcome.detail_rows == [{"round": 0} | rest, {"round": 1} | rest]
+    assert posted(outcome.round_rows[1:]) == outcome.round_rows[1:]  # plain numbers, which a checkpoint can hold
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        (Reporting(client={"mu": "half"}), "Reporting diagnostic mu = 'half': must be a number, as it is a client's"),
+        (
+            Reporting(client={"accuracy": 1.0}),
+            "Reporting diagnostic = 'accuracy': must be none of the round's own: round,",
+        ),
+        (Reporting(server={"round": [1]}), "Reporting diagnostic = 'round': must be none of the round's own: round,"),
+    ],
+)
+def test_diagnostics_that_cannot_be_recorded(method, message):
+    with pytest.raises(FedlibError) as error:
+        simulate(four_clients(), method, 1)
+    assert str(error.value).startswith(message) and "\n" not in str(error.value)
+
+
+def test_a_step_that_returns_no_message_is_named(monkeypatch):
+    for step in ("download", "local_round"):
+        with monkeypatch.context() as patch:
+            patch.setattr(Reporting, step, lambda *given: None)
+            with pytest.raises(FedlibError, match=rf"^Reporting.{step} = None: must be a Message, .* Message\(\)$"):
+                simulate(four_clients(), Reporting(), 1)
+
+
+def test_contexts_reach_no_further_than_their_side():
+    """Not even through what they hold: a client and its data are on its own side only, a federation on neither."""
+    federation = four_clients()
+
+    def reached(value: Any, found: list[Any]) -> list[Any]:
+        if id(value) not in map(id, found) and not isinstance(value, torch.Tensor | np.ndarray | torch.nn.Module):
+            found.append(value)
+            parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+            for part in [*parts, *getattr(value, "__dict__", {}).values()]:
+                reached(part, found)
+        return found
+
+    for context, own in ((federation.server_context(), []), (federation.client_context(2), [federation.clients[2]])):
+        found = reached(context, [])
+        assert [one for one in found if isinstance(one, Client)] == own
+        assert not any(isinstance(one, Federation) for one in found)
+        assert any(isinstance(one, ServerContext) for one in found) == (not own)

@@ -1,0 +1,440 @@
+"""A person's own method, network, data and partition, defined in cells: run, swept, resumed; one line changed is another
+key, and never the old record.
+"""
+
+import re
+import signal
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+import torch
+from matplotlib.text import Text
+from nbclient import NotebookClient
+from processes import bits
+
+from fedlib import ALGORITHMS, FedlibError, RunSpec, data, federation, models, partition, run, simulation, sweep
+from fedlib.lab import runs, sources
+from fedlib.papers import notebook
+from fedlib.papers.exhibits import Cell
+from fedlib.show import looks, plots, tables
+
+METHOD = """
+import torch
+from fedlib.algorithms import Algorithm, register
+from fedlib.federation import Message
+
+POWER = 1.0
+
+def blend(own, shared, weight):
+    return (1 - weight) * own + weight * shared ** POWER
+
+@register
+class SharedBias(Algorithm):
+    needs = "features"
+    weight: float = 0.5
+
+    def init_server(self, context):
+        return {"bias": context.initial_header().bias.detach()}
+
+    def download(self, server, info, context):
+        return Message({"bias": server["bias"]})
+
+    def local_round(self, client, message, context):
+        bias = client.model.header.bias
+        bias.data.copy_(blend(bias.data, message["bias"], self.weight))
+        context.train()
+        return Message({"bias": bias.detach()})
+
+    def aggregate(self, server, uploads, context):
+        server["bias"] = torch.stack([message["bias"] for _, message in uploads]).mean(0)
+"""
+MODEL = """
+from torch import nn
+from fedlib import Model, models
+
+WIDTH = 8
+
+class Squeeze(nn.Module):
+    def forward(self, images):
+        return nn.functional.avg_pool2d(images, 8).flatten(1)
+
+def small(num_classes, channels):
+    return Model(nn.Sequential(Squeeze(), nn.Linear(16 * channels, WIDTH), nn.ReLU()), nn.Linear(WIDTH, num_classes))
+
+models.register("small", small)
+"""
+DATA = """
+import numpy as np
+from fedlib import Dataset, data
+
+def stripes():
+    stream = np.random.default_rng(0)
+    labels = np.arange(120) % 4
+    images = stream.integers(0, 100, (120, 1, 32, 32), dtype=np.uint8)
+    for label in range(4):
+        images[labels == label, :, 8 * label : 8 * label + 8] += 100
+    return Dataset.from_arrays("stripes", images[:100], labels[:100], images[100:], labels[100:])
+
+data.register("stripes", stripes)
+"""
+PARTITION = """
+from fedlib import partition
+
+def in_turn(labels, num_clients, stream):
+    return [range(client, len(labels), num_clients) for client in range(num_clients)]
+
+partition.register("in-turn", in_turn)
+"""
+SIZE = {
+    "dataset": "stripes",
+    "scenario": "small",
+    "num_clients": 3,
+    "rounds": 2,
+    "batch_size": 8,
+    "partition": "in-turn",
+}
+SPEC = RunSpec("SharedBias", **SIZE)
+
+
+def cell(source: str) -> dict:
+    """What a cell with this source defines."""
+    namespace = {"__name__": "__main__"}
+    exec(compile(source, "<cell>", "exec"), namespace)
+    return namespace
+
+
+@pytest.fixture(autouse=True)
+def registries():
+    """What a test registers is forgotten after it."""
+    tables = [ALGORITHMS, models.BUILDERS, data._LOADERS, partition.REGISTERED]
+    before = [dict(table) for table in tables]
+    yield
+    for table, known in zip(tables, before, strict=True):
+        table.clear()
+        table.update(known)
+    data.load.cache_clear()
+
+
+@pytest.fixture
+def defined():
+    for source in (METHOD, MODEL, DATA, PARTITION):
+        cell(source)
+
+
+# ------------------------------------------------------------------------------------------------------ the digest
+
+
+def test_a_cell_run_again_or_only_commented_has_the_same_digest():
+    once = sources.digest(cell(METHOD)["SharedBias"])
+    commented = METHOD.replace("    def download", "    # a comment\n\n    def download").replace(
+        "    needs =", '    """What it is."""\n\n    needs ='
+    )
+    assert commented != METHOD
+    assert sources.digest(cell(METHOD)["SharedBias"]) == sources.digest(cell(commented)["SharedBias"]) == once
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("    weight: float = 0.5", "    weight: float = 0.6"),
+        ("weight: float", "share: float"),
+        ('"features"', '""'),
+        (".mean(0)", ".sum(0)"),
+        ("        context.train()\n", ""),
+        ("(1 - weight) * own +", "own +"),  # a function that it calls
+        ("POWER = 1.0", "POWER = 2.0"),  # a constant that that function reads
+        (
+            "    def aggregate(self",
+            "    def predict(self, client, images):\n        return {}\n\n    def aggregate(self",
+        ),
+    ],
+)
+def test_one_changed_line_of_a_method_is_another_digest(old, new):
+    assert METHOD.count(old) >= 1
+    assert sources.digest(cell(METHOD)["SharedBias"]) != sources.digest(
+        cell(METHOD.replace(old, new).replace("self.weight", "self.share" if "share: float" in new else "self.weight"))[
+            "SharedBias"
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("WIDTH = 8", "WIDTH = 9"),
+        ("nn.ReLU()", "nn.Tanh()"),
+        ("avg_pool2d", "max_pool2d"),
+        ("flatten(1)", "flatten(1) * 2"),
+    ],
+)
+def test_one_changed_line_of_a_model_or_of_a_class_that_it_builds_is_another_digest(old, new):
+    assert old in MODEL
+    assert sources.digest(cell(MODEL)["small"]) != sources.digest(cell(MODEL.replace(old, new))["small"])
+
+
+def closure(held):
+    return lambda num_classes, channels: held
+
+
+class Plain:
+    def __init__(self, width):
+        self.width = width
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (1, 2), (1, 1.0), ("a", "b"), ((1, 2), (2, 1)), ([1], (1,)), ({"a": 1}, {"a": 2}), ({1, 2}, {1, 3}),
+        (np.arange(3), np.arange(1, 4)), (torch.zeros(2), torch.zeros(3)), (Plain(1), Plain(2)),
+        (np.random.default_rng(0), np.random.default_rng(1)), (Path("a"), Path("b")),
+        (torch.nn.Dropout(0.1), torch.nn.Dropout(0.2)), (str.upper, str.lower), (lambda: 1, lambda: 2),
+    ],
+)  # fmt: skip
+def test_what_a_closure_holds_counts(one, other):
+    assert sources.digest(closure(one)) != sources.digest(closure(other))
+    assert sources.digest(closure(one)) == sources.digest(closure(one))
+
+
+def test_what_refers_to_itself_has_a_digest():
+    namespace = cell("def even(n):\n    return n == 0 or odd(n - 1)\ndef odd(n):\n    return n != 0 and even(n - 1)")
+    ring: list = []
+    ring.append(ring)
+    assert len({sources.digest(namespace["even"]), sources.digest(namespace["odd"]), sources.digest(ring)}) == 3
+
+
+def test_what_it_may_use_of_fedlib_is_known():
+    used = sources.used_of_fedlib(
+        cell("from fedlib import models\ndef f():\n    return models.proxy_extractor(3)")["f"]
+    )
+    assert "proxy_extractor" in used["fedlib.models"]
+
+
+# -------------------------------------------------------------------------------------------------- runs and keys
+
+
+def test_a_method_a_model_data_and_a_partition_of_ones_own_run_beside_ours(defined, capsys, monkeypatch):
+    specs = [SPEC, RunSpec("FedSSA", **SIZE), RunSpec("Standalone", **SIZE)]
+    ours, _, alone = sweep(specs, jobs=2, progress=False)
+    assert "3 of 3 runs have parts that this process defined" in capsys.readouterr().err
+    assert ours.spec.scenario == "small" and ours.clients["client"].nunique() == 3
+    assert ours.rounds["upload_words"].iloc[-1] == 3 * 4 and alone.rounds["upload_words"].iloc[-1] == 0
+    held = runs.federation_of(runs.resolve(SPEC)).clients[1]
+    assert sorted([*held.train.tolist(), *held.validation.tolist(), *held.test.tolist()]) == list(range(1, 120, 3))
+
+    monkeypatch.setattr(runs, "_compute", None)  # from now on nothing is computed
+    assert run(SPEC, progress=False).digest == ours.digest and not ours.stale
+    trained = notebook.trained([Cell(spec=spec) for spec in specs] + [Cell(method="mine, again", spec=SPEC)])
+    ranked = tables.wide(trained.summary("last"), ["Standalone", "FedSSA", "SharedBias", "mine, again"])
+    assert [*ranked.table.index] == ["Standalone", "FedSSA", "SharedBias", "mine, again"]
+    assert trained.cells[0].setting == "stripes, N = 3, C = 100 %"
+    setting = trained.cells[0].setting
+    drawn = plots.curves(trained.rounds(), {setting: ["FedSSA", "SharedBias"]})
+    texts = " ".join(text.get_text() for text in drawn.findobj(Text))
+    assert "FedSSA" in texts and "SharedBias" in texts
+    assert trained.of("mine, again").costs("last")["flops"].gt(0).all()
+
+
+def test_methods_of_ones_own_are_told_apart_in_figures():
+    names = ["FedSSA", "pFedES", *(f"method {place}" for place in range(6))]
+    drawn = set(map(str, looks.looks(names).values()))
+    assert len(drawn) == len(names)
+
+
+def test_an_interrupted_run_resumes_to_the_same_bits(defined, monkeypatch, tmp_path):
+    with monkeypatch.context() as patch:
+        patch.setenv("FEDLIB_HOME", str(tmp_path / "undisturbed"))
+        expected = bits(run(SPEC, progress=False).path)
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "_report", lambda samples: signal.raise_signal(signal.SIGINT))
+        with pytest.raises(simulation.Interrupted, match="stopped after round 1 of 2"):
+            run(SPEC, progress=False)
+    cell(METHOD)  # the cell is run again, then the run
+    assert bits(run(SPEC, progress=False).path) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "old", "new"),
+    [
+        (METHOD, ".mean(0)", ".sum(0)"),
+        (MODEL, "WIDTH = 8", "WIDTH = 16"),
+        (MODEL, "nn.ReLU()", "nn.Tanh()"),
+        (DATA, "+= 100", "+= 90"),
+        (DATA, "labels[100:])", "labels[100:], mean=(0.5,))"),
+        (DATA, "labels[100:])", "labels[100:], std=(0.5,))"),
+        (PARTITION, "range(client, len(labels), num_clients)", "range(client, len(labels) - 9, num_clients)"),
+    ],
+)
+def test_one_changed_line_is_another_key_and_the_old_line_the_old_one(source, old, new, defined):
+    before = runs.resolve(SPEC)
+    assert old in source
+    cell(source.replace(old, new))
+    assert runs.resolve(SPEC).key != before.key
+    cell(source)
+    after = runs.resolve(SPEC)
+    assert after.key == before.key and not after.portable
+
+
+def test_another_network_under_a_built_in_name_never_gets_the_built_in_record(defined):
+    specs = [RunSpec("Standalone", scenario="CNN-1"), RunSpec("FML", params={"shared": "CNN-1"})]
+    before = [runs.resolve(spec) for spec in specs]
+    assert all(item.portable for item in before)
+    models.register("CNN-1", models.BUILDERS["small"])
+    assert "CNN-1" in models.registered()
+    after = [runs.resolve(spec) for spec in specs]
+    assert not any(item.portable for item in after)
+    assert not {item.key for item in before} & {item.key for item in after}
+    models.register("CNN-1", models.BUILT_IN["CNN-1"])
+    assert [runs.resolve(spec).key for spec in specs] == [item.key for item in before]
+
+
+def test_another_method_under_a_built_in_name_has_its_own_key(defined):
+    before = runs.resolve(RunSpec("FedProto"))
+    cell(METHOD.replace('needs = "features"', 'name, needs = "FedProto", "features"'))
+    after = runs.resolve(RunSpec("FedProto"))
+    assert after.key != before.key and before.hashed.get("own") is None and not after.portable
+
+
+def test_parameters_of_a_class_that_a_method_extends_are_its_own(defined):
+    source = METHOD.replace("@register\nclass SharedBias(", "class Half(")
+    cell(source + "@register\nclass Whole(Half):\n    rounds_alone: int = 0\n")
+    spec = runs.resolve(RunSpec("Whole", params={"weight": "0.3"})).spec
+    assert spec.params == {"weight": 0.3, "rounds_alone": 0}
+
+
+def test_architectures_are_named_in_turn(defined):
+    one = runs.resolve(RunSpec("Standalone", scenario=("small", "CNN-5")))
+    assert one.architectures == ("small", "CNN-5") and one.spec.scenario == "small,CNN-5"
+    assert one.key == runs.resolve(RunSpec("Standalone", scenario="small, CNN-5")).key
+    assert runs.resolve(RunSpec("Standalone", scenario="CNN-3,CNN-5")).portable
+    with pytest.raises(FedlibError, match="architecture = 'smal' is unknown: did you mean 'small'"):
+        runs.resolve(RunSpec("Standalone", scenario="small,smal"))
+    with pytest.raises(FedlibError, match="scenario = 'heterogenous' is unknown: did you mean 'heterogeneous'"):
+        runs.resolve(RunSpec("Standalone", scenario="heterogenous"))
+
+
+def test_a_network_made_outside_its_builder_is_refused(defined):
+    extractor = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(1024, 8))
+    models.register("outside", lambda classes, channels: models.Model(extractor, torch.nn.Linear(8, classes)))
+    with pytest.raises(FedlibError, match=r"'outside': its builder must make all its layers itself.*share weights"):
+        run(RunSpec("Standalone", **SIZE | {"scenario": "outside"}), progress=False)
+    stream = np.random.default_rng(0)
+
+    def unseeded(classes, channels):
+        model = models.BUILDERS["small"](classes, channels)
+        model.header.bias.data.fill_(stream.random())
+        return model
+
+    models.register("unseeded", unseeded)
+    with pytest.raises(FedlibError, match=r"'unseeded'.*different weights"):
+        run(RunSpec("Standalone", **SIZE | {"scenario": "unseeded"}), progress=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("weight: float = 0.5", "weight: float"), r"SharedBias.weight = 'without a default': must be a parameter"),
+        (("weight: float = 0.5", "weight: tuple = (1, 2)"), r"SharedBias.weight = \(1, 2\): must be a parameter"),
+        (('needs = "features"', 'needs = "feature"'), r"SharedBias.needs = 'feature': must be"),
+        (('needs = "features"', 'public_data = "some"'), r"SharedBias.public_data = 'some': must be one of"),
+        (('needs = "features"', 'name = "../evil"'), r"method = '\.\./evil': must be letters"),
+        (("(Algorithm)", ""), r"method = .*: must be a subclass"),
+    ],
+)
+def test_a_method_that_cannot_work_is_refused_when_it_is_registered(change, message):
+    with pytest.raises(FedlibError, match=message):
+        cell(METHOD.replace(*change))
+    assert "SharedBias" not in ALGORITHMS and "../evil" not in ALGORITHMS
+
+
+@pytest.mark.parametrize(
+    ("dealt", "message"),
+    [
+        ("[range(3)]", "partition in-turn: number of clients = 1: must be 3"),
+        ("[range(3), range(2, 9), range(9, 12)]", "partition in-turn: indices = 13: must be different ones"),
+        ("[range(3), range(3, 6), range(6, 999)]", "partition in-turn: indices = 999: must be .* between 0 and 119"),
+        ("[[0.5], [1.5], [2.5]]", "partition in-turn: client 0 = 'float64': must be a 1-d array of whole numbers"),
+    ],
+)
+def test_a_partition_that_does_not_fit_is_refused(dealt, message, defined):
+    cell(re.sub(r"return .*", f"return {dealt}", PARTITION))
+    with pytest.raises(FedlibError, match=message):
+        run(SPEC, progress=False)
+
+
+# ---------------------------------------------------------------------------------- the code behind a built-in run
+
+
+@pytest.fixture
+def changed(monkeypatch, tmp_path):
+    """Makes a module's file read as if it had been changed."""
+
+    def change(module, old: str, new: str) -> None:
+        text = Path(module.__file__).read_text()
+        assert old in text
+        copy = tmp_path / Path(module.__file__).name
+        copy.write_text(text.replace(old, new))
+        monkeypatch.setattr(module, "__file__", str(copy))
+
+    return change
+
+
+SPECS = [runs.resolve(RunSpec(name)).spec for name in ("Standalone", "FedSSA", "pFedHR")]
+
+
+def codes() -> list[str]:
+    return [runs.code_digest(spec) for spec in SPECS]
+
+
+def test_a_further_data_set_network_or_preset_leaves_records_as_they_are(changed):
+    before = codes()
+    changed(data, "_READERS: dict", "def _further():\n    return 1\n\n\n_READERS: dict")
+    changed(models, "Builder = Callable", "def further(classes, channels):\n    return 1\n\n\nBuilder = Callable")
+    changed(runs.protocol, "SIZES: dict", "FURTHER = 1\nSIZES: dict")
+    assert codes() == before
+
+
+@pytest.mark.parametrize(
+    ("module", "old", "new", "whose"),
+    [
+        (runs, "private = private[private < dataset.num_train]", "private = private[::2]", [0, 1, 2]),
+        (runs, "return [[part[own] for own in owns]", "return [[part[own[::2]] for own in owns]", [0, 1, 2]),
+        (models, "nn.MaxPool2d(2),  # (n, 16, 14, 14)", "nn.AvgPool2d(2),", [0, 1]),
+        (models, "# a map of 1\n", "\n        layers += [nn.Tanh()]\n", [2]),
+        (data, "grey.expand(", "(grey + 1).expand(", [0, 1, 2]),
+        (federation, "sum(tensor.numel()", "sum(2 * tensor.numel()", [0, 1, 2]),
+        (runs.training, "def train(", "MORE = 1\ndef train(", [0, 1, 2]),
+    ],
+)
+def test_code_that_a_run_uses_makes_its_record_stale(module, old, new, whose, changed):
+    before = codes()
+    changed(module, old, new)
+    assert [place for place, (one, other) in enumerate(zip(before, codes(), strict=True)) if one != other] == whose
+
+
+# ---------------------------------------------------------------------------------------------- in a real notebook
+
+
+def executed(*cells: str) -> list[str]:
+    """What the cells of a notebook print, run in a kernel of its own."""
+    made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells])
+    NotebookClient(made, timeout=120, kernel_name="python3").execute()
+    return ["".join(output.get("text", "") for output in cell["outputs"]) for cell in made["cells"]]
+
+
+def test_all_of_it_in_cells_and_the_next_kernel_finds_the_record(home):
+    train = f"""
+from fedlib import RunSpec, run, sweep
+size = {SIZE!r}
+mine, fedssa = sweep([RunSpec("SharedBias", **size), RunSpec("FedSSA", **size)], progress=False)
+print(mine.key, mine.status, mine.provenance["finished"], mine.provenance["seconds"], mine.stale)
+"""
+    again = METHOD.replace("    def download", "    # only a comment\n    def download")
+    changed = METHOD.replace(".mean(0)", ".sum(0)")
+    printed = executed(METHOD, MODEL, DATA, PARTITION, train, again, train, changed, train)
+    first, second, third = (printed[place].splitlines()[-1] for place in (4, 6, 8))
+    assert "finished" in first and first.startswith("SharedBias-stripes-")
+    assert second == first
+    assert "finished" in third and third.split()[0] != first.split()[0]
+    assert executed(METHOD, MODEL, DATA, PARTITION, train)[4].splitlines()[-1] == first

@@ -1,0 +1,114 @@
+"""A bar says how far work is, where a person can see it: on a terminal, in a notebook, in a log a line for each tenth."""
+
+import io
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from fedlib import RunSpec
+from fedlib.lab import progress, runs
+from fedlib.papers import reproduce
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def worked(bar: progress.Progress) -> None:
+    with bar:
+        for round in range(1, 101):
+            bar.update(round / 2, f"accuracy {round / 200:.2f}")
+
+
+def test_a_file_gets_a_line_for_every_tenth_and_no_bar(capsys):
+    worked(progress.Progress("FedSSA", 50))
+    error = capsys.readouterr().err
+    assert error.splitlines() == [f"FedSSA: {10 * tenth} %, accuracy {tenth / 20:.2f}" for tenth in range(1, 11)]
+    worked(progress.Progress("FedSSA", 50, shown=False))
+    assert capsys.readouterr().err == ""
+
+
+def test_a_terminal_gets_a_bar_that_ends_at_100_per_cent(monkeypatch):
+    monkeypatch.setattr("sys.stderr", terminal := Terminal())
+    with progress.Progress("FedSSA", 50) as bar:
+        bar.update(20, "round 2/5 accuracy 0.61")
+    assert "FedSSA  40 %|" in terminal.getvalue() and "round 2/5 accuracy 0.61" in terminal.getvalue()
+    assert "100 %|" in terminal.getvalue()
+
+
+def test_a_bar_neither_goes_back_nor_beyond_nor_claims_to_be_done_after_an_error(capsys):
+    with pytest.raises(KeyboardInterrupt), progress.Progress("x", 10) as bar:
+        bar.update(6)
+        bar.update(4)
+        assert bar.done == 6
+        bar.update(20)
+        assert bar.part == 1
+        raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt), progress.Progress("x", 10) as bar:
+        bar.update(6)
+        raise KeyboardInterrupt
+    assert bar.part == 0.6
+
+
+def test_a_notebook_gets_plain_text_and_keeps_no_trace_of_it():
+    source = """
+from fedlib.lab.progress import Progress
+print("before")
+with Progress("FedSSA", 2) as bar:
+    bar.update(1, "round 1/2 accuracy 0.50")
+"""
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
+    said = []
+
+    class Client(NotebookClient):
+        def process_message(self, msg, cell, cell_index):
+            said.append((msg["msg_type"], msg["content"].get("data")))
+            return super().process_message(msg, cell, cell_index)
+
+    Client(book, timeout=60, kernel_name="python3").execute()
+    shown = [data["text/plain"] for kind, data in said if kind == "update_display_data" and data]
+    assert any("FedSSA" in text and "50 %" in text and "round 1/2 accuracy 0.50" in text for text in shown)
+    assert all(set(data) <= {"text/plain"} for _, data in said if data)
+    reproduce._without_progress(book.cells[0])
+    (output,) = book.cells[0].outputs
+    assert output["output_type"] == "stream" and output["name"] == "stdout" and output["text"] == "before\n"
+
+
+def test_the_bar_of_a_sweep_goes_by_expected_cost(home, monkeypatch):
+    """A run expected to take three times as long moves it three times as far; it ends at 100 %."""
+    specs = [RunSpec(algorithm=name, num_clients=10, participation=0.1, rounds=2) for name in ("Standalone", "pFedES")]
+    seen = []
+    monkeypatch.setattr(
+        runs, "expected_seconds", lambda todo: [3.0 if r.spec.algorithm == "pFedES" else 1.0 for r in todo]
+    )
+    monkeypatch.setattr(progress.Progress, "update", lambda self, done, text="": seen.append((done / self.total, text)))
+    runs.sweep(specs, jobs=1)
+    assert [part for part, _ in seen] in (
+        [3 / 8, 6 / 8, 6 / 8, 7 / 8, 1.0, 1.0, 1.0],
+        [1 / 8, 2 / 8, 2 / 8, 5 / 8, 1.0, 1.0, 1.0],
+    )
+    assert {text.split(" accuracy")[0] for _, text in seen} == {
+        "", "Standalone round 1/2", "Standalone round 2/2", "pFedES round 1/2", "pFedES round 2/2",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("method", "least", "most"), [("Standalone", 1, 1), ("FedSSA", 1, 1), ("FedProto", 1.3, 1.4), ("FedKD", 2.6, 3), ("pFedES", 3.1, 3.5)]
+)  # fmt: skip
+def test_what_a_method_costs_beside_standalone(method, least, most):
+    """FedKD 2.8 and pFedES 3.3 times, as measured on an idle core; FedProto's second pass counts once, whatever E."""
+    spec = RunSpec(algorithm=method, num_clients=10, rounds=10, local_epochs=1)
+    assert least <= round(runs.relative_work(runs.resolve(spec)), 3) <= most
+
+
+def test_an_estimate_scales_with_images_and_method(monkeypatch):
+    monkeypatch.setattr(runs, "_seconds_an_image", lambda *key: 0.001)
+    standalone, pfedes, twice = (
+        runs.resolve(RunSpec(algorithm=name, num_clients=10, rounds=rounds))
+        for name, rounds in (("Standalone", 5), ("pFedES", 5), ("Standalone", 10))
+    )
+    assert runs.estimate([standalone], 1) == pytest.approx(standalone.samples / 1000)
+    assert runs.estimate([twice, twice], 2) == pytest.approx(2 * runs.estimate([standalone], 1))
+    assert runs.estimate([pfedes], 1) > 3 * runs.estimate([standalone], 1)

@@ -1,0 +1,290 @@
+"""The store loses nothing and believes nothing that changed: flipped bits, deleted folders, interrupted writing, pruning."""
+
+import errno
+import os
+import shutil
+import signal
+import threading
+
+import numpy as np
+import processes
+import pytest
+
+from fedlib import FedlibError, RunSpec, models, run, simulation
+from fedlib.__main__ import main
+from fedlib.lab import runs
+from fedlib.papers import views
+
+SPEC = RunSpec(
+    algorithm="FedSSA", scenario="tiny", num_clients=5, participation=0.4, rounds=3, batch_size=16, keep="clients"
+)
+FLIPS = 100  # of a finished run, and as many of an unfinished one
+
+
+@pytest.fixture(autouse=True)
+def tiny_scenario(monkeypatch, small_digits):
+    monkeypatch.setitem(models.SCENARIOS, "tiny", ("tiny-a", "tiny-b"))
+
+
+def interrupted(spec: RunSpec, monkeypatch, after: int = 0) -> None:
+    """Run it up to the end of round `after`, where a SIGTERM arrives."""
+    seen: list[float] = []
+
+    def report(samples: float) -> None:
+        seen.append(samples)
+        if len(seen) == after + 1:
+            signal.raise_signal(signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "_report", report)
+        with pytest.raises(simulation.Interrupted, match=f"stopped after round {after + 1} of {spec.rounds}"):
+            run(spec, progress=False)
+
+
+def flips(folder) -> list[tuple[str, int]]:
+    """FLIPS (file, bit), spread over all files of a run and over each of them."""
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    each = -(-FLIPS // len(files))
+    return [
+        (path.name, int(bit))
+        for path in files
+        for bit in np.linspace(0, 8 * path.stat().st_size - 1, each, dtype=np.int64)
+    ]
+
+
+def flip(path, bit: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(content)
+
+
+def test_every_flipped_bit_of_a_finished_run_is_noticed(tmp_path, home, capsys):
+    record = run(SPEC, progress=False)
+    whole, resolved = tmp_path / "whole", runs.resolve(SPEC)
+    shutil.copytree(record.path, whole)
+    names = {name for name, _ in flips(whole)}
+    assert names == {
+        *("DONE", "spec.json", "provenance.json", "rounds.csv", "clients.csv", "timing.csv", "final-clients.pt")
+    }
+    assert len(flips(whole)) >= FLIPS
+    for name, bit in flips(whole):
+        flip(record.path / name, bit)
+        with pytest.raises(FedlibError, match=f"run {record.key}: its record is damaged"):
+            views.kept(runs.read(record.path), "clients")
+        assert runs._usable(resolved, reuse_stale=True) is None, (name, bit)
+        shutil.copy(whole / name, record.path / name)
+    assert runs._usable(resolved, reuse_stale=False) is not None
+    flip(record.path / "final-clients.pt", 12345)
+    again = run(SPEC, progress=False)
+    assert again.digest == record.digest and views.kept(again, "clients")
+    assert "final-clients.pt is not what was written" in capsys.readouterr().err
+    assert (home / "runs" / f"{record.key}.damaged-1" / "DONE").exists()
+
+
+def test_no_flipped_bit_of_an_unfinished_run_changes_its_result(tmp_path, monkeypatch, capsys):
+    with monkeypatch.context() as patch:
+        patch.setenv("FEDLIB_HOME", str(tmp_path / "undisturbed"))
+        expected = processes.bits(run(SPEC, progress=False).path)
+    interrupted(SPEC, monkeypatch)
+    (path,) = (path for path in runs.stored())
+    whole = tmp_path / "whole"
+    shutil.copytree(path, whole)
+    positions = flips(whole)
+    assert {name for name, _ in positions} == {"spec.json", "checkpoint.pt"} and len(positions) >= FLIPS
+    capsys.readouterr()
+    resolved = runs.resolve(SPEC)
+    built, label = runs.federation_of(resolved), f"{resolved.key} {runs.code_digest(resolved.spec)}"
+    assert simulation._load(path / "checkpoint.pt", label, built) is not None
+    for place, (name, bit) in enumerate(positions):
+        shutil.rmtree(path)
+        shutil.copytree(whole, path)
+        flip(path / name, bit)
+        if name == "checkpoint.pt":
+            assert simulation._load(path / name, label, built) is None, bit
+            assert "checkpoint.pt: corrupted, set aside" in capsys.readouterr().err
+            (path / "checkpoint.pt.corrupted-1").rename(path / name)
+        if place % 5 == 0:
+            assert processes.bits(run(SPEC, progress=False).path) == expected, (name, bit)
+            said = "checkpoint.pt: corrupted, set aside" in capsys.readouterr().err
+            assert said == (name == "checkpoint.pt")  # spec.json is written anew, nothing is read from it
+
+
+def test_seconds_count_every_session(monkeypatch):
+    clock, ticks = [0.0], 1000.0
+
+    def tick() -> float:
+        clock[0] += ticks
+        return clock[0]
+
+    monkeypatch.setattr(simulation.time, "perf_counter", tick)
+    interrupted(SPEC, monkeypatch, after=1)
+    record = run(SPEC, progress=False)
+    assert len(record.timing) == 3
+    assert record.provenance["seconds"] >= record.timing["seconds"].sum() > record.timing["seconds"].iloc[-1] * 2
+
+
+def test_a_run_folder_that_is_deleted_while_it_trains(tmp_path, monkeypatch):
+    """What is in memory is written into a new one, checkpoints and the record alike."""
+    with monkeypatch.context() as patch:
+        patch.setenv("FEDLIB_HOME", str(tmp_path / "undisturbed"))
+        expected = processes.bits(run(SPEC, progress=False).path)
+    monkeypatch.setattr(simulation, "CHECKPOINT_SECONDS", 0.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "_report", lambda samples: shutil.rmtree(runs.store()))
+        record = run(SPEC, progress=False)
+    assert processes.bits(record.path) == expected
+    assert views.kept(record, "clients")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_the_record_is_written(number, monkeypatch, capsys):
+    """The record is finished, the message says so, and whoever would go on to another run is stopped."""
+    store = runs._store
+
+    def struck(*args) -> None:
+        signal.raise_signal(number)
+        store(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "_store", struck)
+        with pytest.raises(KeyboardInterrupt, match="is finished and stored; stopped after it"):
+            run(SPEC, progress=False)
+    monkeypatch.setattr(runs, "_compute", None)
+    assert run(SPEC, progress=False).status == "finished"
+
+
+def test_a_hangup_saves_though_the_terminal_is_gone(monkeypatch):
+    def gone(samples: float) -> None:
+        signal.raise_signal(signal.SIGHUP)
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "_report", gone)
+        with pytest.raises(FedlibError, match="Input/output error"):
+            run(SPEC, progress=False)
+    (path,) = runs.stored()
+    assert (path / "checkpoint.pt").exists()
+
+
+def test_servers_weights_are_in_the_clients_file(monkeypatch):
+    record = run(SPEC, progress=False)
+    compute = runs._compute
+    monkeypatch.setattr(runs, "_compute", None)  # nothing is computed
+    server = RunSpec(**vars(SPEC) | {"keep": "server"})
+    assert run(server, progress=False).digest == record.digest
+    assert views.kept(record, "server")["server"].keys() == views.kept(record, "clients")["server"].keys()
+
+    monkeypatch.setattr(runs, "_compute", compute)
+    other = RunSpec(**vars(server) | {"seed": 1})
+    path = run(other, progress=False).path
+    assert (path / "final-server.pt").exists()
+    more = run(RunSpec(**vars(other) | {"keep": "clients"}), progress=False)  # in the same folder
+    assert more.path == path and not (path / "final-server.pt").exists() and "final-clients.pt" in more.files
+
+
+def test_a_better_record_replaces_the_old_one_only_when_it_is_whole(monkeypatch):
+    """Interrupted, or on a full disk, while it is trained again with its weights: the old one stays."""
+    plain = RunSpec(**vars(SPEC) | {"keep": "none"})
+    record = run(plain, progress=False)
+    interrupted(SPEC, monkeypatch)
+    assert runs.read(record.path).provenance == record.provenance
+
+    def full(*args) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(FedlibError, match="No space left on device"):
+            run(SPEC, progress=False)
+    assert runs.read(record.path).provenance == record.provenance
+    assert views.kept(run(SPEC, progress=False), "clients")
+
+
+def test_a_failed_start_leaves_nothing(monkeypatch, home):
+    def broken(*args, **named):
+        raise ArithmeticError("a mistake in somebody's method")
+
+    monkeypatch.setattr(simulation, "simulate", broken)
+    with pytest.raises(ArithmeticError):
+        run(SPEC, progress=False)
+    assert not list((home / "runs").iterdir())
+
+
+def test_leftovers_of_a_killed_process_go_when_the_run_is_taken_up(monkeypatch):
+    interrupted(SPEC, monkeypatch)
+    (path,) = runs.stored()
+    (path / ".checkpoint.pt.4711.tmp").write_bytes(b"half")
+    assert {item.name for item in run(SPEC, progress=False).path.iterdir()} == {
+        *("DONE", "spec.json", "provenance.json", "rounds.csv", "clients.csv", "timing.csv", "final-clients.pt")
+    }
+
+
+# --------------------------------------------------------------------------------------------------------------- prune
+
+
+def test_prune_keeps_what_is_being_computed(monkeypatch, capsys):
+    """It looks at the run's lock, which the computing process (here another thread's run) holds."""
+    reached, go, output = threading.Event(), threading.Event(), []
+
+    def wait(samples: float) -> None:
+        reached.set()
+        go.wait(processes.SECONDS)
+
+    monkeypatch.setattr(runs, "_report", wait)
+    other = threading.Thread(target=lambda: output.append(run(SPEC, progress=False)))
+    other.start()
+    try:
+        assert reached.wait(processes.SECONDS)
+        (path,) = runs.stored()
+        for arguments in (["runs", "prune"], ["runs", "prune", "--yes"]):
+            assert main(arguments) == 0
+            assert capsys.readouterr().out == f"kept {path.name} (another process computes it)\n"
+        with pytest.raises(FedlibError, match="not deleted, another process computes it"):
+            runs.delete(path)
+    finally:
+        go.set()
+        other.join()
+    assert output[0].status == "finished" and path.exists()
+    with pytest.raises(FedlibError, match="not deleted, it is finished by now"):
+        runs.delete(path)
+
+
+def test_prune(home, monkeypatch, capsys, tmp_path):
+    finished = run(SPEC, progress=False)
+    unfinished = RunSpec(**vars(SPEC) | {"seed": 1})
+    interrupted(unfinished, monkeypatch)
+    key = runs.resolve(unfinished).key
+    linked = home / "runs" / f"{finished.key}.damaged-1"
+    shutil.copytree(finished.path, tmp_path / "elsewhere")
+    linked.symlink_to(tmp_path / "elsewhere")
+    capsys.readouterr()
+
+    def refuse(*args, **named):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", refuse)
+        patch.setattr("pathlib.Path.unlink", refuse)
+        assert main(["runs", "prune", "--yes"]) == 2
+        said = capsys.readouterr()
+    assert said.out == "" and said.err.count("\n") == 1 and said.err.startswith("fedlib: ")
+    assert said.err.count("cannot be deleted (Read-only file system)") == 2
+
+    assert main(["runs", "prune"]) == 0
+    assert f"would delete {key} (unfinished)" in capsys.readouterr().out and (home / "runs" / key).exists()
+    assert main(["runs", "prune", "--yes"]) == 0
+    said = capsys.readouterr().out
+    assert f"deleted {key} (unfinished)\n" in said and f"deleted {linked.name} (set aside)\n" in said
+    assert runs.stored() == [finished.path] and not linked.is_symlink()
+    assert (tmp_path / "elsewhere" / "DONE").exists()  # only the link goes
+    assert not list((home / "runs").glob(f".{key}.lock"))
+
+
+def test_what_prune_does_not_know_does_not_stop_the_listing(capsys):
+    """One odd record is called damaged, and the others are listed."""
+    odd, whole = (run(RunSpec(**vars(SPEC) | {"seed": seed}), progress=False) for seed in (0, 1))
+    (odd.path / "spec.json").write_text('{"spec": {"seed": [1]}}')
+    assert main(["runs"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(odd.key in line and "damaged" in line for line in lines)
+    assert any(whole.key in line and "finished" in line for line in lines)

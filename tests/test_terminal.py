@@ -1,0 +1,97 @@
+"""What the commands print, at 80 columns: aligned, rounded, in order, and with everything that tells runs apart."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from fedlib import RunSpec, run
+from fedlib.__main__ import main
+from fedlib.lab import runs
+from fedlib.papers import reproduce
+
+SPEC = RunSpec(algorithm="Standalone", num_clients=6, participation=1 / 3, rounds=3)
+
+
+def said(text: str, capsys) -> str:
+    assert main(text.split()) == 0
+    return capsys.readouterr().out
+
+
+@pytest.fixture
+def eighty(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+@pytest.mark.parametrize(
+    "text", ["list", "--help", "run --help", "reproduce --help", "runs --help", "runs list --help"]
+)
+def test_pages_fit_80_columns(text, eighty, capsys):
+    try:
+        main(text.split())
+    except SystemExit as stopped:
+        assert stopped.code == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 5 and max(map(len, lines)) <= 80
+    assert "an evening" not in " ".join(lines)
+
+
+@pytest.fixture
+def three(small_digits):
+    """Three stored runs that differ in what no earlier column shows, and an unfinished one."""
+    inherits = replace(SPEC, overrides={"inherit": "first_visit"})
+    specs = [SPEC, replace(SPEC, algorithm="FedSSA", params={"mu0": 0.3}, partition="iid"), inherits]
+    records = [run(spec, progress=False) for spec in specs]
+    for number, record in enumerate(records):  # the second finished first
+        file = record.path / "provenance.json"
+        provenance = json.loads(file.read_text()) | {"finished": f"2026-01-0{(2, 1, 3)[number]}T00:00:00Z"}
+        file.write_text(json.dumps(provenance))
+    (runs.store() / "FedGH-digits-0123456789abcdef").mkdir()
+    (runs.store() / "FedGH-digits-0123456789abcdef" / "spec.json").write_text("{}")
+    return records
+
+
+def test_runs_are_listed_in_order_aligned_and_told_apart(three, eighty, capsys):
+    lines = said("runs", capsys).splitlines()
+    head, *rows, last = lines
+    assert max(map(len, [head, *rows])) <= 80 and last.startswith("4 runs in ")
+    assert [row.split("-")[0] for row in rows] == ["FedSSA", "Standalone", "Standalone", "FedGH"]
+    assert "iid, mu0=0.3" in rows[0] and "inherit=first_visit" in rows[2] and "inherit" not in rows[1]
+    assert "unfinished" in rows[3]
+    for row in rows[:3]:
+        assert re.search(r" \d+\.\d\d  ?6 0\.33 3 1 +0", row), row
+        assert row[: head.index(" N") + 2].endswith("6")
+    assert said(f"runs show {rows[0].split()[0]}", capsys).startswith("{")  # the shortened name is understood
+
+
+def test_runs_are_filtered_and_printed_as_json(three, eighty, capsys):
+    assert said("runs list fedssa", capsys).count("digits") == 1
+    assert said("runs list nothing", capsys).startswith("0 runs in ")
+    found = json.loads(said("runs list Standalone --json", capsys))
+    assert [one["key"] for one in found] == [three[0].key, three[2].key]
+    assert found[0]["spec"]["participation"] == 1 / 3 and found[1]["spec"]["overrides"] == {"inherit": "first_visit"}
+    assert 0 <= found[0]["accuracy"] <= 1 and found[0]["state"] == "finished"
+
+
+def test_a_run_prints_its_overrides_and_names_its_means_for_what_they_are(three, eighty, capsys):
+    text = said(
+        "run Standalone --num-clients 6 --participation 0.3333333333333333 --rounds 3 --override inherit=first_visit",
+        capsys,
+    )
+    assert "overrides: inherit = first_visit" in text and "C = 0.333" in text and "T = 3" in text
+    assert "mean of the last 3 " in text.replace("\n  ", " ") and "last10" not in text
+
+
+def test_check_says_what_is_not_fresh(capsys):
+    assert not reproduce.reproduce("fedssa/table3", "smoke", jobs=1, only="check")
+    assert "table3.json missing" in capsys.readouterr().out
+
+
+def test_train_only_trains_and_executes_nothing(home, monkeypatch, capsys):
+    """And figures alone are made of what is there."""
+    swept = []
+    monkeypatch.setattr(runs, "sweep", lambda specs, *args, **kwargs: swept.extend(specs))
+    monkeypatch.setattr(reproduce, "execute", lambda *args: pytest.fail("executed"))
+    assert said("reproduce fedssa/fig6 --train-only", capsys).startswith("2 runs needed, 0 stored, 2 to train")
+    assert len(swept) == 2

@@ -1,0 +1,147 @@
+"""Runs in threads of one process: each has the bits of the run alone, and nothing waits for ever."""
+
+import asyncio
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import processes
+import pytest
+import tiny
+import torch
+from torch import nn
+
+from fedlib import Model, RunSpec, models, randomness, run, simulate
+from fedlib.algorithms import make
+from fedlib.lab import runs, sources
+
+TINY = {
+    # dropout, so that training draws from torch's global generator too, and long enough that threads take turns in it
+    "tiny-dropout": lambda num_classes, channels: Model(
+        nn.Sequential(nn.AvgPool2d(4), nn.Flatten(), nn.Linear(64 * channels, 8), nn.Dropout(0.5)),
+        nn.Linear(8, num_classes),
+    )
+}
+SPECS = [
+    RunSpec(algorithm=name, scenario="tiny", num_clients=5, participation=0.6, rounds=2, batch_size=8, seed=seed)
+    for seed in (0, 1)
+    for name in ("FedSSA", "FedProto", "FedKD", "FedAvg")
+]
+FIRST, SECOND = SPECS[:4], SPECS[4:]
+
+
+@pytest.fixture(autouse=True)
+def tiny_scenario(monkeypatch, small_digits):
+    for name, builder in TINY.items():
+        monkeypatch.setitem(models.BUILDERS, name, builder)
+    monkeypatch.setitem(models.SCENARIOS, "tiny", tuple(TINY))
+
+
+def alone(specs, tmp_path, monkeypatch) -> list[str]:
+    """Digests of the final states, computed one after the other in a store of their own."""
+    with monkeypatch.context() as patch:
+        patch.setenv("FEDLIB_HOME", str(tmp_path / "alone"))
+        return [run(spec, progress=False).digest for spec in specs]
+
+
+def test_four_threads(tmp_path, monkeypatch):
+    expected = alone(FIRST, tmp_path, monkeypatch)
+    assert len(set(expected)) == len(FIRST)
+    for kept in (sources._bare, sources.bare_source, sources.part_of_source):
+        kept.cache_clear()  # so that the threads read the sources, too
+    with ThreadPoolExecutor(4) as pool:
+        records = list(pool.map(lambda spec: run(spec, progress=False), FIRST))
+    assert [record.digest for record in records] == expected
+
+
+def test_to_thread_beside_the_main_thread(tmp_path, monkeypatch):
+    """As in a notebook: two runs in threads, and networks built in the main thread meanwhile."""
+    expected = alone(SECOND, tmp_path, monkeypatch)
+
+    async def both() -> list[runs.Record]:
+        waiting = asyncio.gather(*(asyncio.to_thread(run, spec, progress=False) for spec in SECOND))
+        while not waiting.done():
+            models.build("tiny-dropout", 10, 3, randomness.generator(0, "init"))
+            await asyncio.sleep(0)
+        return await waiting
+
+    assert [record.digest for record in asyncio.run(both())] == expected
+
+
+def test_the_settings_of_the_caller_change_nothing():
+    """float64 by default, no gradients, inference mode, two threads: the same bits, and they are as before after it."""
+
+    def digest() -> str:
+        data = tiny.dataset()
+        federation = tiny.federation(data, [range(0, 12), range(12, 24)], ("tiny-dropout",), batch_size=4)
+        return simulate(federation, make("FedSSA"), 2).digest()
+
+    expected, threads = digest(), torch.get_num_threads()
+    try:
+        torch.set_default_dtype(torch.float64)
+        torch.set_num_threads(2)
+        assert digest() == expected
+        assert torch.get_default_dtype() == torch.float64 and torch.get_num_threads() == 2
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.set_num_threads(threads)
+    for setting in (torch.no_grad, torch.inference_mode):
+        with setting():
+            assert digest() == expected
+            assert not torch.is_grad_enabled()
+
+
+def test_an_interrupt_while_another_thread_waits(home):
+    """The main thread finishes its round and saves; the waiting thread gets its turn; the process ends."""
+    specs = [
+        RunSpec(algorithm="Standalone", num_clients=20, participation=0.05, rounds=rounds, seed=rounds)
+        for rounds in (4, 1)
+    ]
+    source = """
+import signal, threading
+second = threading.Thread(target=lambda: print("second", run(specs[1], progress=False).status))
+def after_round(samples):
+    if threading.current_thread() is threading.main_thread() and not second.is_alive():
+        second.start()
+        while not second.waits:
+            pass
+        signal.raise_signal(signal.SIGINT)
+second.waits, alone = False, runs._alone
+def noted(label):
+    second.waits = second.waits or threading.current_thread() is second
+    return alone(label)
+runs._alone, runs._report = noted, after_round
+try:
+    run(specs[0], progress=False)
+except KeyboardInterrupt as stopped:
+    print(stopped)
+second.join()
+"""
+    with processes.started(*processes.code(source, specs), home=home) as process:
+        output, _ = process.communicate(timeout=processes.SECONDS)
+    assert process.returncode == 0, output
+    assert "stopped after round 1 of 4; the same command resumes from there" in output
+    assert "second finished" in output
+
+
+def test_a_main_thread_that_waits_for_another_stops_at_once():
+    """The first Ctrl-C ends its waiting, whatever the other thread does."""
+    taken, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with randomness.exclusive:
+            taken.set()
+            release.wait(processes.SECONDS)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    taken.wait(processes.SECONDS)
+    interrupter = threading.Timer(0.2, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
+    interrupter.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run(SPECS[0], progress=False)
+        assert holder.is_alive()
+    finally:
+        release.set()
+        holder.join()
