@@ -41,7 +41,7 @@ def test_every_method_is_in_the_table(words: pd.DataFrame) -> None:
         ("FCCL", (2 * 20 * 10, 2 * 20 * 100), (420, 4_020)),
         ("FedKEMF", (1_340_116, 1_430_296), (1_340_116, 1_430_296)),
         ("FedGH", (6_002, 55_010), (6_012, 55_110)),  # |S| d + |S| + d C, and the bias
-        ("FedSSA", (2_004, 10_020), (2_006, 10_030)),  # 2 |S| (d + 1), and the class ids up
+        ("FedSSA", (10_020, 100_200), (2_006, 10_030)),  # 2 C (d + 1), section 6.2; 2 |S| (d + 1), and the class ids up
         ("pFedES", (886, 886), (886, 886)),  # 2 (3*8*9 + 8 + 8*3*9 + 3)
     ],
 )

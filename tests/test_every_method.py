@@ -89,7 +89,8 @@ def test_runs_in_each_scenario_that_it_supports(name, scenario, undisturbed):
     assert (accuracies.isna() | ((accuracies >= 0) & (accuracies <= 1))).all(axis=None)
     words = rounds[["download_words", "upload_words", "published_words"]]
     assert (words.iloc[-1] > 0).all() if ALGORITHMS[name].exchanges != "nothing" else (words == 0).all(axis=None)
-    assert (rounds["published_words"] <= rounds["download_words"] + rounds["upload_words"]).all()
+    if name != "FedSSA":  # its paper counts the padding of unseen rows, which is not sent
+        assert (rounds["published_words"] <= rounds["download_words"] + rounds["upload_words"]).all()
     clients = record.clients.query("round >= 0")
     assert clients.groupby("round")["client"].apply(list).tolist() == arrivals(seed())
     assert np.allclose(clients.groupby("round")["loss"].mean(), rounds["loss"])

@@ -279,6 +279,23 @@ def test_mu_is_cos_shaped_and_recorded():
     assert all(FedSSA(mu0=0.0).mu(t) == 0 for t in range(30))
 
 
+def test_stable_rounds_are_in_proportion_to_the_rounds_unless_given():
+    """Figure 3's 20 of 500: 4 of 100 and, since 30 * 20 / 500 = 1.2 and 38 * 20 / 500 = 1.52, 1 of 30 and 2 of 38."""
+    stable = {1: 1, 10: 1, 30: 1, 38: 2, 100: 4, 500: 20}
+    for rounds, expected in stable.items():
+        assert [FedSSA().mu(t, rounds) > 0 for t in range(50)] == [t < expected for t in range(50)], rounds
+        assert FedSSA(stable_rounds=45).mu(44, rounds) == pytest.approx(0.5 * math.sin(math.pi / 90))
+    # T = 100: 0.5 cos of 0, 22.5, 45 and 67.5 degrees
+    np.testing.assert_allclose(
+        [FedSSA().mu(t, 100) for t in range(5)], [0.5, 0.46193977, 0.35355339, 0.19134172, 0], rtol=1e-7
+    )
+    figure3 = FedSSA(mu0=0.5, stable_rounds=20).mu  # one argument: what the figure draws
+    assert [figure3(t) for t in range(30)] == [FedSSA().mu(t, 500) for t in range(30)]
+    fed, _ = federation()
+    recorded = simulate(fed, FedSSA(mu0=0.6), 38, 0.5).rounds.set_index("round")["mu"]
+    np.testing.assert_allclose(recorded.loc[0:3], [0.6, 0.6 / math.sqrt(2), 0, 0], rtol=1e-7)
+
+
 # ----------------------------------------------------------------------------------------------- prototypes
 
 
