@@ -97,6 +97,21 @@ def test_fedproto_by_hand():
         np.testing.assert_allclose(outcome.server["prototypes"][label], prototype, rtol=1e-5, atol=2e-6)
 
 
+def test_fedproto_weighted_aggregation_by_hand():
+    """Eq. 6: client 0 has 3 images of class 1 and client 1 has 5, so its prototype is (3 c_0 + 5 c_1) / 8."""
+    fed, data = federation()
+    start = tiny.weights(fed.build("tiny-a"))
+    outcome = simulate(fed, FedProto(weighted=True), 1)
+    own = [tiny.class_means(tiny.descend(start, x, y, LR), x, y) for x, y in data]
+    prototypes = {0: own[0][0], 1: (3 * own[0][1] + 5 * own[1][1]) / 8, 2: own[1][2]}
+    for label, prototype in prototypes.items():
+        np.testing.assert_allclose(outcome.server["prototypes"][label], prototype, rtol=1e-5, atol=2e-6)
+    last = outcome.rounds.iloc[-1]  # two classes a client, of 3 features: the counts go up and are not published
+    assert (last["upload_words"], last["published_words"]) == (2 * (2 * 3 + 2 + 2), 2 * 2 * 3)
+    plain = simulate(federation()[0], FedProto(), 1).rounds.iloc[-1]
+    assert plain["upload_words"] == 2 * (2 * 3 + 2)
+
+
 def test_fedproto_ignores_classes_without_a_prototype():
     """One client a round: the second knows class 1 from the first, class 2 from nobody."""
     fed, data = federation()
