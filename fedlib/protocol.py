@@ -144,7 +144,10 @@ PARAMS: dict[tuple[str, str, str], dict[str, Any]] = {
     ("FedGH", "released", "homogeneous"): {"server_update": "frozen", "first_header": "own", "lars": "augmented"},
     ("pFedES", "released", "heterogeneous"): {"mu": 0.5, "extractor_epochs": 0, "extra_epochs": 10},
     ("pFedES", "released", "homogeneous"): {"mu": 0.5, "extractor_epochs": 0},
-    ("pFedHR", "released", "any"): {"clusters": 2, "weight": 0.1, "kd": "raw", "client_reset": True, "crop": 0.8},
+    ("pFedHR", "released", "any"): {
+        **{"clusters": 2, "weight": 0.1, "kd": "raw", "client_reset": True},
+        **{"crop": 0.8, "projection": 0},
+    },
 }
 
 
