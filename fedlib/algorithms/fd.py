@@ -13,7 +13,8 @@ Known disagreements. The best-known library has changed its distance twice: mean
 probability to 0), diverges, and is kept to show it. It averages the client's own vector in (`exclude_self=False`),
 forgets clients not selected this round (here each client's latest vectors count: the original has everyone in every
 round) and collects outputs while training (here they are the trained model's). The papers report that FD mostly fails
-to converge; that code is not public. Jeong et al. are cited from memory and a published summary.
+to converge; that code is not public. The distance is as a published summary of the paper has it, "a cross-entropy
+distillation regularizer" (sciencestack.ai/paper/1811.11479); the paper's own text was not at hand.
 """
 
 from collections.abc import Sequence

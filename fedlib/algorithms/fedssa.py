@@ -44,10 +44,10 @@ class FedSSA(Algorithm):
     script).
     stable_rounds: T_stable, rounds until mu is 0, >= 0; 0, the default, is Figure 3's 20 of the 500 rounds that the
     text trains at most, in proportion: 4 of 100, and at least 1 (*chosen*: the text leaves it to a search).
-    fusion: `literal` is Eq. 4; `convex` weights the global rows by 1 - mu, so that nothing is inflated.
-    aggregate_over: the `selected` owners of a class (Algorithm 1) or `all` of them (released code).
-    aggregation: clients upload their seen rows (`by_class`) or the `whole` header.
-    replace: rows that are downloaded and fused, those of the `seen` classes or `all`.
+    fusion: `literal`, the default, is Eq. 4; `convex` weights the global rows by 1 - mu, so that nothing is inflated.
+    aggregate_over: the `selected` owners of a class (the default, Algorithm 1) or `all` of them (released code).
+    aggregation: clients upload their seen rows (`by_class`, the default, Algorithm 1) or the `whole` header.
+    replace: rows that are downloaded and fused, those of the `seen` classes (the default, Eq. 4) or `all`.
     """
 
     name = "FedSSA"

@@ -16,7 +16,8 @@ Dividing the paper's objective by n_k makes it a mean loss, as for the other met
 only an unofficial implementation (an MLP on MNIST), which takes five steps of q a batch, Adam at 1e-3, divides zeta by
 a constant 20 and adds up a batch's losses, so that on its batches of 100 the KL weighs zeta / 2000 against the mean
 loss, our weight at 2000 images a client; here both steps are the run's optimiser's. The mean is weighted by n_k as
-there; the paper's is plain, its clients holding equally many images. The paper's algorithm is cited from memory.
+there; the paper's is plain, its clients holding equally many images. The paper's own text was not at hand: beta, which
+that implementation keeps at 1, is cited from memory of its Algorithm 1.
 
 The noise. rho = -3 is a spread of 0.049, more than the initial weights of most layers here (0.013 to 0.04; that
 implementation starts at 0.1), so unit noise drowns them. The implementation behind these rho and zeta, the only one
