@@ -97,12 +97,13 @@ def contrastive_loss(
 
 def train(
     model: nn.Module, width: int, pool: training.Pool, indices: Tensor, settings: training.Settings,
-    stream: np.random.Generator, temperature: float = 0.5, smallest: float = 0.08, projection: int = 0,
+    stream: np.random.Generator, temperature: float = 0.5, smallest: float = 0.08, projection: int = 128,
 ) -> Tensor:  # fmt: skip
     """Train `model` on the images at `indices` without labels; returns the mean loss.
 
-    With a projection width, a network of two linear layers on the model's outputs (`width` of them) is trained with it
-    and thrown away.
+    projection: width of SimCLR's head, two linear layers with a ReLU between on the model's outputs (`width` of them),
+    trained with it and thrown away; 0 for none. SimCLR's inner layer is as wide as its input; here, where that is a
+    handful of logits, as its output.
     """
     modules = {"model": model}
     if projection:

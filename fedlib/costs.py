@@ -83,9 +83,9 @@ def table(methods: Sequence[str] = (), public_samples: int = 5000) -> pd.DataFra
             architecture = "CNN-1" if algorithm.needs == "architecture" else "CNN-5"
             public = public_samples if hasattr(algorithm, "public_samples") else 64  # pFedHR sends none of them
             federation = _federation(architecture, num_classes, 3, seen, 2 * seen, 64, 1, public)
-            down, up, _ = _steady_round(algorithm, federation)
-            row[f"{dataset}_published"] = down.words(algorithm.uncounted) + up.words(algorithm.uncounted)
-            row[f"{dataset}_real"] = down.words() + up.words()
+            messages, context = _steady_round(algorithm, federation)[:2], federation.server_context(1, 2)
+            row[f"{dataset}_published"] = sum(algorithm.published_words(message, context) for message in messages)
+            row[f"{dataset}_real"] = sum(message.words() for message in messages)
         rows.append(row)
     return pd.DataFrame(rows).set_index("method")
 

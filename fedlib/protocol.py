@@ -135,15 +135,19 @@ SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
 }
 
 # Hyper-parameters that a protocol gives to its own method where `params` is silent, by (paper, variant, scenario or
-# any). Baselines have no released script and keep their defaults. stable_rounds and extractor_epochs are *chosen*, as
-# E is.
+# any). Baselines have no released script and keep their defaults. stable_rounds is *chosen*, as E is; E_fe is the
+# scripts' E + 10 and E, whatever E is.
 PARAMS: dict[tuple[str, str, str], dict[str, Any]] = {
     ("FedSSA", "released", "heterogeneous"): {"aggregate_over": "all", "stable_rounds": 2},
     ("FedSSA", "released", "homogeneous"): {"aggregate_over": "all", "stable_rounds": 45},
     ("FedGH", "released", "heterogeneous"): {"server_update": "frozen", "first_header": "own", "lars": "augmented"},
     ("FedGH", "released", "homogeneous"): {"server_update": "frozen", "first_header": "own", "lars": "augmented"},
-    ("pFedES", "released", "heterogeneous"): {"extractor_epochs": 20},  # E + 10 there
-    ("pFedHR", "released", "any"): {"clusters": 2, "weight": 0.1, "kd": "raw", "client_reset": True, "crop": 0.8},
+    ("pFedES", "released", "heterogeneous"): {"mu": 0.5, "extractor_epochs": 0, "extra_epochs": 10},
+    ("pFedES", "released", "homogeneous"): {"mu": 0.5, "extractor_epochs": 0},
+    ("pFedHR", "released", "any"): {
+        **{"clusters": 2, "weight": 0.1, "kd": "raw", "client_reset": True},
+        **{"crop": 0.8, "projection": 0},
+    },
 }
 
 

@@ -325,7 +325,7 @@ def _round(
     if losses and not np.isfinite(loss):
         outcome.status = "diverged"
     row = _round_row(round, loss, known, infos, federation.settings.epochs)
-    row |= _words(algorithm, [request.download for request in requests], [upload.message for upload in uploads])
+    row |= _words(algorithm, context, [request.download for request in requests], [each.message for each in uploads])
     recorded = _mean_diagnostics(algorithm, replies)
     if federation.protocol.inherit != "none":
         recorded["inherited"] = sum(reply.inherited for reply in replies)
@@ -351,12 +351,14 @@ def _round(
     return outcome.round_rows[-1], timing
 
 
-def _words(algorithm: Algorithm, downloads: list[Message], uploads: list[Message]) -> dict[str, int]:
+def _words(
+    algorithm: Algorithm, context: ServerContext, downloads: list[Message], uploads: list[Message]
+) -> dict[str, int]:
     """32-bit words of a round's messages, and as the method's paper counts them."""
     return {
         "download_words": sum(message.words() for message in downloads),
         "upload_words": sum(message.words() for message in uploads),
-        "published_words": sum(message.words(algorithm.uncounted) for message in downloads + uploads),
+        "published_words": sum(algorithm.published_words(message, context) for message in downloads + uploads),
     }
 
 

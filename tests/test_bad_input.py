@@ -104,7 +104,7 @@ def files(home) -> list[str]:
         ("run FedSSA --seed -1", "seed = -1: must be between 0 and"),
         ("run FedSSA --set mu0=1.5", "mu0 = 1.5: must be in [0, 1]"),
         ("run FedSSA --set mu0=-0.5", "mu0 = -0.5: must be in [0, 1]"),
-        ("run FedSSA --set stable_rounds=0", "stable_rounds = 0: must be at least 1"),
+        ("run FedSSA --set stable_rounds=-1", "stable_rounds = -1: must be at least 0"),
         ("run FedProto --set lam=-1", "lam = -1.0: must be at least 0"),
         ("run FedGH --set server_lr=-1", "server_lr = -1.0: must be at least 0"),
         ("run FedSSA --override momentum=1", "momentum = 1.0: must be in [0, 1)"),

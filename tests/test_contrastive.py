@@ -85,6 +85,21 @@ def test_a_batch_of_one_image_has_nothing_to_tell_apart():
     assert loss.item() == 0 and (outputs.grad == 0).all()
 
 
+def test_the_projection_head_is_simclrs(monkeypatch):
+    """Two linear layers with a ReLU between, 128 wide, on the 10 logits; the model's own layers are trained beside it."""
+    seen = {}
+    monkeypatch.setattr(training, "train", lambda loss, modules, *rest, **named: seen.update(modules))
+    pool = training.Pool(torch.zeros(2, 3, 32, 32, dtype=torch.uint8), torch.full((2,), -1), *scale(3))
+    settings, model = training.Settings(1, 2, 0.001), torch.nn.Identity()
+    contrastive.train(model, 10, pool, torch.arange(2), settings, stream())
+    shapes = [tuple(parameter.shape) for parameter in seen["head"].parameters()]
+    assert shapes == [(128, 10), (128,), (128, 128), (128,)] and isinstance(seen["head"][1], torch.nn.ReLU)
+    assert seen["model"] is model
+    seen.clear()
+    contrastive.train(model, 10, pool, torch.arange(2), settings, stream(), projection=0)
+    assert list(seen) == ["model"]
+
+
 @pytest.mark.parametrize("projection", [0, 8])
 def test_training_without_labels(projection):
     pool = training.Pool(

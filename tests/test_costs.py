@@ -18,7 +18,7 @@ WORDS = {
     "LG-FedAvg": ((10_020, 100_200), (10_020, 100_200)),  # 2 (d C + C)
     "FedProto": ((2_000, 10_000), (2_004, 10_020)),  # 2 S d; really with class ids both ways
     "FedGH": ((6_002, 55_010), (6_012, 55_110)),  # S d + S labels up, d C down; really with the bias, C
-    "FedSSA": ((2_004, 10_020), (2_006, 10_030)),  # 2 S (d + 1), the abstract's seen rows; really with class ids up
+    "FedSSA": ((10_020, 100_200), (2_006, 10_030)),  # 2 C (d + 1), its section 6.2; really seen rows and class ids up
 }
 
 # FedGH's Table 3, KB of 1024 bytes a client and round.

@@ -41,7 +41,7 @@ def test_every_method_is_in_the_table(words: pd.DataFrame) -> None:
         ("FCCL", (2 * 20 * 10, 2 * 20 * 100), (420, 4_020)),
         ("FedKEMF", (1_340_116, 1_430_296), (1_340_116, 1_430_296)),
         ("FedGH", (6_002, 55_010), (6_012, 55_110)),  # |S| d + |S| + d C, and the bias
-        ("FedSSA", (2_004, 10_020), (2_006, 10_030)),  # 2 |S| (d + 1), and the class ids up
+        ("FedSSA", (10_020, 100_200), (2_006, 10_030)),  # 2 C (d + 1), section 6.2; 2 |S| (d + 1), and the class ids up
         ("pFedES", (886, 886), (886, 886)),  # 2 (3*8*9 + 8 + 8*3*9 + 3)
     ],
 )
@@ -92,7 +92,8 @@ RATIOS = {  # FLOPs by Standalone's: CNN-1 to CNN-5
 @pytest.mark.parametrize("place", [0, 3])  # the others take as long again and say the same
 @pytest.mark.parametrize("method", RATIOS)
 def test_flops_relative_to_standalone(method: str, place: int) -> None:
-    ratio = costs.relative_to_standalone(ALGORITHMS[method](), list(FORWARD)[place])
+    given = {"extractor_epochs": 0} if method == "pFedES" else {}
+    ratio = costs.relative_to_standalone(ALGORITHMS[method](**given), list(FORWARD)[place])
     assert ratio == pytest.approx(RATIOS[method][place], rel=0.005)
 
 
@@ -101,6 +102,18 @@ def test_extraction_counts_once_a_round() -> None:
     step = 3 * FORWARD["CNN-5"] - CONV1
     expected = 1 + (FORWARD["CNN-5"] - HEADER + MEANS) / (10 * step)
     assert costs.relative_to_standalone(ALGORITHMS["FedGH"](), "CNN-5", epochs=10) == pytest.approx(expected, rel=1e-9)
+
+
+def test_extractor_epochs_do_not_grow_with_the_local_ones() -> None:
+    """pFedES on CNN-5: step 1 trains on raw and on enhanced images, 2 (3 f - c1) + g multiply-adds an image; step 2
+    takes the gradient through a frozen network, 2 f + 2.5 g. E_fe = 5 of step 2 fall on E of step 1.
+    """
+    forward, extractor = FORWARD["CNN-5"], 442_368
+    first, second = 2 * (3 * forward - CONV1) + extractor, 2 * forward + 2.5 * extractor
+    for epochs in (1, 10):
+        expected = (first + 5 / epochs * second) / (3 * forward - CONV1)
+        ratio = costs.relative_to_standalone(ALGORITHMS["pFedES"](), "CNN-5", epochs)
+        assert ratio == pytest.approx(expected, rel=0.005)
 
 
 def test_parts_of_a_round_by_hand() -> None:

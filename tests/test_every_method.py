@@ -89,7 +89,8 @@ def test_runs_in_each_scenario_that_it_supports(name, scenario, undisturbed):
     assert (accuracies.isna() | ((accuracies >= 0) & (accuracies <= 1))).all(axis=None)
     words = rounds[["download_words", "upload_words", "published_words"]]
     assert (words.iloc[-1] > 0).all() if ALGORITHMS[name].exchanges != "nothing" else (words == 0).all(axis=None)
-    assert (rounds["published_words"] <= rounds["download_words"] + rounds["upload_words"]).all()
+    if name != "FedSSA":  # its paper counts the padding of unseen rows, which is not sent
+        assert (rounds["published_words"] <= rounds["download_words"] + rounds["upload_words"]).all()
     clients = record.clients.query("round >= 0")
     assert clients.groupby("round")["client"].apply(list).tolist() == arrivals(seed())
     assert np.allclose(clients.groupby("round")["loss"].mean(), rounds["loss"])
@@ -242,10 +243,9 @@ def test_a_huge_learning_rate_ends_as_diverged(name, small_digits):
 
 def test_fd_with_raw_targets_ends_as_diverged_where_the_others_finish(small_digits):
     """With logits as targets the cross-entropy has no lower bound; the others bear this rate."""
-    for target in ("mse", "softmax", "raw"):
-        given = spec("FD", num_clients=6, participation=1.0, rounds=10, lr=0.03, params={"target": target})
-        record = run(given, progress=False)
-        if target == "raw":
+    for params in ({}, {"distance": "mse", "outputs": "logits"}, {"outputs": "logits"}):
+        record = run(spec("FD", num_clients=6, participation=1.0, rounds=10, lr=0.03, params=params), progress=False)
+        if params == {"outputs": "logits"}:
             assert_diverged(record)
         else:
             assert record.status == "finished"

@@ -97,6 +97,21 @@ def test_fedproto_by_hand():
         np.testing.assert_allclose(outcome.server["prototypes"][label], prototype, rtol=1e-5, atol=2e-6)
 
 
+def test_fedproto_weighted_aggregation_by_hand():
+    """Eq. 6: client 0 has 3 images of class 1 and client 1 has 5, so its prototype is (3 c_0 + 5 c_1) / 8."""
+    fed, data = federation()
+    start = tiny.weights(fed.build("tiny-a"))
+    outcome = simulate(fed, FedProto(weighted=True), 1)
+    own = [tiny.class_means(tiny.descend(start, x, y, LR), x, y) for x, y in data]
+    prototypes = {0: own[0][0], 1: (3 * own[0][1] + 5 * own[1][1]) / 8, 2: own[1][2]}
+    for label, prototype in prototypes.items():
+        np.testing.assert_allclose(outcome.server["prototypes"][label], prototype, rtol=1e-5, atol=2e-6)
+    last = outcome.rounds.iloc[-1]  # two classes a client, of 3 features: the counts go up and are not published
+    assert (last["upload_words"], last["published_words"]) == (2 * (2 * 3 + 2 + 2), 2 * 2 * 3)
+    plain = simulate(federation()[0], FedProto(), 1).rounds.iloc[-1]
+    assert plain["upload_words"] == 2 * (2 * 3 + 2)
+
+
 def test_fedproto_ignores_classes_without_a_prototype():
     """One client a round: the second knows class 1 from the first, class 2 from nobody."""
     fed, data = federation()
@@ -277,6 +292,23 @@ def test_mu_is_cos_shaped_and_recorded():
     np.testing.assert_allclose(recorded.loc[0:3], 0.6 * np.array([1, 0.92387953, 0.70710678, 0.38268343]), rtol=1e-7)
     assert (recorded.loc[4:] == 0).all() and np.isnan(recorded.loc[-1])
     assert all(FedSSA(mu0=0.0).mu(t) == 0 for t in range(30))
+
+
+def test_stable_rounds_are_in_proportion_to_the_rounds_unless_given():
+    """Figure 3's 20 of 500: 4 of 100 and, since 30 * 20 / 500 = 1.2 and 38 * 20 / 500 = 1.52, 1 of 30 and 2 of 38."""
+    stable = {1: 1, 10: 1, 30: 1, 38: 2, 100: 4, 500: 20}
+    for rounds, expected in stable.items():
+        assert [FedSSA().mu(t, rounds) > 0 for t in range(50)] == [t < expected for t in range(50)], rounds
+        assert FedSSA(stable_rounds=45).mu(44, rounds) == pytest.approx(0.5 * math.sin(math.pi / 90))
+    # T = 100: 0.5 cos of 0, 22.5, 45 and 67.5 degrees
+    np.testing.assert_allclose(
+        [FedSSA().mu(t, 100) for t in range(5)], [0.5, 0.46193977, 0.35355339, 0.19134172, 0], rtol=1e-7
+    )
+    figure3 = FedSSA(mu0=0.5, stable_rounds=20).mu  # one argument: what the figure draws
+    assert [figure3(t) for t in range(30)] == [FedSSA().mu(t, 500) for t in range(30)]
+    fed, _ = federation()
+    recorded = simulate(fed, FedSSA(mu0=0.6), 38, 0.5).rounds.set_index("round")["mu"]
+    np.testing.assert_allclose(recorded.loc[0:3], [0.6, 0.6 / math.sqrt(2), 0, 0], rtol=1e-7)
 
 
 # ----------------------------------------------------------------------------------------------- prototypes

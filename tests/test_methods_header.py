@@ -4,11 +4,10 @@ import numpy as np
 import pixels
 import pytest
 import torch
-import torch.nn.functional as F
 
 from fedlib import FedlibError, simulate
 from fedlib.algorithms.base import Algorithm
-from fedlib.algorithms.fd import FD, fd_loss, fd_target_loss
+from fedlib.algorithms.fd import FD, fd_loss
 from fedlib.algorithms.fedclassavg import FedClassAvg, supervised_contrast
 from fedlib.algorithms.lg_fedavg import LGFedAvg
 from fedlib.algorithms.standalone import Standalone
@@ -127,18 +126,47 @@ def test_fedclassavg_words(classes: int, both: int) -> None:
 # FD
 
 
-def test_fd_two_rounds_by_hand() -> None:
+KINDS = [(distance, outputs) for distance in ("cross_entropy", "mse") for outputs in ("softmax", "logits")]
+RAW = ("cross_entropy", "logits")  # without a lower bound
+
+
+def test_fd_defaults_are_the_papers() -> None:
+    assert (FD().distance, FD().outputs, FD().exclude_self) == ("cross_entropy", "softmax", True)
+
+
+def test_fd_loss_on_one_image_by_hand() -> None:
+    """Logits (0, ln 3): p = (1/4, 3/4), of class 0; the others' mean output for class 0 is t = (0.8, 0.2)."""
+    images, labels, known = torch.tensor([[0.0, np.log(3.0)]]), torch.tensor([0]), torch.tensor([1.0, 0.0])
+    targets = torch.tensor([[0.8, 0.2], [0.0, 0.0]])
+    own, gamma = np.log(4), 0.5  # CE of the label: -ln(1/4)
+    expected = {
+        ("cross_entropy", "softmax"): 0.8 * np.log(4) + 0.2 * np.log(4 / 3),  # H(t, p)
+        ("mse", "softmax"): 0.55**2,  # ((0.25 - 0.8)^2 + (0.75 - 0.2)^2) / 2
+        ("mse", "logits"): (0.8**2 + (np.log(3) - 0.2) ** 2) / 2,
+    }
+    for (distance, outputs), apart in expected.items():
+        loss = fd_loss(torch.nn.Identity(), images, labels, targets, known, gamma, distance, outputs)
+        assert loss.item() == pytest.approx(own + gamma * apart, rel=1e-6)
+        nobody = fd_loss(torch.nn.Identity(), images, 1 - labels, targets, known, gamma, distance, outputs)
+        assert nobody.item() == pytest.approx(np.log(4 / 3), rel=1e-6)  # class 1 has no target
+
+
+@pytest.mark.parametrize(("distance", "outputs"), KINDS)
+def test_fd_two_rounds_by_hand(distance: str, outputs: str) -> None:
     """Three clients; class 1 has three owners, class 0 and 2 have two, so everyone has targets in round 1."""
     own = [[0, 1, 0], [1, 2, 2, 1, 1], [2, 0, 1, 0]]
-    federation, method = pixels.federation(own), FD(gamma=0.7)
+    federation, method = pixels.federation(own), FD(gamma=0.7, distance=distance, outputs=outputs)
     server = method.init_server(pixels.context(federation))
     data = [pixels.data(client) for client in federation.clients]
     nets = [pixels.Net(client.model) for client in federation.clients]
 
+    def shown(logits: np.ndarray) -> np.ndarray:
+        return pixels.softmax(logits) if outputs == "softmax" else logits
+
     means: list[dict[int, np.ndarray]] = []
     for (x, y), net in zip(data, nets, strict=True):  # round 0: nothing to download, plain CE
         net.train(x, y)
-        means.append({c: net.logits(x)[y == c].mean(0) for c in set(y.tolist())})
+        means.append({c: shown(net.logits(x))[y == c].mean(0) for c in set(y.tolist())})
     context = pixels.context(federation)
     method.aggregate(server, pixels.play(method, server, federation, context), context)
 
@@ -148,35 +176,26 @@ def test_fd_two_rounds_by_hand() -> None:
         targets = {c: np.mean([m[c] for j, m in enumerate(means) if j != k and c in m], 0) for c in means[k]}
         download = method.download(server, client.info, context)
         assert download["classes"].tolist() == sorted(targets)
-        for c, logits in zip(download["classes"].tolist(), download["logits"], strict=True):
-            np.testing.assert_allclose(logits, targets[c], atol=2e-6)
-        z = net.logits(x)
-        distance = 2 * (z - np.array([targets[c] for c in y])) / z.size  # d(mean squared error)
-        net.step((x, pixels.cross_entropy_slope(z, y) + 0.7 * distance))
+        for c, output in zip(download["classes"].tolist(), download["outputs"], strict=True):
+            np.testing.assert_allclose(output, targets[c], atol=2e-6)
+        z, target = net.logits(x), np.array([targets[c] for c in y])
+        p = pixels.softmax(z)
+        if distance == "cross_entropy":  # d(-sum_c t_c log p_c) / dz = p sum_c t_c - t
+            slope = p * target.sum(1, keepdims=True) - target
+        else:  # d(mean over classes of the squared difference), through the softmax: p (g - sum_c p_c g_c)
+            slope = 2 * (shown(z) - target) / z.shape[1]
+            if outputs == "softmax":
+                slope = p * (slope - (p * slope).sum(1, keepdims=True))
+        net.step((x, pixels.cross_entropy_slope(z, y) + 0.7 * slope / len(y)))
         pixels.visit(method, client, download, federation, 1)
         net.agrees(client.model)
 
 
-@pytest.mark.parametrize("target", ["softmax", "raw"])
-def test_fd_other_targets_by_hand(target: str) -> None:
-    federation, method = pixels.federation(LABELS), FD(gamma=0.7, target=target)
-    client = federation.clients[0]
-    (x, y), net = pixels.data(client), pixels.Net(client.model)
-    logits = np.array([[2.0, -1.0, 0.5]])  # of class 0; class 1 has no target
-    weights = (pixels.softmax(logits) if target == "softmax" else logits)[0]
-    z = net.logits(x)
-    # d(-sum_c t_c log p_c) / dz = p sum_c t_c - t, for the images of class 0
-    distance = (pixels.softmax(z) * weights.sum() - weights) * (y == 0)[:, None] / len(y)
-    net.step((x, pixels.cross_entropy_slope(z, y) + 0.7 * distance))
-    message = Message({"classes": torch.tensor([0]), "logits": torch.tensor(logits).float()})
-    pixels.visit(method, client, message, federation)
-    net.agrees(client.model)
-
-
 def test_fd_gamma_zero_is_standalone_to_the_bit() -> None:
-    for target in ("mse", "softmax", "raw"):
+    for distance, outputs in KINDS:
         pair = [pixels.federation(LABELS) for _ in range(2)]
-        for federation, method in zip(pair, (FD(gamma=0.0, target=target), Standalone()), strict=True):
+        method = FD(gamma=0.0, distance=distance, outputs=outputs)
+        for federation, method in zip(pair, (method, Standalone()), strict=True):
             simulate(federation, method, 3)
         assert pixels.same_models(*pair)
 
@@ -202,30 +221,30 @@ def test_fd_keeps_the_latest_vectors_of_who_is_absent() -> None:
     method.aggregate(server, pixels.play(method, server, federation, context)[:1], context)  # client 1 stays away
     download = method.download(server, federation.clients[0].info, context)
     assert download["classes"].tolist() == [1]
-    torch.testing.assert_close(download["logits"][0], uploads[1].message["logits"][0])
+    torch.testing.assert_close(download["outputs"][0], uploads[1].message["outputs"][0])
 
 
 def test_fd_raw_target_has_no_lower_bound() -> None:
     labels, known = torch.tensor([0, 1]), torch.ones(2)
     logits, images = torch.tensor([[3.0, -2.0], [-2.0, 3.0]]), torch.eye(2)
-    losses = {"raw": [], "softmax": [], "mse": []}
+    losses: dict[tuple[str, str], list[float]] = {kind: [] for kind in KINDS}
     for scale in (1.0, 1e2, 1e4):
         model = torch.nn.Linear(2, 2, bias=False)
         model.weight.data = scale * torch.eye(2)
-        losses["raw"].append(fd_target_loss(model, images, labels, logits, known, 1.0).item())
-        losses["softmax"].append(fd_target_loss(model, images, labels, logits.softmax(1), known, 1.0).item())
-        losses["mse"].append(fd_loss(model, images, labels, logits, known, 1.0).item())
-    assert losses["raw"][0] > losses["raw"][1] > losses["raw"][2] < -1e4
-    assert min(losses["softmax"] + losses["mse"]) >= 0
+        for distance, outputs in KINDS:
+            targets = logits.softmax(1) if outputs == "softmax" else logits
+            loss = fd_loss(model, images, labels, targets, known, 1.0, distance, outputs)
+            losses[distance, outputs].append(loss.item())
+    raw = losses.pop(RAW)
+    assert raw[0] > raw[1] > raw[2] < -1e4
+    assert min(min(values) for values in losses.values()) >= 0
 
 
 def test_fd_raw_ends_as_diverged_where_the_others_finish() -> None:
     own = [[0, 1, 0], [1, 0, 1]]
-    status = {
-        target: simulate(pixels.federation(own, lr=0.3), FD(target=target), 40).status
-        for target in ("raw", "softmax", "mse")
-    }
-    assert status == {"raw": "diverged", "softmax": "finished", "mse": "finished"}
+    for distance, outputs in KINDS:
+        outcome = simulate(pixels.federation(own, lr=0.3), FD(distance=distance, outputs=outputs), 40)
+        assert outcome.status == ("diverged" if (distance, outputs) == RAW else "finished")
 
 
 def test_fd_the_order_of_arrival_does_not_matter() -> None:
@@ -242,18 +261,10 @@ def test_fd_words(classes: int, held: int, both: int) -> None:
 @pytest.mark.parametrize(
     ("method", "field", "value"),
     [
-        (FD, "gamma", -1.0), (FD, "target", "kl"), (FedClassAvg, "rho", -0.1), (FedClassAvg, "reduction", "max"),
+        (FD, "gamma", -1.0), (FD, "distance", "kl"), (FD, "outputs", "raw"), (FedClassAvg, "rho", -0.1), (FedClassAvg, "reduction", "max"),
         (FedClassAvg, "contrast", -1.0), (FedClassAvg, "temperature", 0.0),
     ],
 )  # fmt: skip
 def test_bad_values_are_named(method: type[Algorithm], field: str, value: object) -> None:
     with pytest.raises(FedlibError, match=field):
         method(**{field: value})
-
-
-def test_fd_mean_squared_error_is_a_mean_over_the_classes() -> None:
-    """A third of the squared distance at three classes: gamma means the same whatever the number of classes."""
-    model, images = torch.nn.Identity(), torch.tensor([[1.0, 2.0, 3.0]])
-    loss = fd_loss(model, images, torch.tensor([0]), torch.zeros(3, 3), torch.ones(3), 1.0)
-    expected = F.cross_entropy(images, torch.tensor([0])) + (1 + 4 + 9) / 3
-    assert loss.item() == pytest.approx(expected.item())

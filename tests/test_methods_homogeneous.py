@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from fedlib import Federation, FedlibError, simulate
+from fedlib import Federation, FedlibError, RunSpec, simulate
 from fedlib.algorithms.base import Algorithm
 from fedlib.algorithms.fedavg import FedAvg
 from fedlib.algorithms.fedprox import FedProx
@@ -18,6 +18,7 @@ from fedlib.algorithms.per_fedavg import PerFedAvg, meta_loss
 from fedlib.algorithms.pfedbayes import Gaussian, PFedBayes, divergence
 from fedlib.algorithms.pfedme import PFedMe
 from fedlib.algorithms.standalone import Standalone
+from fedlib.lab import runs
 from fedlib.randomness import forked
 
 LABELS = [[0, 1, 0], [1, 2, 2, 1, 1]]
@@ -210,8 +211,8 @@ def flat(state: dict[str, torch.Tensor], rho: list[torch.Tensor]) -> np.ndarray:
 
 
 def test_pfedbayes_one_round_by_hand() -> None:
-    zeta, noise, built = 0.7, 0.9, federation(epochs=2)
-    method, context = PFedBayes(zeta=zeta, rho0=-1.0, noise=noise), pixels.context(built)
+    zeta, noise, beta, built = 0.7, 0.9, 0.6, federation(epochs=2)
+    method, context = PFedBayes(zeta=zeta, rho0=-1.0, noise=noise, beta=beta), pixels.context(built)
     server = method.init_server(context)
     start = flat({name: server[f"mu.{name}"] for name in NAMES}, [server[f"rho.{index}"] for index in range(3)])
     assert (start[1] == -1).all()
@@ -238,7 +239,8 @@ def test_pfedbayes_one_round_by_hand() -> None:
     assert not np.allclose(expected[0], start, atol=1e-3)
     method.aggregate(server, uploads, context)
     after = flat({name: server[f"mu.{name}"] for name in NAMES}, [server[f"rho.{index}"] for index in range(3)])
-    np.testing.assert_allclose(after, (3 * expected[0] + 5 * expected[1]) / 8, rtol=0, atol=5e-6)
+    mean_of_clients = (3 * expected[0] + 5 * expected[1]) / 8
+    np.testing.assert_allclose(after, (1 - beta) * start + beta * mean_of_clients, rtol=0, atol=5e-6)
 
 
 def test_pfedbayes_without_noise_and_divergence_is_plain_training() -> None:
@@ -261,13 +263,56 @@ def test_pfedbayes_posterior_stays_with_the_client() -> None:
         assert not torch.equal(client.state["rho"]["0"], server["rho.0"])  # not the prior's
 
 
-def test_pfedbayes_noise_has_unit_standard_deviation() -> None:
+def test_pfedbayes_learns_about_as_fast_as_fedavg() -> None:
+    """M1 on digits, Adam at 1e-3: with unit noise at rho = -3 it would be at 30 %."""
+    spec = RunSpec(
+        scenario="homogeneous-M1", partition="iid", num_clients=4, participation=0.5, rounds=3, local_epochs=2,
+        batch_size=32, lr=0.001, overrides={"optimiser": "adam"},
+    )  # fmt: skip
+    last = {}
+    for name in ("FedAvg", "pFedBayes"):
+        resolved = runs.resolve(dataclasses.replace(spec, algorithm=name))
+        last[name] = simulate(runs.federation_of(resolved), resolved.algorithm, 3, 0.5).rounds["accuracy_selected"].max()
+    assert last["pFedBayes"] > last["FedAvg"] - 0.1 and last["FedAvg"] > 0.8
+
+
+def test_pfedbayes_posterior_starts_as_the_prior() -> None:
+    """A client that comes late has seen no data yet; one that comes back keeps its own posterior."""
+    built, method = federation(lr=0.0), PFedBayes()
+    server, context = method.init_server(pixels.context(built)), pixels.context(built, 1)
+    trained = {name: tensor + 0.25 for name, tensor in server.items()}
+    for down in (trained, server):
+        pixels.visit(method, built.clients[0], method.download(down, built.infos[0], context), built, 1)
+        state = {f"mu.{name}": tensor for name, tensor in built.clients[0].model.state_dict().items()}
+        state |= {f"rho.{name}": tensor for name, tensor in built.clients[0].state["rho"].items()}
+        assert state.keys() == trained.keys() and all(torch.equal(state[name], trained[name]) for name in trained)
+
+
+def test_pfedbayes_beta() -> None:
+    """0 never changes the server; 1, the default, takes the clients' mean."""
+    still = simulate(federation(), PFedBayes(beta=0.0), 2)
+    start = PFedBayes().init_server(pixels.context(federation()))
+    assert all(torch.equal(still.server[name], tensor) for name, tensor in start.items())
+    built, method = federation(), PFedBayes()
+    context, server = pixels.context(built), dict(start)
+    uploads = pixels.play(method, server, built, context)
+    method.aggregate(server, uploads, context)
+    for name, tensor in server.items():
+        expected = (3 * uploads[0].message[name] + 5 * uploads[1].message[name]) / 8
+        torch.testing.assert_close(tensor, expected, rtol=0, atol=1e-6)
+    with pytest.raises(FedlibError, match=r"beta = 1\.5: must be in \[0, 1\]"):
+        PFedBayes(beta=1.5)
+
+
+def test_pfedbayes_noise_is_as_wide_as_it_says() -> None:
+    """`noise` times the spread: the equation's under 1, a thousandth of it under the defaults."""
     layer = nn.Linear(400, 300, bias=False)
     nn.init.zeros_(layer.weight)
     gaussian = Gaussian(layer, -1.0)
-    with forked(np.random.default_rng(0)), torch.no_grad():
-        drawn = gaussian(torch.eye(400), gaussian.moments(), PFedBayes().noise)
-    assert abs(drawn.std().item() / F.softplus(torch.tensor(-1.0)).item() - 1) < 0.01  # not 0.001 of it
+    for noise, share in ((1.0, 1.0), (PFedBayes().noise, 0.001)):
+        with forked(np.random.default_rng(0)), torch.no_grad():
+            drawn = gaussian(torch.eye(400), gaussian.moments(), noise)
+        assert abs(drawn.std().item() / F.softplus(torch.tensor(-1.0)).item() / share - 1) < 0.01
 
 
 def test_pfedbayes_divergence_is_that_of_gaussians() -> None:

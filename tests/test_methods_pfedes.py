@@ -1,16 +1,20 @@
 """pFedES: one round by hand, its limits, and that a frozen network costs no gradient."""
 
+import dataclasses
+from typing import Any
+
 import numpy as np
 import pixels
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from fedlib import Federation, FedlibError, simulate
+from fedlib import Federation, FedlibError, simulate, training
 from fedlib.algorithms.pfedes import PFedES
 from fedlib.algorithms.standalone import Standalone
 from fedlib.federation import Upload
 from fedlib.models import proxy_extractor
+from fedlib.protocol import params
 
 LABELS = [[0, 1, 0], [1, 2, 2, 1, 1]]
 
@@ -99,7 +103,7 @@ def test_886_words_a_client_round(classes: int) -> None:
 def test_frozen_networks_take_no_gradient(architecture: str, ratio: float) -> None:
     """8f - 2 c1 + 3.5 g against 3f - c1; above 3.2 gradients of a frozen network were computed and thrown away."""
     counts = []
-    for method in (PFedES(), Standalone()):
+    for method in (PFedES(extractor_epochs=0), Standalone()):
         federation = pixels.federation([[0, 1, 2, 3]], classes=10, channels=3, architectures=[architecture])
         context, client = pixels.context(federation), federation.clients[0]
         message = method.download(method.init_server(context), client.info, context)
@@ -112,13 +116,43 @@ def test_frozen_networks_take_no_gradient(architecture: str, ratio: float) -> No
 def test_extractor_epochs_are_those_of_step_two() -> None:
     models, extractors = [], []
     for epochs in (0, 1, 3):  # E is 1, so 0 and 1 are the same
-        federation, method = pixels.federation(LABELS), PFedES(extractor_epochs=epochs)
+        federation, method = pixels.federation(LABELS), PFedES(mu=0.5, extractor_epochs=epochs)
         context, client = pixels.context(federation), federation.clients[0]
         message = method.download(method.init_server(context), client.info, context)
         extractors.append(pixels.visit(method, client, message, federation)["2.bias"])
         models.append(client.model.header.weight)
     assert torch.equal(models[0], models[1]) and torch.equal(models[0], models[2])
     assert torch.equal(extractors[0], extractors[1]) and not torch.equal(extractors[0], extractors[2])
+
+
+def trained_in_step_two(method: PFedES, local_epochs: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Epochs over the client's images in step 2: one batch an epoch, so its number of steps."""
+    seen: list[str] = []
+
+    def spy(loss: Any, modules: dict[str, Any], *rest: Any, **named: Any) -> torch.Tensor:
+        seen.extend(modules)
+        return step(loss, modules, *rest, **named)
+
+    step = training.step
+    monkeypatch.setattr(training, "step", spy)
+    federation = pixels.federation(LABELS)
+    federation.settings = dataclasses.replace(federation.settings, epochs=local_epochs)
+    context, client = pixels.context(federation), federation.clients[0]
+    pixels.visit(method, client, method.download(method.init_server(context), client.info, context), federation)
+    monkeypatch.undo()
+    assert seen.count("model") == local_epochs
+    return seen.count("extractor")
+
+
+def test_defaults_are_the_best_of_figure_10_and_the_released_ones_the_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """E_fe = 5 whatever E is; the heterogeneous script has E + 10, the homogeneous one E."""
+    epochs = {"": (5, 5), "heterogeneous": (11, 13), "homogeneous": (1, 3)}  # at E = 1 and at E = 3
+    for scenario, expected in epochs.items():
+        given = params("pFedES", "released", scenario, "pFedES") if scenario else {}
+        method = PFedES(**given)
+        assert method.mu == (0.5 if scenario else 0.1)
+        assert tuple(trained_in_step_two(method, local, monkeypatch) for local in (1, 3)) == expected
+    assert params("pFedES", "paper", "heterogeneous", "pFedES") == {}
 
 
 def test_optimisers_are_fresh_for_each_client() -> None:
@@ -147,7 +181,7 @@ def test_the_order_of_arrival_does_not_matter() -> None:
         torch.testing.assert_close(tensor, servers[1][name], rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize(("field", "value"), [("mu", -0.1), ("mu", 1.5), ("extractor_epochs", -1), ("output", "tanh")])
+@pytest.mark.parametrize(("field", "value"), [("mu", -0.1), ("mu", 1.5), ("extractor_epochs", -1), ("extra_epochs", -1), ("output", "tanh")])
 def test_bad_values_are_named(field: str, value: object) -> None:
     with pytest.raises(FedlibError, match=field):
         PFedES(**{field: value})

@@ -100,7 +100,7 @@ def test_the_protocol_is_the_papers(record):
     assert (plain.protocol.optimiser, plain.protocol.lr, plain.protocol.parts) == ("adam", 0.001, (8, 0, 2))
     assert plain.algorithm == PFedHR()
     released = runs.resolve(RunSpec(algorithm="pFedHR", dataset="digits", protocol="released")).algorithm
-    assert released == PFedHR(clusters=2, weight=0.1, kd="raw", client_reset=True, crop=0.8)
+    assert released == PFedHR(clusters=2, weight=0.1, kd="raw", client_reset=True, crop=0.8, projection=0)
     clients = record.clients.query("round == -1")["architecture"]
     assert clients.tolist() == ["M1", "M2", "M3", "M4"] * 10
 
@@ -270,11 +270,13 @@ def test_options_run_and_change_the_candidates(params):
 
 
 def test_unlabelled_public_images():
-    """SimCLR needs no labels: they are -1 here, which cross-entropy would refuse."""
-    given = (spec(), spec(public_labels=False), spec(public_labels=False, params={"projection": 16}))
+    """SimCLR needs no labels: they are -1 here, which cross-entropy would refuse. Its head, 128 wide by default, counts."""
+    assert PFedHR().projection == 128
+    given = (spec(), *(spec(public_labels=False, params={"projection": width}) for width in (128, 16, 0)))
     details = [played(each)[2] for each in given]
     for one, two in itertools.combinations(details, 2):
         assert one["structures"] == two["structures"] and one["similarity"] != two["similarity"]
+    assert played(spec(params={"projection": 0}))[2] == details[0]  # with labels there is no head
 
 
 # ------------------------------------------------------------------------------------------------------- what can go wrong

@@ -71,7 +71,7 @@ class Algorithm:
     public_data: ClassVar[Literal["none", "unlabelled", "labelled"]] = "none"  # images that server and clients share
     needs: ClassVar[Literal["", "features", "architecture"]] = ""  # equal for all clients; features: the header's width
     look: ClassVar[Look | None] = None  # in figures; None: one from a spare palette
-    uncounted: ClassVar[tuple[str, ...]] = ()  # names of the message's tensors that the paper does not count
+    uncounted: ClassVar[tuple[str, ...]] = ()  # names of a message's tensors that the paper does not count
 
     def check(self, federation: Federation) -> None:
         """Raise FedlibError in one line when this method cannot run on `federation`."""
@@ -122,6 +122,12 @@ class Algorithm:
     ) -> dict[str, Any] | None:
         """Update the server's state from the uploads, (info, message) in order of arrival; returns its diagnostics."""
         return None
+
+    def published_words(self, message: Message, context: ServerContext) -> int:
+        """32-bit words of a download or an upload as the method's own paper counts them: what the message holds, less
+        what `uncounted` names. A method whose paper counts what is not sent here says so in its own.
+        """
+        return message.words(self.uncounted)
 
     def predict(self, client: Client, images: Tensor) -> dict[str, Tensor]:
         """Logits (n, C) of normalised images by each way of predicting that is recorded; the first is the headline

@@ -61,7 +61,8 @@ class FCCL(Algorithm):
     public_samples, public_epochs: images of each round's public subset and epochs on it, >= 1. Default 5000 and 1
     (authors' code), or all there are.
     public_lr: rate of the collaborative step, >= 0. Default 0.001 (authors' code, with Adam).
-    pretrain_epochs: epochs on the own images before the first round, >= 1. Default 1 (*chosen*: the code has 50).
+    pretrain_epochs: epochs on the own images before the first round, >= 1. Default 1 (*chosen* for short runs: the
+    code has 50, the text no number). None of them counts among E.
     """
 
     name = "FCCL"

@@ -3,7 +3,8 @@
 
 Clients upload the mean representation of each seen class (local averaged representation, LAR); the server trains one
 global header on the pairs (LAR, class) by SGD, and the header replaces each client's. Extractors stay local. Down:
-the header; up: a LAR and its label a class. The server's step is Eq. 5's SGD whatever optimiser the clients use.
+the header; up: a LAR and its label a class. The server's step is Eq. 4's SGD whatever optimiser the clients use; Eq. 5
+puts the header in place of the client's, and Eq. 6 is the local step.
 
 The released code computes these gradients but never applies them (its optimiser holds another network), so its
 header stays what it was initialised to (`server_update=frozen`); this file trains it, as the paper says. Released too:
@@ -27,10 +28,12 @@ from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, S
 @dataclass(frozen=True)
 class FedGH(Algorithm):
     """server_lr: eta_theta, the server's learning rate, >= 0; 0 freezes the header. Default 0.01 (section 5.1).
-    server_update: `per_lar`, one SGD step a LAR in order of arrival (Algorithm 1); `minibatch`, one shuffled pass in
-    batches of B; `frozen`, none (released code).
-    first_header: what a client starts round 0 with, the `global` header (Algorithm 1) or its `own` (released code).
-    lars: of the `plain` images (Eq. 3), or of `augmented` ones where the protocol augments (released code).
+    server_update: `per_lar` (the default), one SGD step a LAR in order of arrival (Algorithm 1); `minibatch`, one
+    shuffled pass in batches of B; `frozen`, none (released code).
+    first_header: what a client starts round 0 with, the `global` header (the default, Algorithm 1) or its `own`
+    (released code).
+    lars: of the `plain` images (the default, Eq. 3), or of `augmented` ones where the protocol augments (released
+    code).
     """
 
     name = "FedGH"
@@ -63,8 +66,9 @@ class FedGH(Algorithm):
 
     def local_round(self, client: Client, message: Message, context: ClientContext) -> Message:
         if message.tensors:
-            client.model.header.load_state_dict({"weight": message["header.weight"], "bias": message["header.bias"]})
-        context.train()
+            header = {"weight": message["header.weight"], "bias": message["header.bias"]}
+            client.model.header.load_state_dict(header)  # Eq. 5
+        context.train()  # Eq. 6
         augment, extractor = context.augment, client.model.extractor
         if augment and self.lars == "augmented":
             lars = class_means(lambda images: extractor(augment(images)), client.pool, client.train, client.classes)
@@ -84,7 +88,7 @@ class FedGH(Algorithm):
         weight = server["header.weight"].clone().requires_grad_()
         bias = server["header.bias"].clone().requires_grad_()
         optimiser = torch.optim.SGD([weight, bias], self.server_lr)
-        for lar, label in steps:  # an SGD step (Eq. 5) on one LAR, or on a batch of them
+        for lar, label in steps:  # an SGD step (Eq. 4) on one LAR, or on a batch of them
             optimiser.zero_grad()
             F.cross_entropy(F.linear(lar, weight, bias), label).backward()
             optimiser.step()

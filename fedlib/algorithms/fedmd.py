@@ -35,7 +35,8 @@ class FedMD(Algorithm):
     """public_samples: images of each round's public subset, >= 1. Default 5000 (authors' code), or all there are.
     digest_epochs: epochs on the consensus, >= 1. Default 1 (authors' code).
     pretrain_epochs: epochs on the public, then on the own images before the first round; 0 for none. Default 1
-    (*chosen*: the text says to convergence, the code 25, which would be most of a short run).
+    (*chosen* for short runs: the text says to convergence and gives no number, the code has 25). A client that trains
+    for long should have more, and none of them counts among its E.
     """
 
     name = "FedMD"

@@ -5,13 +5,12 @@ Clients upload the mean representation (prototype) of each seen class; the serve
 training pulls representations towards the global prototype of their class. Models stay local and only the
 representation's width must be equal. Down and up: prototypes of the client's seen classes with their class ids.
 
-Known disagreements. The paper weights owners by their class counts (Eq. 6); its code, and this file, take the
-unweighted mean. The paper's distance is unspecified up to scale; its code, and this file, use the mean squared error
+Known disagreements. The paper weights owners by their share of the class's images, |D_ij| / N_j (Eq. 6,
+`weighted=True`, weights that sum to 1); its code, and our default, take the unweighted mean. The paper's distance is unspecified up to scale; its code, and this file, use the mean squared error
 over batch and features (the squared L2 distance is d times larger). A sample whose class has no global prototype yet
-has zero distance. A class that no selected client holds this round keeps its
-prototype: forgetting it, as some libraries do, would make the loss depend on who was sampled last. Both ways of
-predicting are recorded: `accuracy` of the classifier and `prototype_accuracy` of the nearest global prototype among
-the client's own classes.
+has zero distance. A class that no selected client holds this round keeps its prototype: forgetting it, as some
+libraries do, would make the loss depend on who was sampled last. Both ways of predicting are recorded: `accuracy` of
+the classifier and `prototype_accuracy` of the nearest global prototype among the client's own classes.
 """
 
 from collections.abc import Sequence
@@ -42,16 +41,19 @@ def prototype_loss(
 class FedProto(Algorithm):
     """lam: weight of the prototype term, >= 0; 0 is Standalone. Default 1 as in the authors' code (their README: 0.1
     on CIFAR-10).
+    weighted: average owners by their numbers of images of the class (Eq. 6), which then go up with the prototypes,
+    instead of all alike. Default false (authors' code).
     """
 
     name = "FedProto"
     paper = "Tan et al., AAAI 2022"
     exchanges = "prototypes of seen classes"
     needs = "features"
-    uncounted = ("classes",)
+    uncounted = ("classes", "counts")
     look = Look("#029e73", "^", "-.")
 
     lam: float = 1.0
+    weighted: bool = False
 
     def __post_init__(self) -> None:
         require(self.lam >= 0, "lam", self.lam, "at least 0")
@@ -74,14 +76,21 @@ class FedProto(Algorithm):
         context.train(prototype_loss, prototypes=prototypes, known=known, weight=self.lam)
         client.state.update(classes=message["classes"], prototypes=message["prototypes"])
         means = class_means(client.model.extractor, client.pool, client.train, client.classes)  # Eq. 3
-        return Message({"classes": client.classes, "prototypes": means}, client.num_samples)
+        upload = {"classes": client.classes, "prototypes": means}
+        if self.weighted:
+            upload["counts"] = client.pool.labels[client.train].bincount()[client.classes]  # |D_ij|
+        return Message(upload, client.num_samples)
 
     def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
         classes, prototypes = (
             torch.cat([message[name] for _, message in uploads]) for name in ("classes", "prototypes")
         )
-        for s in classes.unique():  # Eq. 6 with equal weights
-            server["prototypes"][s] = prototypes[classes == s].mean(0)
+        counts = torch.ones(len(classes), device=context.device)
+        if self.weighted:
+            counts = torch.cat([message["counts"] for _, message in uploads]).float()
+        for s in classes.unique():  # Eq. 6, or with equal weights
+            owned = counts[classes == s]  # |D_ij| of the owners i; N_j is their sum
+            server["prototypes"][s] = (owned[:, None] * prototypes[classes == s]).sum(0) / owned.sum()
             server["known"][s] = 1.0
 
     def predict(self, client: Client, images: Tensor) -> dict[str, Tensor]:

@@ -7,8 +7,13 @@ whose weight mu decays to 0. Extractors stay local; rows of unseen classes stay 
 never overwritten, never uploaded. Down and up: header rows of the seen classes.
 
 The header is the last linear layer with its bias. Eq. 4 is global + mu * local, not a convex combination, so seen
-rows are inflated by about 1 + mu a round while mu > 0. The first global header is CNN-1's initial one. A class that
-no selected client holds keeps its global row.
+rows are inflated by about 1 + mu a round while mu > 0. The first global header is CNN-1's initial one (in another
+scenario, that of the first architecture). A class that no selected client holds keeps its global row.
+
+The method needs seen rows alone, but its authors count more: "we still upload the entire processed header", whose
+unseen rows are zeros (sections 4.3, 6.2), and the server broadcasts the global header (Algorithm 1). So the published
+words of a client and round are those of two headers, C * (d + 1) each, as many as LG-FedAvg's. (Section 6.1 gives a
+header's size as C x 500, without the bias that the code sends.)
 
 The released code averages over all N owners of a class (`aggregate_over=all`): what a client last uploaded, and the
 initial rows for one that never did. The ablations are settings:
@@ -37,23 +42,22 @@ from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, S
 class FedSSA(Algorithm):
     """mu0: weight of the historical header in round 0, in [0, 1]; 0 replaces. Default 0.5 (Figure 3, released
     script).
-    stable_rounds: T_stable, rounds until mu is 0, >= 1. Default 20 (Figure 3; *chosen*: the text leaves it to a
-    search).
-    fusion: `literal` is Eq. 4; `convex` weights the global rows by 1 - mu, so that nothing is inflated.
-    aggregate_over: the `selected` owners of a class (Algorithm 1) or `all` of them (released code).
-    aggregation: clients upload their seen rows (`by_class`) or the `whole` header.
-    replace: rows that are downloaded and fused, those of the `seen` classes or `all`.
+    stable_rounds: T_stable, rounds until mu is 0, >= 0; 0, the default, is Figure 3's 20 of the 500 rounds that the
+    text trains at most, in proportion: 4 of 100, and at least 1 (*chosen*: the text leaves it to a search).
+    fusion: `literal`, the default, is Eq. 4; `convex` weights the global rows by 1 - mu, so that nothing is inflated.
+    aggregate_over: the `selected` owners of a class (the default, Algorithm 1) or `all` of them (released code).
+    aggregation: clients upload their seen rows (`by_class`, the default, Algorithm 1) or the `whole` header.
+    replace: rows that are downloaded and fused, those of the `seen` classes (the default, Eq. 4) or `all`.
     """
 
     name = "FedSSA"
     paper = "Yi et al., IJCAI 2024"
     exchanges = "header rows of seen classes"
     needs = "features"
-    uncounted = ("classes",)
     look = Look("#0173b2", "s")
 
     mu0: float = 0.5
-    stable_rounds: int = 20
+    stable_rounds: int = 0
     fusion: str = "literal"
     aggregate_over: str = "selected"
     aggregation: str = "by_class"
@@ -61,17 +65,19 @@ class FedSSA(Algorithm):
 
     def __post_init__(self) -> None:
         require(0 <= self.mu0 <= 1, "mu0", self.mu0, "in [0, 1]")
-        require(self.stable_rounds >= 1, "stable_rounds", self.stable_rounds, "at least 1")
+        allowed = "at least 0 (0: in proportion to the rounds)"
+        require(self.stable_rounds >= 0, "stable_rounds", self.stable_rounds, allowed)
         choose("fusion", self.fusion, ("literal", "convex"))
         choose("aggregate_over", self.aggregate_over, ("selected", "all"))
         choose("aggregation", self.aggregation, ("by_class", "whole"))
         choose("replace", self.replace, ("seen", "all"))
 
-    def mu(self, round: int) -> float:
-        """Eq. 4's coefficient of the historical header in `round` = 0, 1, ..."""
-        if round >= self.stable_rounds:
-            return 0.0
-        return self.mu0 * math.cos(math.pi * round / (2 * self.stable_rounds))
+    def mu(self, round: int, rounds: int = 500) -> float:
+        """Eq. 4's coefficient of the historical header in `round` = 0, 1, ... of `rounds`, which count only where
+        `stable_rounds` is 0.
+        """
+        stable = self.stable_rounds or max(1, int(rounds * 20 / 500 + 0.5))  # T_stable
+        return self.mu0 * math.cos(math.pi * round / (2 * stable)) if round < stable else 0.0
 
     def init_server(self, context: ServerContext) -> ServerState:
         server: ServerState = dict(context.initial_header().state_dict())  # weight (C, d), bias (C,)
@@ -84,7 +90,7 @@ class FedSSA(Algorithm):
         return Message({"weight": server["weight"][rows], "bias": server["bias"][rows]})
 
     def local_round(self, client: Client, message: Message, context: ClientContext) -> Message:
-        header, mu = client.model.header, self.mu(context.round)
+        header, mu = client.model.header, self.mu(context.round, context.rounds)
         rows = client.classes if self.replace == "seen" else slice(None)
         share = 1 - mu if self.fusion == "convex" else 1.0
         with torch.no_grad():  # Eq. 4: theta_k^s <- theta^s + mu * theta_k^s, for the seen classes s
@@ -98,6 +104,9 @@ class FedSSA(Algorithm):
         if self.aggregation == "whole":
             return {"weight": weight, "bias": bias}
         return {"weight": weight[seen], "bias": bias[seen], "classes": seen}
+
+    def published_words(self, message: Message, context: ServerContext) -> int:
+        return context.num_classes * (message["weight"].shape[1] + 1)  # a whole header, section 6.2 and Algorithm 1
 
     def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
         headers = [message.tensors for _, message in uploads]

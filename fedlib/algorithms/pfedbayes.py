@@ -7,19 +7,29 @@ clients'. On each batch a client takes a step of its personal posterior q on
     E_q[CE] + zeta / n_k * KL(q || local),    weights = mu + softplus(rho) * noise, noise ~ N(0, 1), one draw a batch
 
 and then a step of its local copy of the prior on zeta / n_k * KL(q || local), which is what it uploads. KL is in closed
-form. The server averages (mu, rho). Down and up: mu and rho, twice a model. Evaluated is the network at the posterior
-mean. q stays with the client: rho in its state, mu as its model. With noise = 0 and zeta = 0 it is plain training.
+form. The server moves towards the mean of the uploaded (mu, rho) by a share beta. Down and up: mu and rho, twice a
+model. Evaluated is the network at the posterior mean. q stays with the client: rho in its state, mu as its model. It
+starts, at the client's first visit, as the prior that comes down: where everyone takes part in every round, as in the
+paper, that is the initial one. With noise = 0 and zeta = 0 it is plain training.
 
 Dividing the paper's objective by n_k makes it a mean loss, as for the other methods. Known disagreements: there is
-only an unofficial implementation (an MLP on MNIST), whose noise has standard deviation 0.001 instead of 1, which takes
-five steps of q a batch, Adam at 1e-3, and divides zeta by a constant 20; here both steps are the run's optimiser's.
-The mean is weighted by n_k as there; the paper's is plain, its clients holding equally many images.
+only an unofficial implementation (an MLP on MNIST), which takes five steps of q a batch, Adam at 1e-3, divides zeta by
+a constant 20 and adds up a batch's losses, so that on its batches of 100 the KL weighs zeta / 2000 against the mean
+loss, our weight at 2000 images a client; here both steps are the run's optimiser's. The mean is weighted by n_k as
+there; the paper's is plain, its clients holding equally many images. The paper's own text was not at hand: beta, which
+that implementation keeps at 1, is cited from memory of its Algorithm 1.
 
-rho = -3 is a spread of 0.049, more than CNN-1's initial weights (0.013 to 0.02 in its large layers), so unit noise
-drowns them and the defaults learn slowly; noise = 0.001, or rho0 = -5 with zeta = 0.1, learns about as
-fast as FedAvg. Plain SGD on the KL is stable while lr * zeta / (n_k * spread^2) < 2.
+The noise. rho = -3 is a spread of 0.049, more than the initial weights of most layers here (0.013 to 0.04; that
+implementation starts at 0.1), so unit noise drowns them. The implementation behind these rho and zeta, the only one
+known to reach the paper's accuracy on MNIST, multiplies the noise by 0.001. The three values belong together and are
+the defaults, under which q is all but deterministic and what remains of the method is its KL: a pull of each weight to
+the prior's. After three rounds on MNIST (IID, M1, N = 12, C = 1/3, 2000 images a client, E = 1, Adam at 1e-3, one
+seed) the selected clients are at 89.4 %, FedAvg's at 90.8 %, and under `noise=1`, the equation's, at 55.1 %; that
+wants a smaller spread, such as rho0 = -5 with zeta = 0.1, which leaves the pull zeta / spread^2 of the same order.
+Plain SGD on the KL is stable while lr * zeta / (n_k * spread^2) < 2.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -30,7 +40,7 @@ from torch.func import functional_call
 from ..errors import require
 from ..randomness import forked
 from ..training import fresh_optimiser, learning, step
-from .base import Client, ClientContext, Look, Message, ServerContext, ServerState
+from .base import Client, ClientContext, Look, Message, ServerContext, ServerState, Upload
 from .fedavg import FedAvg
 
 Moments = list[tuple[Tensor, Tensor]]  # mean and standard deviation of each parameter, in the network's order
@@ -83,9 +93,11 @@ def local_loss(local: Gaussian, posterior: Gaussian, weight: float) -> Tensor:
 
 @dataclass(frozen=True)
 class PFedBayes(FedAvg):
-    """zeta: weight of the KL, >= 0. Default 10 (the unofficial code);
-    rho0: initial rho. Default -3 (that code; its README says -2.5);
-    noise: standard deviation of the reparameterisation noise, >= 0. Default 1 (the equation; that code: 0.001).
+    """zeta: weight of the KL, >= 0. Default 10 (the unofficial code).
+    rho0: initial rho. Default -3 (that code; its README says -2.5).
+    noise: standard deviation of the reparameterisation noise, >= 0. Default 0.001 (that code; 1 is the equation).
+    beta: share by which the server moves towards the clients' mean, w <- (1 - beta) * w + beta * mean, in [0, 1];
+    0 never changes it. Default 1 (that code).
     """
 
     name = "pFedBayes"
@@ -95,11 +107,13 @@ class PFedBayes(FedAvg):
 
     zeta: float = 10.0
     rho0: float = -3.0
-    noise: float = 1.0
+    noise: float = 0.001
+    beta: float = 1.0
 
     def __post_init__(self) -> None:
         require(self.zeta >= 0, "zeta", self.zeta, "at least 0")
         require(self.noise >= 0, "noise", self.noise, "at least 0")
+        require(0 <= self.beta <= 1, "beta", self.beta, "in [0, 1]")
 
     def init_server(self, context: ServerContext) -> ServerState:
         network = context.build(context.infos[0].architecture)
@@ -111,6 +125,8 @@ class PFedBayes(FedAvg):
         posterior = Gaussian(client.model, self.rho0)
         if "rho" in client.state:
             posterior.rho.load_state_dict(client.state["rho"])
+        else:  # without data, the posterior is the prior
+            posterior.load_state_dict(message.tensors)
         settings, weight = context.settings, self.zeta / client.num_samples
         of_posterior = fresh_optimiser({"posterior": posterior}, settings)
         of_local = fresh_optimiser({"local": local}, settings)
@@ -125,3 +141,9 @@ class PFedBayes(FedAvg):
         client.state["rho"] = dict(posterior.rho.state_dict())
         loss = total / (settings.epochs * client.num_samples)
         return Message(local.state_dict(), client.num_samples, diagnostics={"loss": loss})
+
+    def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
+        before = dict(server)
+        super().aggregate(server, uploads, context)
+        for name in server:  # w <- (1 - beta) * w + beta * mean
+            server[name] = (1 - self.beta) * before[name] + self.beta * server[name]

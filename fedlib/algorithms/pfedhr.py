@@ -9,11 +9,17 @@ matched candidate with its structure; up: the model. `fedlib.reassembly` holds t
 The teacher of a client is there in the next round only: a client that is not selected again then trains on its own
 (section 3.2; `teacher=last_match` keeps it). Clients' models are fine-tuned on copies, for the matching alone.
 Layers are copied into candidates, so nothing is shared. When a round has no candidate, because none satisfies R1 to
-R4 or all diverge in fine-tuning, nobody gets a teacher; `details` says why.
+R4 or all diverge in fine-tuning, nobody gets a teacher; `details` says why. Every round records `taught`, the share of
+its clients that had a teacher, 0 where nobody had.
 
 Known disagreements: the authors' code samples chains at random in place of Algorithm 1, shares layers among
 candidates, stitches flattened feature maps without ReLU, and uses the last pooled map as the features of linear
-layers. Reproduced from it are `clusters=2, weight=0.1, kd=raw, client_reset=True, crop=0.8`.
+layers. Reproduced from it are `clusters=2, weight=0.1, kd=raw, client_reset=True, crop=0.8, projection=0`.
+
+Eq. 6 prints KL(alpha, alpha-hat), the client's logits first, and names no direction. Here it is KL(teacher || client)
+of their softmax outputs (*chosen*), as in the mutual learning that section 3.2 says to follow: the teacher is the
+target. SimCLR puts its head on a network's representation and throws both the head and the classifier away; a candidate
+is matched by its logits, so the head stands on these, and the last layer is trained too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -64,7 +70,8 @@ class PFedHR(Algorithm):
     cka_samples: public images for Eq. 3; 0 for all. Default 512 (*chosen*). activations: `full`, or maps `pooled`.
     merge_same: average the models of one structure first (section 4.2, for N = 100).
     temperature, crop, projection: SimCLR's, its smallest crop in (0, 1], and the width of a projection head on the
-    logits, thrown away afterwards; 0 for none (authors' code). Default 0.5, 0.08 (SimCLR), 0.
+    logits, thrown away afterwards; 0 for none (authors' code). Default 0.5, 0.08 and 128, SimCLR's, which section 3.1
+    says to follow.
     """
 
     name = "pFedHR"
@@ -88,7 +95,7 @@ class PFedHR(Algorithm):
     merge_same: bool = False
     temperature: float = 0.5
     crop: float = 0.08
-    projection: int = 0
+    projection: int = 128
 
     def __post_init__(self) -> None:
         choose("kd", self.kd, ("kl", "raw"))
