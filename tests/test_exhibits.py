@@ -12,7 +12,7 @@ import pytest
 
 from fedlib.errors import FedlibError
 from fedlib.lab import runs
-from fedlib.papers import exhibits, grids, notebook, printed
+from fedlib.papers import exhibits, grids, notebook, printed, recorded
 from fedlib.show import labels, plots
 
 BOTH = {"cifar10", "cifar100"}
@@ -211,11 +211,11 @@ def test_unknown_grid():
 
 def test_results_of_record_are_matched_by_what_was_run():
     grid = "fedssa/heterogeneous"
-    matched = notebook.recorded(grid)
+    matched = notebook.load_record(grid)
     assert {cell.method for cell in matched.cells} >= {"Standalone", "FedSSA"}
     for cell, record in zip(matched.cells, matched.records, strict=True):
         assert cell.spec.algorithm == record.row["algorithm"] and cell.spec.seed == record.row["seed"]
-    assert not {cell.method[:6] for cell in notebook.recorded("fedssa/table5").cells} & {"case B"}
+    assert not {cell.method[:6] for cell in notebook.load_record("fedssa/table5").cells} & {"case B"}
 
 
 @pytest.mark.parametrize(
@@ -229,8 +229,8 @@ def test_results_of_record_of_other_public_data_are_not_taken_for_a_cell(change)
         spec = vars(runs.resolve(stored.spec).spec)
         row = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in spec.items()}
         read = pd.read_csv(io.StringIO(pd.DataFrame([row]).to_csv(index=False))).to_dict("records")[0]
-        record = printed.Recorded("key", "finished", read, pd.DataFrame(), pd.DataFrame())
-        assert notebook._same(own, record) == (own is stored)
+        record = recorded.Recorded("key", "finished", read, pd.DataFrame(), pd.DataFrame())
+        assert recorded._same(own, record) == (own is stored)
 
 
 def test_papers_own_tables_have_our_labels():
