@@ -11,7 +11,6 @@ from fedlib.algorithms.fd import FD, fd_loss
 from fedlib.algorithms.fedclassavg import FedClassAvg, supervised_contrast
 from fedlib.algorithms.lg_fedavg import LGFedAvg
 from fedlib.algorithms.standalone import Standalone
-from fedlib.federation import Message
 
 LABELS = [[0, 1, 0], [1, 2, 2, 1, 1]]
 

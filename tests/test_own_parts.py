@@ -225,7 +225,7 @@ def test_a_method_a_model_data_and_a_partition_of_ones_own_run_beside_ours(defin
 
     monkeypatch.setattr(runs, "_compute", None)  # from now on nothing is computed
     assert run(SPEC, progress=False).digest == ours.digest and not ours.stale
-    trained = notebook.trained([Cell(spec=spec) for spec in specs] + [Cell(method="mine, again", spec=SPEC)])
+    trained = notebook.train_cells([Cell(spec=spec) for spec in specs] + [Cell(method="mine, again", spec=SPEC)])
     ranked = tables.wide(trained.summary("last"), ["Standalone", "FedSSA", "SharedBias", "mine, again"])
     assert [*ranked.table.index] == ["Standalone", "FedSSA", "SharedBias", "mine, again"]
     assert trained.cells[0].setting == "stripes, N = 3, C = 100 %"

@@ -94,7 +94,9 @@ class FD(Algorithm):
         switches = {"distance": self.distance, "outputs": self.outputs}
         context.train(fd_loss, targets=targets, known=known, gamma=self.gamma, **switches)
         model = client.model
-        means = class_means(lambda images: shown(model(images), self.outputs), client.pool, client.train, client.classes)
+        means = class_means(
+            lambda images: shown(model(images), self.outputs), client.pool, client.train, client.classes
+        )
         return Message({"classes": client.classes, "outputs": means}, client.num_samples)
 
     def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
