@@ -25,7 +25,7 @@ SETTINGS: dict[str, dict[int, tuple[str, dict[str, Any]]]] = {
     "smoke": {
         10: ("N = 10, C = 100 %", {"num_clients": 10, "participation": 1.0, "rounds": 4, **_QUICK}),
         100: (
-            "N = 12, C = 50 % (for N = 100, C = 10 %)",
+            "N = 12, C = 50 % (for N = 100)",
             {"num_clients": 12, "participation": 0.5, "rounds": 5, **_QUICK},
         ),
     },
