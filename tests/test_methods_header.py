@@ -194,8 +194,8 @@ def test_fd_gamma_zero_is_standalone_to_the_bit() -> None:
     for distance, outputs in KINDS:
         pair = [pixels.federation(LABELS) for _ in range(2)]
         method = FD(gamma=0.0, distance=distance, outputs=outputs)
-        for federation, method in zip(pair, (method, Standalone()), strict=True):
-            simulate(federation, method, 3)
+        for federation, each in zip(pair, (method, Standalone()), strict=True):
+            simulate(federation, each, 3)
         assert pixels.same_models(*pair)
 
 

@@ -91,8 +91,9 @@ class FD(Algorithm):
         targets = torch.zeros(context.num_classes, context.num_classes, device=context.device)
         known = torch.zeros(context.num_classes, device=context.device)
         targets[message["classes"]], known[message["classes"]] = message["outputs"], 1.0
-        switches = {"distance": self.distance, "outputs": self.outputs}
-        context.train(fd_loss, targets=targets, known=known, gamma=self.gamma, **switches)
+        context.train(
+            fd_loss, targets=targets, known=known, gamma=self.gamma, distance=self.distance, outputs=self.outputs
+        )
         model = client.model
         means = class_means(
             lambda images: shown(model(images), self.outputs), client.pool, client.train, client.classes

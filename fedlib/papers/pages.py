@@ -115,7 +115,7 @@ def record_block(grids: str | Sequence[str], paper: pd.DataFrame | None = None) 
     paper: `printed.accuracies`'s rows; None where the paper prints no numbers. `selected` is the mean over the last round's clients.
     """
     names = [grids] if isinstance(grids, str) else list(grids)
-    found = [notebook.recorded(name) for name in names]
+    found = [notebook.load_record(name) for name in names]
     print(*(notebook.coverage(name) for name in names), sep="\n")
     record = notebook.Runs([c for part in found for c in part.cells], [r for part in found for r in part.records])
     ours = record.summary("last")
@@ -193,7 +193,7 @@ def blocks(structure: Sequence[tuple[Any, ...]]) -> list[tuple[str, str, bool]]:
 def first_and_last(matches: pd.DataFrame) -> tuple[pd.DataFrame, plots.Picture]:
     """The candidates that the client with most matches got first and last, as rows of `matches` and as a picture.
 
-    matches: `views.matches`'s rows, of at least one match.
+    matches: `views.list_matches`'s rows, of at least one match.
     """
     client = matches.groupby("client")["round"].nunique().idxmax()
     table = matches[matches["client"] == client]
