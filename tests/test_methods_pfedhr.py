@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from fedlib import Federation, FedlibError, RunSpec, data, models, reassembly, run, simulate, simulation
-from fedlib.algorithms.pfedhr import PFedHR, distillation_loss
+from fedlib import Federation, FedlibError, RunSpec, data, models, run, simulate, simulation
+from fedlib.algorithms.pfedhr import PFedHR, distillation_loss, reassembly
 from fedlib.federation import Message, Upload
 from fedlib.lab import runs
 

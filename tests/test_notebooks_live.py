@@ -14,7 +14,8 @@ from IPython.core.interactiveshell import InteractiveShell
 from torch import nn
 from traitlets.config import Config
 
-from fedlib import Model, models, reassembly, simulation
+from fedlib import Model, models, simulation
+from fedlib.algorithms.pfedhr import reassembly
 from fedlib.errors import FedlibError
 from fedlib.lab import runs
 from fedlib.papers import exhibits, notebook, reproduce, views

@@ -24,8 +24,8 @@ import pandas as pd
 import torch
 from machine import describe, random_images
 
-from fedlib import Federation, contrastive, models, reassembly, training
-from fedlib.algorithms.pfedhr import PFedHR
+from fedlib import Federation, models, training
+from fedlib.algorithms.pfedhr import PFedHR, contrastive, reassembly
 from fedlib.federation import Message, Upload
 from fedlib.protocol import PROTOCOLS
 
