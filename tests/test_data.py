@@ -255,7 +255,7 @@ def test_labels_must_fit_their_own_part():
 
 
 def test_registered_data_loads_by_name(monkeypatch):
-    monkeypatch.setattr(data, "_LOADERS", dict(data._LOADERS))
+    monkeypatch.setattr(data, "REGISTERED", dict(data.REGISTERED))
     own = Dataset.from_arrays("own", GOOD, [0, 1, 0, 1], GOOD, [0, 1, 0, 1])
     data.register("own", lambda: own)
     assert data.load("own") is own and "own" in data.names() and data.registered() == {"own"}
@@ -422,7 +422,7 @@ def test_whole_files_of_other_images_are_not_taken_for_the_published_ones(name, 
 
 
 def test_mean_and_std_of_own_data_are_part_of_the_key(monkeypatch):
-    monkeypatch.setattr(data, "_LOADERS", dict(data._LOADERS))
+    monkeypatch.setattr(data, "REGISTERED", dict(data.REGISTERED))
     keys = set()
     for given in ({}, {"mean": (0.4,)}, {"std": (0.4,)}):
         arrays = (some_images(20, 1, 32, 32), np.arange(20) % 2, some_images(10, 1, 32, 32), np.arange(10) % 2)
@@ -437,7 +437,7 @@ def test_own_data_under_a_built_in_name_have_their_own_key(monkeypatch):
     spec = RunSpec("Standalone", num_clients=2)
     before = runs.resolve(spec)
     assert before.portable
-    monkeypatch.setattr(data, "_LOADERS", dict(data._LOADERS))
+    monkeypatch.setattr(data, "REGISTERED", dict(data.REGISTERED))
     arrays = (some_images(20, 3, 32, 32), np.arange(20) % 2, some_images(10, 3, 32, 32), np.arange(10) % 2)
     data.register("digits", lambda: Dataset.from_arrays("mine", *arrays))
     after = runs.resolve(spec)

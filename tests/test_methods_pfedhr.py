@@ -398,7 +398,7 @@ def grey(name: str) -> data.Dataset:
 def test_other_channels(sets, monkeypatch):
     """Clients and public images of 3 and 1 channels, in every combination."""
     whole = grey("grey")
-    monkeypatch.setitem(data._LOADERS, "grey", lambda: whole)
+    monkeypatch.setitem(data.REGISTERED, "grey", lambda: whole)
     data.load.cache_clear()
     assert played(spec(dataset=sets[0], public_dataset=sets[1]))[2]["structures"]
     data.load.cache_clear()

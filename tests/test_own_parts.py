@@ -35,7 +35,7 @@ class SharedBias(Algorithm):
     weight: float = 0.5
 
     def init_server(self, context):
-        return {"bias": context.federation.initial_header().bias.detach()}
+        return {"bias": context.initial_header().bias.detach()}
 
     def download(self, server, info, context):
         return Message({"bias": server["bias"]})
@@ -43,11 +43,11 @@ class SharedBias(Algorithm):
     def local_round(self, client, message, context):
         bias = client.model.header.bias
         bias.data.copy_(blend(bias.data, message["bias"], self.weight))
-        context.train(client)
+        context.train()
         return Message({"bias": bias.detach()})
 
     def aggregate(self, server, uploads, context):
-        server["bias"] = torch.stack([upload["bias"] for upload in uploads.values()]).mean(0)
+        server["bias"] = torch.stack([message["bias"] for _, message in uploads]).mean(0)
 """
 MODEL = """
 from torch import nn
@@ -107,7 +107,7 @@ def cell(source: str) -> dict:
 @pytest.fixture(autouse=True)
 def registries():
     """What a test registers is forgotten after it."""
-    tables = [ALGORITHMS, models.BUILDERS, data._LOADERS, partition.REGISTERED]
+    tables = [ALGORITHMS, models.BUILDERS, data.REGISTERED, partition.REGISTERED]
     before = [dict(table) for table in tables]
     yield
     for table, known in zip(tables, before, strict=True):
@@ -141,7 +141,7 @@ def test_a_cell_run_again_or_only_commented_has_the_same_digest():
         ("weight: float", "share: float"),
         ('"features"', '""'),
         (".mean(0)", ".sum(0)"),
-        ("        context.train(client)\n", ""),
+        ("        context.train()\n", ""),
         ("(1 - weight) * own +", "own +"),  # a function that it calls
         ("POWER = 1.0", "POWER = 2.0"),  # a constant that that function reads
         (
@@ -388,7 +388,7 @@ def codes() -> list[str]:
 
 def test_a_further_data_set_network_or_preset_leaves_records_as_they_are(changed):
     before = codes()
-    changed(data, "_READERS: dict", "def _further():\n    return 1\n\n\n_READERS: dict")
+    changed(data.readers.digits, "provide(Dataset", "FURTHER = 1\nprovide(Dataset")
     changed(models, "Builder = Callable", "def further(classes, channels):\n    return 1\n\n\nBuilder = Callable")
     changed(runs.protocol, "SIZES: dict", "FURTHER = 1\nSIZES: dict")
     assert codes() == before
@@ -401,8 +401,8 @@ def test_a_further_data_set_network_or_preset_leaves_records_as_they_are(changed
         (runs, "return [[part[own] for own in owns]", "return [[part[own[::2]] for own in owns]", [0, 1, 2]),
         (models, "nn.MaxPool2d(2),  # (n, 16, 14, 14)", "nn.AvgPool2d(2),", [0, 1]),
         (models, "# a map of 1\n", "\n        layers += [nn.Tanh()]\n", [2]),
-        (data, "grey.expand(", "(grey + 1).expand(", [0, 1, 2]),
-        (runs.costs, "sum(tensor.numel()", "sum(2 * tensor.numel()", [0, 1, 2]),
+        (data.dataset, "grey.expand(", "(grey + 1).expand(", [0, 1, 2]),
+        (runs.federation, "sum(tensor.numel()", "sum(2 * tensor.numel()", [0, 1, 2]),
         (runs.training, "def train(", "MORE = 1\ndef train(", [0, 1, 2]),
     ],
 )

@@ -26,7 +26,7 @@ def few_digits(monkeypatch):
     for name, channels in (("digits", 3), ("grey", 1)):
         images, labels = whole.images[:, :channels].numpy(), whole.labels.numpy()
         few = Dataset.from_arrays(name, images[:1400:28], labels[:1400:28], images[-10:], labels[-10:], 10)
-        monkeypatch.setitem(data._LOADERS, name, lambda few=few: few)
+        monkeypatch.setitem(data.REGISTERED, name, lambda few=few: few)
     data.load.cache_clear()
     yield
     data.load.cache_clear()

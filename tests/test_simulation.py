@@ -236,7 +236,7 @@ def test_data_model_and_partition_of_ones_own(monkeypatch):
 
 
 def test_registered_data_runs_by_name_in_this_process(monkeypatch):
-    monkeypatch.setattr(data, "_LOADERS", dict(data._LOADERS))
+    monkeypatch.setattr(data, "REGISTERED", dict(data.REGISTERED))
     stream = np.random.default_rng(0)
     images, labels = stream.integers(0, 256, (60, 3, 32, 32), dtype=np.uint8), np.arange(60) % 3
     data.register("own", lambda: Dataset.from_arrays("own", images[:50], labels[:50], images[50:], labels[50:]))

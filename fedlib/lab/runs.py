@@ -682,7 +682,6 @@ def code_digest(spec: RunSpec) -> str:
     # Of these, only what is used: another data set, preset or network is no other code.
     shipped = [builders[name] for name in builders if models.is_built_in(name)]
     in_part = {
-        data: {"Dataset"},
         protocol: {"Protocol"},
         costs: set(),
         models: {"build", *(getattr(builder, "func", builder).__name__ for builder in shipped)},
@@ -690,7 +689,7 @@ def code_digest(spec: RunSpec) -> str:
     homes = [sys.modules[cls.__module__] for cls in classes if cls not in own]
     used = [value for home in homes for value in vars(home).values() if inspect.ismodule(value)]
     used += [sys.modules[name] for name in own_use]
-    whole = [randomness, partition, training, federation, simulation, algorithms.base, *used, *homes]
+    whole = [randomness, data.dataset, partition, training, federation, simulation, algorithms.base, *used, *homes]
     files = [
         Path(str(module.__file__))
         for module in dict.fromkeys(whole)
