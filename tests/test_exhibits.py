@@ -10,8 +10,8 @@ import processes
 import psutil
 import pytest
 
+from fedlib import algorithms, lab
 from fedlib.errors import FedlibError
-from fedlib.lab import runs
 from fedlib.papers import exhibits, notebook, printed
 
 BOTH = {"cifar10", "cifar100"}
@@ -94,7 +94,7 @@ def test_what_is_chosen_is_what_a_run_gets():
     spec = exhibits.cells("fedssa/heterogeneous", "paper")[0].spec
     for name in ("rounds", "local_epochs", "batch_size"):
         assert exhibits.CHOSEN[name].split(",")[0] == str(getattr(spec, name))
-    assert exhibits.CHOSEN["stable_rounds"].startswith(f"{runs.algorithms.make('FedSSA', {}).stable_rounds},")
+    assert exhibits.CHOSEN["stable_rounds"].startswith(f"{algorithms.make('FedSSA', {}).stable_rounds},")
 
 
 def test_ablations_are_the_cases_of_the_paper():
@@ -110,7 +110,7 @@ def test_ablations_are_the_cases_of_the_paper():
 
 def test_runs_that_exhibits_share_train_once():
     def keys(*grids):
-        return {runs.resolve(cell.spec, "smoke").key for cell in exhibits.cells(grids, "smoke")}
+        return {lab.resolve(cell.spec, "smoke").key for cell in exhibits.cells(grids, "smoke")}
 
     table = keys("fedssa/heterogeneous")
     assert keys("fedssa/representations") < table
@@ -126,8 +126,8 @@ def test_runs_that_exhibits_share_train_once():
 
 def test_of_duplicates_the_one_that_keeps_most_is_trained(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
-    specs = [runs.RunSpec(algorithm="FedSSA", keep=keep) for keep in ("none", "clients", "server")]
-    assert [item.spec.keep for item in runs.missing(specs)] == ["clients"]
+    specs = [lab.RunSpec(algorithm="FedSSA", keep=keep) for keep in ("none", "clients", "server")]
+    assert [item.spec.keep for item in lab.missing(specs)] == ["clients"]
 
 
 def test_every_smoke_setting_says_what_it_stands_for():
@@ -160,7 +160,7 @@ def test_results_of_record_of_other_public_data_are_not_taken_for_a_cell(change)
     cell = next(cell for cell in exhibits.cells("pfedhr/labelled", "smoke") if cell.method == "FedMD")
     other = replace(cell, spec=replace(cell.spec, **change))
     for own, stored in ((cell, cell), (other, other), (cell, other), (other, cell)):
-        spec = vars(runs.resolve(stored.spec).spec)
+        spec = vars(lab.resolve(stored.spec).spec)
         row = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in spec.items()}
         read = pd.read_csv(io.StringIO(pd.DataFrame([row]).to_csv(index=False))).to_dict("records")[0]
         record = printed.Recorded("key", "finished", read, pd.DataFrame(), pd.DataFrame())
@@ -196,9 +196,9 @@ def test_plan_at_scale_paper_prints_what_is_chosen(tmp_path, monkeypatch, capsys
     from fedlib.papers import reproduce
 
     monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
-    monkeypatch.setattr(runs, "estimate", lambda todo, jobs: 7200.0 * len(todo))
+    monkeypatch.setattr(lab, "estimate", lambda todo, jobs: 7200.0 * len(todo))
     monkeypatch.setattr(
-        reproduce, "plan", lambda chosen, scale, stale=False: (2, [runs.resolve(runs.RunSpec(), "smoke")])
+        reproduce, "plan", lambda chosen, scale, stale=False: (2, [lab.resolve(lab.RunSpec(), "smoke")])
     )
     assert reproduce.reproduce("fedssa/table2", "paper", jobs=2, only="plan")
     shown = capsys.readouterr().out

@@ -16,7 +16,7 @@ import pandas as pd
 from ..algorithms import ALGORITHMS
 from ..data import info
 from ..errors import choose, distinct, require
-from ..lab.runs import SCALES, RunSpec, resolve
+from ..lab import SCALES, RunSpec, resolve
 
 # Of every run of the Yi et al. papers at scale smoke: at the papers' 0.01, few rounds on few images would hardly move anything.
 _QUICK: dict[str, Any] = {"batch_size": 16, "lr": 0.05}

@@ -20,12 +20,11 @@ import numpy as np
 import pandas as pd
 import torch
 
-from .. import algorithms, costs, data, models
-from .. import protocol as presets
+from .. import algorithms, data, lab, models
 from ..errors import FedlibError, choose, coerce, require
-from ..lab import runs, sources
+from ..lab import costs, presets, sources, write_bytes
+from ..protocol import Protocol
 from ..show import intervals, labels, looks, plots, tables
-from ..simulation import write_bytes
 from . import exhibits, printed, views
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
@@ -113,7 +112,7 @@ class Settings:
         """The runs of one or more grids under these settings, one grid after the other, see `grids`."""
         return [cell for cells in self.grids(*dict.fromkeys(grids)).values() for cell in cells]
 
-    def spec(self, grid: str, method: str) -> runs.RunSpec:
+    def spec(self, grid: str, method: str) -> lab.RunSpec:
         """The specification of the first run of `method` (a label or an algorithm) in a grid, to be changed by hand, even where
         the parameter `methods` leaves that method out.
         """
@@ -159,8 +158,8 @@ def settings(
     if values["dataset"]:
         choose("dataset", values["dataset"], data.names())
     if values["protocol"]:
-        choose("protocol", values["protocol"], dict.fromkeys(variant for _, variant in presets.PROTOCOLS))
-    choose("device", values["device"], runs.CHOICES["device"])
+        choose("protocol", values["protocol"], dict.fromkeys(variant for _, variant in presets.PRESETS))
+    choose("device", values["device"], lab.CHOICES["device"])
     if values["device"] == "auto":
         values["device"] = "cuda" if torch.cuda.is_available() else "cpu"
     allowed = "cpu on this machine, which has no CUDA device"
@@ -226,7 +225,7 @@ class Runs:
     """The finished runs of a grid: cells and their records, side by side."""
 
     cells: list[exhibits.Cell]
-    records: Sequence[runs.Record | printed.Recorded]
+    records: Sequence[lab.Record | printed.Recorded]
 
     def summary(self, rule: str) -> pd.DataFrame:
         """method, dataset, clients, setting, value (of the swept quantity, if any), then `intervals.summarise`'s columns."""
@@ -313,19 +312,19 @@ class Runs:
         """
         rows = []
         for cell, record in zip(self.cells, self.records, strict=True):
-            until, last = costs.to_target(record.rounds, cell.target), record.rounds.iloc[-1]
+            spent, last = costs.until(record.rounds, cell.target), record.rounds.iloc[-1]
             labels = {
                 "dataset": cell.dataset,
                 "setting": cell.setting,
                 "method": cell.method,
                 "target": 100 * cell.target,
             }
-            found = until or dict.fromkeys(("rounds", "words", "published_words"), float("nan"))
-            kilobytes = {"per_round_kb": costs.kilobytes(last["published_words"] / last["selected"])} | {
-                f"{kind}total_kb": costs.kilobytes(found[f"{name}words"])
-                for kind, name in (("", "published_"), ("real_", ""))
+            kilobytes = {
+                "per_round_kb": costs.kilobytes(last["published_words"] / last["selected"]),
+                "total_kb": costs.kilobytes(spent.published_words),
+                "real_total_kb": costs.kilobytes(spent.words),
             }
-            rows.append(labels | {"reached": until is not None, "rounds": found["rounds"]} | kilobytes)
+            rows.append(labels | {"reached": spent.reached, "rounds": float(spent.rounds)} | kilobytes)
         keys = ["dataset", "setting", "method", "target"]
         groups = pd.DataFrame(rows).groupby(keys, sort=False)
         means = groups[["per_round_kb", "rounds", "total_kb", "real_total_kb"]].mean()
@@ -350,39 +349,34 @@ class Runs:
         )
 
 
-def _final(record: runs.Record | printed.Recorded) -> pd.DataFrame:
+def _final(record: lab.Record | printed.Recorded) -> pd.DataFrame:
     return record.clients.groupby("client", as_index=False).last()
 
 
-def _cost(cell: exhibits.Cell, record: runs.Record | printed.Recorded, rule: str) -> dict[str, Any]:
-    rounds = record.rounds.query("round >= 0")
-    spent = costs.to_target(rounds, cell.target)
-    until = rounds.head(int(spent["rounds"]) if spent else len(rounds))
-    dataset, method = data.info(cell.dataset), algorithms.make(cell.spec.algorithm, cell.spec.params)
-    assert cell.spec.local_epochs
-    plain = [
-        costs.training_flops(name, dataset.num_classes, dataset.channels)
-        for name in models.architectures(str(cell.spec.scenario))
-    ]
-    # The method's share beyond plain training is measured on CNN-3, where it is within 1 % of the mean of the five.
-    per_image = sum(plain) / len(plain) * costs.relative_to_standalone(method, "CNN-3", cell.spec.local_epochs)
+def _cost(cell: exhibits.Cell, record: lab.Record | printed.Recorded, rule: str) -> dict[str, Any]:
+    spec, dataset = cell.spec, data.info(cell.dataset)
+    method = algorithms.make(spec.algorithm, spec.params)
+    per_image = costs.flops_per_image(
+        method, models.architectures(str(spec.scenario)), spec.local_epochs or 1, dataset.num_classes, dataset.channels
+    )
+    spent = costs.until(record.rounds, cell.target, flops_per_image=per_image)
     return {
         "dataset": cell.dataset,
         "clients": cell.clients,
         "method": cell.method,
-        "reached": spent is not None,
+        "reached": spent.reached,
         "accuracy": 100 * intervals.selected_accuracy(record.rounds, rule),
-        "words": int(until[["download_words", "upload_words"]].to_numpy().sum()),
-        "flops": float(until["samples"].sum() * per_image),
+        "words": int(spent.words),
+        "flops": spent.flops,
     }
 
 
 def trained(cells: Sequence[exhibits.Cell], jobs: int = 2) -> Runs:
     """The records of `cells`: read where they are finished, trained side by side (with a progress bar) where they are not."""
-    return Runs(list(cells), runs.sweep([cell.spec for cell in cells], jobs=jobs))
+    return Runs(list(cells), lab.sweep([cell.spec for cell in cells], jobs=jobs))
 
 
-def check_training(records: Sequence[runs.Record], *methods: str) -> None:
+def check_training(records: Sequence[lab.Record], *methods: str) -> None:
     """Print whether training trained, for all records and for those of each of `methods` (algorithms): facts so coarse that they
     do not depend on the machine, for nbval to check.
 
@@ -405,7 +399,7 @@ def check_training(records: Sequence[runs.Record], *methods: str) -> None:
         )
 
 
-def _gain(record: runs.Record) -> tuple[float, float]:
+def _gain(record: lab.Record) -> tuple[float, float]:
     """(rise since before training, last accuracy) of a run: means over the clients that trained, in units of chance."""
     classes = data.load(str(record.spec.dataset)).num_classes
     before = record.clients[record.clients["round"] < 0].set_index("client")["accuracy"]
@@ -419,7 +413,7 @@ def recorded(grid: str, scale: str = "demo") -> Runs:
     A run that is there twice, under the keys of two versions, counts once: the one that kept most, or the last by key.
     """
     available = printed.recorded(NOTEBOOKS.parent / "results")
-    available.sort(key=lambda record: (runs.KEEP.index(record.row["keep"]), record.key))
+    available.sort(key=lambda record: (lab.KEEP.index(record.row["keep"]), record.key))
     matched = [(cell, [one for one in available if _same(cell, one)]) for cell in exhibits.cells(grid, scale)]
     found = [(cell, records[-1]) for cell, records in matched if records]
     return Runs([cell for cell, _ in found], [record for _, record in found])
@@ -486,21 +480,21 @@ def _same(cell: exhibits.Cell, record: printed.Recorded) -> bool:
     if any(getattr(spec, name) != row[name] for name in fields):
         return False
     if spec.partition == "by-class":
-        held = spec.classes_per_client or runs.classes_held(data.info(str(spec.dataset)))  # as `runs.resolve` fills it
+        held = spec.classes_per_client or lab.classes_held(data.info(str(spec.dataset)))  # as `lab.resolve` fills it
         if held != row["classes_per_client"]:
             return False
     for name in ("public_dataset", "public_fraction", "public_images", "public_labels"):
-        default = getattr(runs.RunSpec(), name)  # what an empty cell means
+        default = getattr(lab.RunSpec(), name)  # what an empty cell means
         if getattr(spec, name) != (default if pd.isna(row.get(name)) else row[name]):
             return False
-    stored = runs.RunSpec(
+    stored = lab.RunSpec(
         algorithm=row["algorithm"], scenario=row["scenario"], paper=row["paper"], protocol=row["protocol"], lr=row["lr"],
         params=json.loads(row["params"]), overrides=json.loads(row["overrides"]),
     )  # fmt: skip
     return _meaning(spec) == _meaning(stored)
 
 
-def _meaning(spec: runs.RunSpec) -> tuple[algorithms.Algorithm, presets.Protocol]:
+def _meaning(spec: lab.RunSpec) -> tuple[algorithms.Algorithm, Protocol]:
     """The method and the protocol that a specification names, every field filled."""
     whose = (str(spec.paper), spec.protocol, str(spec.scenario))
     preset = presets.protocol(*whose, spec.overrides)
@@ -509,7 +503,7 @@ def _meaning(spec: runs.RunSpec) -> tuple[algorithms.Algorithm, presets.Protocol
 
 
 def figures(scale: str) -> Path:
-    return runs.home() / "figures" / scale
+    return lab.home() / "figures" / scale
 
 
 def save(
@@ -608,10 +602,10 @@ def freshness(exhibit: exhibits.Exhibit, scale: str) -> str:
             return "notebook changed"
         if stamp["code"] != drawing_digest():
             return "drawing code changed"
-        for key in {runs.resolve(cell.spec, scale).key for cell in exhibits.cells(exhibit.grids, scale)} | set(
+        for key in {lab.resolve(cell.spec, scale).key for cell in exhibits.cells(exhibit.grids, scale)} | set(
             stamp["runs"]
         ):
-            record = runs.read(runs.store() / key)
+            record = lab.read(lab.store() / key)
             if record is None or record.stale or stamp["runs"].get(key) != record.digest:
                 return "runs changed"
     except FileNotFoundError as error:
