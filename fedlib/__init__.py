@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from .data import Dataset as Dataset
     from .errors import FedlibError as FedlibError
     from .federation import Federation as Federation
-    from .lab.runs import Record as Record
-    from .lab.runs import RunSpec as RunSpec
-    from .lab.runs import run as run
-    from .lab.runs import sweep as sweep
+    from .lab import Record as Record
+    from .lab import RunSpec as RunSpec
+    from .lab import run as run
+    from .lab import sweep as sweep
     from .models import Model as Model
     from .simulation import simulate as simulate
 
@@ -26,11 +26,11 @@ _NAMES = {  # public name -> the module that has it, loaded on first use
     "Federation": "federation",
     "FedlibError": "errors",
     "Model": "models",
-    "Record": "lab.runs",
-    "RunSpec": "lab.runs",
-    "run": "lab.runs",
+    "Record": "lab",
+    "RunSpec": "lab",
+    "run": "lab",
     "simulate": "simulation",
-    "sweep": "lab.runs",
+    "sweep": "lab",
 }
 __all__ = list(_NAMES)
 __version__ = "0.1.0"

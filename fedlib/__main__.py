@@ -16,10 +16,11 @@ from typing import Any, NoReturn
 
 import pandas as pd
 
-from . import algorithms, costs, data, models
+from . import algorithms, data, lab, models
 from .errors import FedlibError, choose, coerce
-from .lab import runs
+from .lab import costs
 from .papers import exhibits, reproduce
+from .papers.recorded import export
 from .show import intervals
 
 WIDTH = 80  # of what is printed, in characters
@@ -86,7 +87,7 @@ def _parser() -> Parser:
         epilog="Example: fedlib run FedSSA --dataset cifar10 --num-clients 10 --device auto --set mu0=0.5",
     )
     command.add_argument("algorithm", help="method, see `fedlib list`")
-    for item in dataclasses.fields(runs.RunSpec):
+    for item in dataclasses.fields(lab.RunSpec):
         if item.name not in ("algorithm", "params", "overrides"):
             default = "" if item.default is None else f" (default {item.default})"
             command.add_argument(
@@ -229,10 +230,10 @@ def _pairs(flag: str, texts: Sequence[str]) -> dict[str, Any]:
 
 
 def _run(options: argparse.Namespace) -> None:
-    names = [item.name for item in dataclasses.fields(runs.RunSpec) if item.name not in ("params", "overrides")]
+    names = [item.name for item in dataclasses.fields(lab.RunSpec) if item.name not in ("params", "overrides")]
     given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
-    spec = runs.RunSpec(**given, params=_pairs("set", options.set), overrides=_pairs("override", options.override))
-    record = runs.run(spec, options.scale, reuse_stale=options.reuse_stale)
+    spec = lab.RunSpec(**given, params=_pairs("set", options.set), overrides=_pairs("override", options.override))
+    record = lab.run(spec, options.scale, reuse_stale=options.reuse_stale)
     spec, last = record.spec, record.rounds.iloc[-1]
     stale = " (stale: other code)" if record.stale else ""
     print(f"{record.key}: {record.status} after {int(last['round']) + 1} of {spec.rounds} rounds{stale}")
@@ -244,7 +245,7 @@ def _run(options: argparse.Namespace) -> None:
     for what, values in (("parameters", spec.params), ("overrides", spec.overrides)):
         if values:
             _print(f"{what}: " + ", ".join(f"{name}\u00a0=\u00a0{value}" for name, value in values.items()))
-    differs = runs.differences(spec)
+    differs = lab.differences(spec)
     if differs:
         _print(f"differs from the usual setting in: {', '.join(differs)}")
     if record.status == "diverged":
@@ -259,7 +260,7 @@ def _run(options: argparse.Namespace) -> None:
         shown = [f"{name} {100 * intervals.selected_accuracy(record.rounds, rule):.2f}" for rule, name in rules.items()]
         _print(f"mean test accuracy over all clients, %: {', '.join(shown)}")
         print(f"over the last round's clients, %: {100 * last['accuracy_selected']:.2f}")
-    words = record.rounds.query("round >= 0")[["download_words", "upload_words"]].sum().sum()
+    words = costs.until(record.rounds, float("inf")).words
     per_client = words / record.rounds["selected"].sum()
     _print(
         f"communication: {costs.kilobytes(per_client):.2f} KB a client and round, {costs.kilobytes(words) / 1024:.2f} MB in all"
@@ -287,27 +288,27 @@ def _runs(options: argparse.Namespace) -> None:
     elif action == "prune":
         _prune(options.yes)
     else:
-        print(f"wrote {runs.export()} runs to {runs.home() / 'results'}")
+        print(f"wrote {export()} runs to {lab.home() / 'results'}")
 
 
-def _stored(key: str) -> runs.Record:
-    known = [path.name for path in runs.stored()]
+def _stored(key: str) -> lab.Record:
+    known = [path.name for path in lab.stored()]
     matches = [name for name in known if name.startswith(key)] or [name for name in known if key in name]
     if len(matches) != 1:
         which = "names no stored run" if not matches else f"names {len(matches)} stored runs"
         raise FedlibError(f"run = {key!r}: {which}; `python -m fedlib runs` lists them")
-    record = runs.read(runs.store() / (key if key in known else matches[0]))
+    record = lab.read(lab.store() / (key if key in known else matches[0]))
     if record is None:
         raise FedlibError(f"run = {key!r}: not finished; the command that started it resumes it")
     return record
 
 
-def _state(name: str) -> tuple[str, runs.Record | None]:
-    return runs.state(runs.store() / name)
+def _state(name: str) -> tuple[str, lab.Record | None]:
+    return lab.state(lab.store() / name)
 
 
 def _list_runs(name: str, as_json: bool) -> None:
-    found = [(path, *_state(path.name)) for path in runs.stored() if name.lower() in path.name.lower()]
+    found = [(path, *_state(path.name)) for path in lab.stored() if name.lower() in path.name.lower()]
     found.sort(key=lambda run: run[2].provenance.get("finished", "") if run[2] else "~")  # unfinished ones last
     if as_json:
         print(json.dumps([_described(*run) for run in found], indent=1))
@@ -321,10 +322,10 @@ def _list_runs(name: str, as_json: bool) -> None:
             numbers = [f"{text:>{width}}" for text, width in zip(row[1:-1], widths[1:-1], strict=True)]
             line = "  ".join([f"{row[0]:<{widths[0]}}", " ".join(numbers), row[-1]]).rstrip()
             print(line if limit is None or len(line) <= limit else line[: limit - 1] + "…")
-    print(f"{len(rows)} {'run' if len(rows) == 1 else 'runs'} in {runs.store()}")
+    print(f"{len(rows)} {'run' if len(rows) == 1 else 'runs'} in {lab.store()}")
 
 
-def _row(path: Path, state: str, record: runs.Record | None) -> tuple[str, ...]:
+def _row(path: Path, state: str, record: lab.Record | None) -> tuple[str, ...]:
     """A stored run as `runs` prints it: a name that `runs show` understands, last accuracy or state, N, C, T, E, seed, the rest."""
     method, _, key = path.name.rpartition("-")
     name = path.name if record is None else f"{method}-{key[:8]}"
@@ -334,10 +335,10 @@ def _row(path: Path, state: str, record: runs.Record | None) -> tuple[str, ...]:
     accuracy = 100 * intervals.selected_accuracy(record.rounds, "last")
     shown = f"{accuracy:.2f}" if state == "finished" else "–" if state == "diverged" else f"{state} {accuracy:.2f}"
     numbers = (spec.num_clients, f"{spec.participation:.2f}", spec.rounds, spec.local_epochs, spec.seed)
-    return name, shown, *map(str, numbers), ", ".join(runs.differences(spec))
+    return name, shown, *map(str, numbers), ", ".join(lab.differences(spec))
 
 
-def _described(path: Path, state: str, record: runs.Record | None) -> dict[str, Any]:
+def _described(path: Path, state: str, record: lab.Record | None) -> dict[str, Any]:
     if record is None:
         return {"key": path.name, "state": state}
     accuracy = None if record.status == "diverged" else intervals.selected_accuracy(record.rounds, "last")
@@ -345,7 +346,7 @@ def _described(path: Path, state: str, record: runs.Record | None) -> dict[str, 
     return {"key": path.name, "state": state, "accuracy": accuracy, "spec": spec, "provenance": record.provenance}
 
 
-def _diff(one: runs.Record, two: runs.Record) -> None:
+def _diff(one: lab.Record, two: lab.Record) -> None:
     for part in ("spec", "provenance"):
         pair = [dataclasses.asdict(record.spec) if part == "spec" else record.provenance for record in (one, two)]
         for name in pair[0]:
@@ -359,11 +360,11 @@ def _diff(one: runs.Record, two: runs.Record) -> None:
 
 def _prune(really: bool) -> None:
     doomed, failures = 0, []
-    for path in runs.stored():
-        state = runs.state(path)[0]
+    for path in lab.stored():
+        state = lab.state(path)[0]
         if state in ("finished", "diverged"):
             continue
-        if runs.computing(path):
+        if lab.computing(path):
             print(f"kept {path.name} (another process computes it)")
             continue
         doomed += 1
@@ -371,7 +372,7 @@ def _prune(really: bool) -> None:
             print(f"would delete {path.name} ({state})")
             continue
         try:
-            runs.delete(path)
+            lab.delete(path)
             print(f"deleted {path.name} ({state})")
         except FedlibError as error:
             failures.append(str(error))
@@ -400,7 +401,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             made = reproduce.reproduce(
                 options.exhibit,
                 options.scale,
-                jobs=runs.cores() if options.jobs is None else coerce("jobs", options.jobs, int),
+                jobs=lab.cores() if options.jobs is None else coerce("jobs", options.jobs, int),
                 only=options.only,
                 reuse_stale=options.reuse_stale,
             )

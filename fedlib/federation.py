@@ -228,7 +228,7 @@ class Federation:
     def __init__(
         self,
         dataset: Dataset,
-        partition: Sequence[np.ndarray | tuple[np.ndarray, np.ndarray, np.ndarray]],
+        partition: Sequence[Parts],
         architectures: Sequence[str] = models.SCENARIOS["heterogeneous"],
         *,
         protocol: Protocol | None = None,
@@ -299,14 +299,7 @@ class Federation:
 
     def _client(self, id: int, part: Any, labels: np.ndarray, num_clients: int) -> Client:
         if not isinstance(part, tuple):
-            require(
-                len(part) >= 3,
-                "num_clients",
-                num_clients,
-                f"few enough that every client holds 3 images or more; client {id} would hold {len(part)}",
-            )
-            stream = randomness.generator(self.seed, "partition", client=id)
-            part = partition.local_split(labels, part, stream, self.protocol.parts)
+            part = partition.split_client(labels, part, self.protocol.parts, self.seed, id, num_clients)
         sizes = tuple(map(len, part))
         allowed = f"few enough that every client holds an image of each part; client {id} would hold {sizes}"
         empty = any(size == 0 < share for size, share in zip(sizes, self.protocol.parts, strict=True))

@@ -79,7 +79,7 @@ def _connected(inputs: int, outputs: int, dropout: float = 0.0) -> list[nn.Modul
 M_WIDTHS = {"M1": 50, "M2": 50, "M3": 64, "M4": 256}
 
 
-def reassembled(architecture: str, num_classes: int, channels: int, features: int = 0) -> Model:
+def pfedhr_cnn(architecture: str, num_classes: int, channels: int, features: int = 0) -> Model:
     """M1..M4 of pFedHR's appendix 2.1, flat sequences that decompose into its layers; the last linear one is the
     header.
 
@@ -129,8 +129,8 @@ def reassembled(architecture: str, num_classes: int, channels: int, features: in
 Builder = Callable[[int, int], nn.Module]  # (number of classes, channels) -> network
 BUILDERS: dict[str, Builder] = {
     **{name: partial(cnn, name) for name in CNN_WIDTHS},
-    **{name: partial(reassembled, name) for name in M_WIDTHS},
-    **{f"{name}-{FEATURES}": partial(reassembled, name, features=FEATURES) for name in M_WIDTHS},
+    **{name: partial(pfedhr_cnn, name) for name in M_WIDTHS},
+    **{f"{name}-{FEATURES}": partial(pfedhr_cnn, name, features=FEATURES) for name in M_WIDTHS},
 }
 BUILT_IN = dict(BUILDERS)
 

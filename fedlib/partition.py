@@ -1,18 +1,22 @@
-"""Who holds which images: labels in, one index array per client out. Pure functions of a stream of random numbers.
+"""Who holds which images, the whole way: labels in, each client's (train, validation, test) indices out. Pure functions
+of labels, settings and a seed.
 
-Every partition is a matrix of shares (clients x classes: the part of a class that a client receives), dealt out by
-`deal`. The same shares dealt on a train, a validation and a test split give a client the same mix of classes in all
-three.
+`public_images` and `reserved_images` are held by no client. `client_images` deals the rest: by class, by Dirichlet
+shares, independently (`iid`) or as a person registered it, and splits each client's images. A matrix of shares
+(clients x classes: the part of a class that a client receives) is dealt out by `deal`; the same shares dealt on a train,
+a validation and a test part give a client the same mix of classes in all three.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from .errors import FedlibError, check_name, coerce, require
+from .randomness import generator
 
 MAX_REDRAWS = 100
+BUILT_IN = ("by-class", "dirichlet", "iid")
 
 # (labels (n,), number of clients, stream) -> for each client, the places in `labels` of the images that it holds
 Dealer = Callable[[np.ndarray, int, np.random.Generator], Sequence[np.ndarray]]
@@ -25,24 +29,104 @@ def register(name: str, dealer: Dealer) -> None:
     dealer: `dealer(labels, num_clients, stream)` returns one index array into `labels` per client; no index twice.
     """
     check_name("partition", name)
-    require(name not in ("by-class", "dirichlet", "iid"), "partition", name, "another name than a built-in one's")
+    require(name not in BUILT_IN, "partition", name, "another name than a built-in one's")
     require(callable(dealer), f"dealer of {name}", dealer, "a function of (labels, number of clients, stream)")
     REGISTERED[name] = dealer
 
 
-def own(name: str, labels: np.ndarray, num_clients: int, stream: np.random.Generator) -> list[np.ndarray]:
-    """What the registered partition `name` deals to each client: sorted int64 arrays. Raises FedlibError where it does
-    not fit `labels`.
+Parts = tuple[np.ndarray, np.ndarray, np.ndarray]  # one client's train, validation and test images
+
+
+@dataclass(frozen=True)
+class Dealing:
+    """How images are dealt; the fields are explained by `RunSpec` (partition to alpha) and `Protocol` (split to floors)."""
+
+    num_clients: int
+    num_classes: int
+    partition: str = "by-class"
+    classes_per_client: int = 2
+    alpha: float = 0.5
+    split: str = "local-8:1:1"
+    distinct: bool = True
+    floors: bool = False
+
+
+def parts_of(split: str) -> tuple[int, int, int]:
+    """How `Protocol.split` divides a client's images into train, validation and test, such as (8, 1, 1)."""
+    train, validation, test = map(int, split.partition("-")[2].split(":"))
+    return train, validation, test
+
+
+def reserved_images(labels: np.ndarray, num_train: int, fraction: float, seed: int) -> np.ndarray:
+    """Sorted indices of the training images that no client holds: a `fraction` of the first `num_train` of `labels`."""
+    return hold_out(labels[:num_train], fraction, generator(seed, "public"))
+
+
+def public_images(
+    labels: np.ndarray, num_train: int, fraction: float, seed: int, limit: int | None = None
+) -> np.ndarray:
+    """Sorted indices of the public ones: the reserved images, or `limit` of them."""
+    stream = generator(seed, "public")
+    indices = hold_out(labels[:num_train], fraction, stream)
+    return indices if limit is None else stratified(labels, indices, limit, stream)
+
+
+def client_images(
+    labels: np.ndarray, num_train: int, how: Dealing, seed: int, reserved: Sequence[int] | np.ndarray = ()
+) -> list[Parts]:
+    """Each client's (train, validation, test) indices into `labels` (n,), of which the first `num_train` are the official
+    training part; nobody gets a `reserved` one.
+
+    Raises FedlibError where a client would hold too few.
     """
-    dealt = [np.asarray(part) for part in REGISTERED[name](labels, num_clients, stream)]
-    require(len(dealt) == num_clients, f"partition {name}: number of clients", len(dealt), f"{num_clients}")
-    for client, part in enumerate(dealt):
-        whole = part.ndim == 1 and np.issubdtype(part.dtype, np.integer)
-        require(whole, f"partition {name}: client {client}", part.dtype.name, "a 1-d array of whole numbers")
-    every = np.concatenate(dealt)
-    fits = len(np.unique(every)) == len(every) and every.min(initial=0) >= 0 and every.max(initial=0) < len(labels)
-    require(fits, f"partition {name}: indices", len(every), f"different ones between 0 and {len(labels) - 1}")
-    return [np.sort(part).astype(np.int64) for part in dealt]
+    stream = generator(seed, "partition")
+    private = np.setdiff1d(np.arange(len(labels)), np.asarray(reserved, dtype=np.int64))
+    source = how.split.partition("-")[0]
+    if source == "official":
+        shuffled = stream.permutation(private[private < num_train])
+        train, validation = np.split(shuffled, [len(shuffled) * 4 // 5])
+        test = private[private >= num_train]
+        return list(zip(*_deal_to_clients(labels, [train, validation, test], how, stream), strict=True))
+    if source == "train":
+        private = private[private < num_train]
+    held = _deal_to_clients(labels, [private], how, stream)[0]
+    return [split_client(labels, own, parts_of(how.split), seed, client, len(held)) for client, own in enumerate(held)]
+
+
+def _deal_to_clients(
+    labels: np.ndarray, parts: list[np.ndarray], how: Dealing, stream: np.random.Generator
+) -> list[list[np.ndarray]]:
+    """Each of `parts` (indices into `labels`) dealt to the clients, by the same shares of the classes."""
+    of_parts, clients = [labels[part] for part in parts], how.num_clients
+    if how.partition == "by-class":
+        held = by_class(
+            of_parts,
+            clients,
+            how.num_classes,
+            how.classes_per_client,
+            stream,
+            distinct=how.distinct,
+            floors=how.floors,
+        )
+    elif how.partition == "dirichlet":
+        least = min(10, len(parts[0]) // (2 * clients))
+        least_each = [max(3, least)] if len(parts) == 1 else [max(1, least), 1, 1]
+        held = dirichlet(of_parts, clients, how.alpha, stream, least_each, floors=how.floors)
+    elif how.partition == "iid":
+        held = iid(of_parts, clients, stream)
+    else:
+        held = [deal_registered(how.partition, part, clients, stream) for part in of_parts]
+    return [[part[own] for own in owns] for part, owns in zip(parts, held, strict=True)]
+
+
+def split_client(
+    labels: np.ndarray, indices: np.ndarray, parts: tuple[int, int, int], seed: int, client: int, num_clients: int
+) -> Parts:
+    """One client's images split into train, validation and test by `parts`, see `local_split`."""
+    allowed = f"few enough that every client holds 3 images or more; client {client} would hold {len(indices)}"
+    require(len(indices) >= 3, "num_clients", num_clients, allowed)
+    train, validation, test = local_split(labels, indices, generator(seed, "partition", client=client), parts)
+    return train, validation, test
 
 
 def _at_least_one(field: str, value: int) -> int:
@@ -57,7 +141,6 @@ def class_shares(
     classes_per_client: int,
     stream: np.random.Generator,
     *,
-    extra_slot: bool = False,
     distinct: bool = True,
 ) -> np.ndarray:
     """Shares of the class partition of Shamsian et al. (ICML 2021), as the FedGH, FedSSA and pFedES papers use it.
@@ -66,8 +149,6 @@ def class_shares(
     times among the classes with most slots left. Where k N is not a multiple of C, randomly chosen classes get the
     slots that are missing.
 
-    extra_slot: one slot more a class, as Shamsian's own code has (a third to a half of the data then goes unused at N
-    = 10);
     distinct: a client never picks the same class twice (False: it may, as in the released code, for k such as 4, 6 or
     8 of 10). Returns float64 (num_clients, num_classes); a class that has no slot is left out.
     """
@@ -80,9 +161,8 @@ def class_shares(
         f"between 1 and {num_classes}, the number of classes",
     )
     wanted = num_clients * classes_per_client
-    slots = np.full(num_classes, wanted // num_classes + extra_slot)
-    if not extra_slot:
-        slots[stream.choice(num_classes, wanted % num_classes, replace=False)] += 1
+    slots = np.full(num_classes, wanted // num_classes)
+    slots[stream.choice(num_classes, wanted % num_classes, replace=False)] += 1
     unused = [
         list(sizes / sizes.sum()) if len(sizes) else []
         for sizes in (stream.uniform(0.4, 0.6, count) for count in slots)
@@ -124,34 +204,23 @@ def deal(
 
 
 def by_class(
-    labels: np.ndarray,
+    parts: Sequence[np.ndarray],
     num_clients: int,
+    num_classes: int,
     classes_per_client: int,
     stream: np.random.Generator,
     *,
-    extra_slot: bool = False,
     distinct: bool = True,
-) -> list[np.ndarray]:
-    """Partition by classes per client: `class_shares` dealt out on `labels` (n,) of classes 0..C-1."""
-    num_classes = int(labels.max()) + 1
-    shares = class_shares(
-        num_clients, num_classes, classes_per_client, stream, extra_slot=extra_slot, distinct=distinct
-    )
-    return deal(labels, shares, stream)
+    floors: bool = False,
+) -> list[list[np.ndarray]]:
+    """Partition by classes per client: `class_shares` dealt out on each of `parts` (labels); for each of them, one index
+    array per client.
+    """
+    shares = class_shares(num_clients, num_classes, classes_per_client, stream, distinct=distinct)
+    return [deal(labels, shares, stream, floors=floors) for labels in parts]
 
 
 def dirichlet(
-    labels: np.ndarray, num_clients: int, alpha: float, stream: np.random.Generator, *, min_partition_size: int = 10
-) -> list[np.ndarray]:
-    """Dirichlet partition, redrawn until every client holds `min_partition_size` images, at most 100 times.
-
-    alpha > 0: small is skewed, large approaches IID. Raises FedlibError when no draw is large enough (no endless
-    loop).
-    """
-    return dirichlet_parts([labels], num_clients, alpha, stream, (min_partition_size,))[0]
-
-
-def dirichlet_parts(
     parts: Sequence[np.ndarray],
     num_clients: int,
     alpha: float,
@@ -160,8 +229,11 @@ def dirichlet_parts(
     *,
     floors: bool = False,
 ) -> list[list[np.ndarray]]:
-    """`dirichlet` of several parts at once (labels of a train, a validation and a test part), each dealt by the same
-    shares and with a smallest size of its own.
+    """Dirichlet partition of each of `parts` (labels) by the same shares, redrawn until every client holds `min_sizes`
+    images of it, at most 100 times.
+
+    alpha > 0: small is skewed, large approaches IID. Raises FedlibError when no draw is large enough (no endless
+    loop).
     """
     num_clients, alpha = _at_least_one("num_clients", num_clients), coerce("alpha", alpha, float)
     require(alpha > 0, "alpha", alpha, "above 0")
@@ -175,15 +247,29 @@ def dirichlet_parts(
             return held
     raise FedlibError(
         f"alpha = {alpha}: none of {MAX_REDRAWS} Dirichlet draws gave each of {num_clients} clients "
-        f"min_partition_size = {min_sizes[0]} images (best draw: {smallest}); use fewer clients, a larger alpha "
-        "or a smaller min_partition_size"
+        f"{min_sizes[0]} images (best draw: {smallest}); use fewer clients or a larger alpha"
     )
 
 
-def iid(labels: np.ndarray, num_clients: int, stream: np.random.Generator) -> list[np.ndarray]:
-    """A random partition into equal parts (sizes differ by at most one image)."""
+def iid(parts: Sequence[np.ndarray], num_clients: int, stream: np.random.Generator) -> list[list[np.ndarray]]:
+    """A random partition of each of `parts` (labels) into equal shares (sizes differ by at most one image)."""
     num_clients = _at_least_one("num_clients", num_clients)
-    return [np.sort(part) for part in np.array_split(stream.permutation(len(labels)), num_clients)]
+    return [[np.sort(own) for own in np.array_split(stream.permutation(len(labels)), num_clients)] for labels in parts]
+
+
+def deal_registered(name: str, labels: np.ndarray, num_clients: int, stream: np.random.Generator) -> list[np.ndarray]:
+    """What the registered partition `name` deals to each client: sorted int64 arrays. Raises FedlibError where it does
+    not fit `labels`.
+    """
+    dealt = [np.asarray(part) for part in REGISTERED[name](labels, num_clients, stream)]
+    require(len(dealt) == num_clients, f"partition {name}: number of clients", len(dealt), f"{num_clients}")
+    for client, part in enumerate(dealt):
+        whole = part.ndim == 1 and np.issubdtype(part.dtype, np.integer)
+        require(whole, f"partition {name}: client {client}", part.dtype.name, "a 1-d array of whole numbers")
+    every = np.concatenate(dealt)
+    fits = len(np.unique(every)) == len(every) and every.min(initial=0) >= 0 and every.max(initial=0) < len(labels)
+    require(fits, f"partition {name}: indices", len(every), f"different ones between 0 and {len(labels) - 1}")
+    return [np.sort(part).astype(np.int64) for part in dealt]
 
 
 def sizes_by_largest_remainder(total: int, parts: tuple[int, ...]) -> np.ndarray:
@@ -232,16 +318,3 @@ def stratified(labels: np.ndarray, indices: np.ndarray, count: int, stream: np.r
     """Sorted, `count` of the `indices` (all of them if there are fewer), with their mix of classes as far as possible."""
     count = min(count, len(indices))
     return local_split(labels, indices, stream, (count, len(indices) - count))[0]
-
-
-def counts(labels: np.ndarray, partition: list[np.ndarray], num_classes: int) -> pd.DataFrame:
-    """Who holds what: images by client (rows) and class (columns)."""
-    table = np.stack([np.bincount(labels[indices], minlength=num_classes) for indices in partition])
-    return pd.DataFrame(
-        table, index=pd.RangeIndex(len(table), name="client"), columns=pd.RangeIndex(num_classes, name="class")
-    )
-
-
-def owners(table: pd.DataFrame) -> pd.Series:
-    """Number of clients that hold each class; a class with one owner cannot pass anything between clients."""
-    return (table > 0).sum(axis=0).rename("owners")

@@ -1,56 +1,35 @@
-"""The round loop: sample clients, download, let them train and evaluate, aggregate, record. Checkpoint and resume to the
-same bits.
+"""The round loop: sample clients, download, let them train and evaluate, aggregate, record.
 
 `simulate` is the server's side: an exchange carries its requests to the clients and brings their replies back. `answer`
 is a client's side. The default exchange, `in_process`, is a loop over the federation's own clients.
 """
 
 import hashlib
-import io
 import numbers
 import os
-import signal
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor, nn
-from tqdm import tqdm
 
 from . import randomness, training
 from .algorithms import Algorithm, ServerState
 from .errors import FedlibError, coerce, require
 from .federation import Client, ClientContext, ClientInfo, Federation, Message, ServerContext, Upload
 
-CHECKPOINT_SECONDS = 60.0
-
-
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C, SIGTERM or SIGHUP arrived and the round was finished; the message says what the same call would do."""
-
-    @classmethod
-    def after(cls, round: int, rounds: int, saved: bool) -> "Interrupted":
-        then = (
-            "the same command resumes from there" if saved else "nothing was saved, since no checkpoint was asked for"
-        )
-        return cls(f"stopped after round {round + 1} of {rounds}; {then}")
-
 
 @dataclass
 class Outcome:
-    """What a simulation hands back: tidy tables, how it ended, and the trained clients themselves.
+    """What a simulation hands back: rows of numbers, how it ended, and the trained clients themselves.
 
-    rounds: one row a round, -1 being the untrained start; clients: one row a (round, participant); timing: seconds a
-    round; detail_rows: what the method's server handed back of a round that is no single number;
+    round_rows: one per round, -1 being the untrained start; client_rows: one per round and participant; timing_rows:
+    seconds of each round; detail_rows: what the method's server handed back of a round that is no single number;
     status: `finished`, or `diverged` when a training loss was not finite; seconds: of all sessions of a run that was
     resumed, as far as its checkpoints hold them. The clients are the trained ones if they are in this process; another
     exchange keeps its own.
@@ -68,18 +47,6 @@ class Outcome:
     @property
     def clients(self) -> list[Client]:
         return self.federation.clients
-
-    @property
-    def rounds(self) -> pd.DataFrame:
-        return pd.DataFrame(self.round_rows)
-
-    @property
-    def client_table(self) -> pd.DataFrame:
-        return pd.DataFrame(self.client_rows)
-
-    @property
-    def timing(self) -> pd.DataFrame:
-        return pd.DataFrame(self.timing_rows)
 
     def digest(self) -> str:
         """SHA-256 of every visited client's final state and the server's, to compare runs bit by bit."""
@@ -194,66 +161,54 @@ def participants(num_clients: int, participation: float) -> int:
     return max(1, int(participation * num_clients + 0.5))
 
 
+def check(
+    federation: Federation, algorithm: Algorithm, rounds: int, participation: float, exchange: Exchange
+) -> tuple[int, float]:
+    """The rounds and the participation as numbers; raises FedlibError where they, or what is to be simulated, do not fit."""
+    require(isinstance(federation, Federation), "federation", federation, "a Federation")
+    require(isinstance(algorithm, Algorithm), "algorithm", algorithm, "a method, such as algorithms.make('FedSSA')")
+    rounds, participation = coerce("rounds", rounds, int), coerce("participation", participation, float)
+    require(rounds >= 1, "rounds", rounds, "at least 1")
+    inherits = federation.protocol.inherit
+    require(exchange is in_process or inherits == "none", "inherit", inherits, "'none', unless clients are in_process")
+    participants(len(federation.clients), participation)  # a wrong participation is refused before any work
+    return rounds, participation
+
+
 def simulate(
     federation: Federation,
     algorithm: Algorithm,
     rounds: int,
     participation: float = 1.0,
     *,
-    checkpoint: str | Path | None = None,
-    label: str = "",
-    progress: Callable[[dict[str, Any], dict[str, Any]], None] | None = None,
+    outcome: Outcome | None = None,
+    after_round: Callable[[Outcome], None] | None = None,
     exchange: Exchange = in_process,
 ) -> Outcome:
     """Run `algorithm` on `federation` for `rounds` rounds and hand back the records and the trained clients.
 
-    checkpoint: a file, written when a minute has passed and on SIGINT, SIGTERM or SIGHUP (which only the main thread
-    can heed), from which the same call (same `label`) resumes;
-    progress: called after each round with that round's row and its timing. Trains under one intra-op thread; of
-    several simulations in threads of one process, one trains and the others wait for it.
+    outcome: of this federation's first rounds, to go on from; after_round: called with the outcome so far after each
+    round, ends the simulation by raising (`fedlib.lab.simulate` keeps checkpoints with the two). Trains under one
+    intra-op thread; of several simulations in threads of one process, one trains and the others wait for it.
     exchange: called with the federation, the algorithm and a round's requests, carries them to the clients and returns
     their replies in the same order; by default the clients are in this process. Nothing else here touches a client.
     """
-    require(isinstance(federation, Federation), "federation", federation, "a Federation")
-    require(isinstance(algorithm, Algorithm), "algorithm", algorithm, "a method, such as algorithms.make('FedSSA')")
-    rounds, participation = coerce("rounds", rounds, int), coerce("participation", participation, float)
-    require(rounds >= 1, "rounds", rounds, "at least 1")
-    if checkpoint is not None:
-        require(isinstance(checkpoint, str | Path), "checkpoint", checkpoint, "the path of a file")
-        checkpoint = Path(checkpoint)
-        require(not checkpoint.is_dir(), "checkpoint", str(checkpoint), "the path of a file, and this is a folder")
-    inherits = federation.protocol.inherit
-    require(exchange is in_process or inherits == "none", "inherit", inherits, "'none', unless clients are in_process")
-    participants(len(federation.clients), participation)  # a wrong participation is refused before any work
-    # The signals come second: a main thread that still waits for another one stops at once.
-    with training.one_thread(), _deterministic(federation.device), signals() as stop:
+    rounds, participation = check(federation, algorithm, rounds, participation, exchange)
+    with training.one_thread(), _deterministic(federation.device):
         started = time.perf_counter()
         algorithm.check(federation)
-        outcome = _load(checkpoint, label, federation)
         if outcome is None:
             outcome = Outcome(federation, algorithm.init_server(federation.server_context(0, rounds)))
             _evaluate_everyone(outcome, algorithm, rounds, exchange)
-        earlier = outcome.seconds
-        known = _Known.of(outcome)
-        saved = time.monotonic()
+        earlier, known = outcome.seconds, _Known.of(outcome)
         for round in range(len(outcome.round_rows) - 1, rounds):
             if outcome.status == "diverged":
                 break
-            context = federation.server_context(round, rounds)
-            row, timing = _round(outcome, algorithm, context, participation, known, exchange)
-            last = round == rounds - 1 or outcome.status == "diverged"
-            try:
-                if progress:
-                    progress(row, timing)
-            finally:  # also where a terminal that has gone away takes no more progress
-                outcome.seconds = earlier + time.perf_counter() - started
-                stopping = bool(stop) and not last
-                due = time.monotonic() - saved >= CHECKPOINT_SECONDS and not last
-                if checkpoint is not None and (due or stopping):
-                    _save(checkpoint, label, outcome)
-                    saved = time.monotonic()
-            if stopping:
-                raise Interrupted.after(round, rounds, checkpoint is not None)
+            _round(outcome, algorithm, federation.server_context(round, rounds), participation, known, exchange)
+            outcome.seconds = earlier + time.perf_counter() - started
+            if after_round is not None:
+                after_round(outcome)
+        outcome.seconds = earlier + time.perf_counter() - started
     return outcome
 
 
@@ -296,7 +251,7 @@ def _round(
     participation: float,
     known: _Known,
     exchange: Exchange,
-) -> tuple[dict[str, Any], dict[str, Any]]:
+) -> None:
     """One round; appends its rows to `outcome`."""
     started = time.perf_counter()
     federation, server, round = outcome.federation, outcome.server, context.round
@@ -348,7 +303,6 @@ def _round(
         "recording_seconds": ended - recording,
     }
     outcome.timing_rows.append(timing)
-    return outcome.round_rows[-1], timing
 
 
 def _words(
@@ -460,132 +414,6 @@ def _deterministic(device: torch.device) -> Iterator[None]:
         yield
     finally:
         torch.use_deterministic_algorithms(before)
-
-
-_received: list[int] | None = None  # the signals that the outermost `signals` of the main thread has collected
-
-
-@contextmanager
-def signals() -> Iterator[list[int]]:
-    """Collect the first SIGINT, SIGTERM or SIGHUP, so that the round or the writing of a record can end; a second one
-    stops at once. Main thread only; an inner block shares the outer one's list.
-    """
-    global _received
-    if threading.current_thread() is not threading.main_thread():
-        yield []
-        return
-    if _received is not None:
-        yield _received
-        return
-    received: list[int] = []
-
-    def note(number: int, frame: Any) -> None:
-        if received:
-            raise KeyboardInterrupt("stopped inside a round; the last checkpoint, if any, is kept")
-        received.append(number)
-        with suppress(OSError):  # the terminal may be gone
-            print("\nfinishing this round, then saving; once more to stop at once", file=sys.stderr)
-
-    numbers = [signal.SIGINT, signal.SIGTERM]
-    hangup = getattr(signal, "SIGHUP", None)
-    if hangup is not None and signal.getsignal(hangup) is not signal.SIG_IGN:  # `nohup` ignores it
-        numbers.append(hangup)
-    before = {number: signal.signal(number, note) for number in numbers}
-    _received = received
-    try:
-        yield received
-    finally:
-        _received = None
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def write_bytes(path: Path, content: bytes | memoryview) -> None:
-    """Write a file whole or not at all: temporary file, fsync, `os.replace`."""
-    write_files({path: [content]})
-
-
-def write_files(files: Mapping[Path, Sequence[bytes | memoryview]]) -> None:
-    """Write files (path -> parts of its content) whole: all as temporary files first, so that a full disk leaves what
-    was there, then each in its place. The last one vouches for the others: an old one goes before they change.
-
-    Folders that are missing are made, also those that somebody removed meanwhile.
-    """
-    suffix = f".{os.getpid()}-{threading.get_ident()}.tmp"
-    staged = {path: path.with_name(f".{path.name}{suffix}") for path in files}
-    try:
-        for path, parts in files.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with open(staged[path], "wb") as file:
-                file.writelines(parts)
-                file.flush()
-                os.fsync(file.fileno())
-        if len(files) > 1:
-            list(files)[-1].unlink(missing_ok=True)
-        for path, temporary in staged.items():
-            os.replace(temporary, path)
-    except BaseException:
-        for temporary in staged.values():
-            with suppress(OSError):
-                temporary.unlink()
-        raise
-
-
-def seal(content: bytes | memoryview) -> list[bytes | memoryview]:
-    """`content` behind a line with its SHA-256, the parts of a file that `unseal` reads."""
-    return [hashlib.sha256(content).hexdigest().encode() + b"\n", content]
-
-
-def unseal(content: bytes) -> bytes:
-    """What `seal` was given; raises ValueError when a bit of it has changed."""
-    digest, line_end, sealed = content[:64], content[64:65], content[65:]
-    if line_end != b"\n" or hashlib.sha256(sealed).hexdigest().encode() != digest:
-        raise ValueError("its content is not what was written")
-    return sealed
-
-
-def set_aside(path: Path, reason: str) -> Path:
-    """Rename a file or folder that cannot be used, never delete it; says so on standard error and returns its new
-    place.
-    """
-    number = 1
-    while (aside := path.with_name(f"{path.name}.{reason}-{number}")).exists():
-        number += 1
-    path.rename(aside)
-    tqdm.write(f"{path.name}: {reason}, set aside as {aside.name}", file=sys.stderr)  # beside a bar, if there is one
-    return aside
-
-
-def _save(path: Path, label: str, outcome: Outcome) -> None:
-    clients = {client.id: client.snapshot() for client in outcome.clients if client.visited}
-    buffer = io.BytesIO()
-    rows = {"rounds": outcome.round_rows, "clients": outcome.client_rows, "timing": outcome.timing_rows}
-    rows["details"] = outcome.detail_rows
-    state = {"label": label, "status": outcome.status, "seconds": outcome.seconds}
-    torch.save(state | {"server": outcome.server, "clients": clients, "rows": rows}, buffer)
-    write_files({path: seal(buffer.getbuffer())})
-
-
-def _load(path: Path | None, label: str, federation: Federation) -> Outcome | None:
-    """The outcome so far, or None; a file that is damaged or of another run is reported and set aside."""
-    if path is None or not path.exists():
-        return None
-    try:
-        content = io.BytesIO(unseal(path.read_bytes()))
-        state = torch.load(content, map_location=federation.device, weights_only=True)
-        foreign = state["label"] != label
-    except Exception:  # another digest, or no zip, pickle or tensor: torch raises many kinds
-        set_aside(path, "corrupted")
-        return None
-    if foreign:
-        set_aside(path, "foreign")
-        return None
-    for id, snapshot in state["clients"].items():
-        federation.clients[id].restore(snapshot)
-    rows = state["rows"]
-    federation.last_trained = {row["architecture"]: row["client"] for row in rows["clients"] if row["round"] >= 0}
-    tables = [rows[name] for name in ("rounds", "clients", "timing", "details")]
-    return Outcome(federation, state["server"], state["status"], state["seconds"], *tables)
 
 
 def sampled_clients(seed: int, round: int, num_clients: int, participation: float) -> np.ndarray:

@@ -30,6 +30,6 @@ def small_digits(monkeypatch):
     images, labels = whole.images.numpy(), whole.labels.numpy()
     small = data.Dataset.from_arrays("digits", images[:125], labels[:125], images[-25:], labels[-25:], 10)
     data.load.cache_clear()
-    monkeypatch.setitem(data._LOADERS, "digits", lambda: small)
+    monkeypatch.setitem(data.REGISTERED, "digits", lambda: small)
     yield small
     data.load.cache_clear()

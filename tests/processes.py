@@ -11,7 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fedlib import RunSpec, simulation
+from fedlib import RunSpec
+from fedlib.lab import files
 
 SECONDS = 120  # after which a wait fails instead of hanging
 
@@ -34,7 +35,7 @@ def started(*arguments: str, home: Path, **environment: str) -> Iterator[subproc
 
 def code(source: str, specs: list[RunSpec]) -> list[str]:
     """Arguments of python that execute `source`, which finds its specifications in `specs`."""
-    head = "import json, sys\nfrom fedlib import RunSpec, run, runs, simulation, sweep\n"
+    head = "import json, sys\nfrom fedlib import RunSpec, lab, run, simulation, sweep\nfrom fedlib.lab import checkpoint, launch\n"
     given = "specs = [RunSpec(**values) for values in json.loads(sys.argv[1])]\n"
     return ["-c", head + given + source, json.dumps([asdict(spec) for spec in specs])]
 
@@ -65,4 +66,4 @@ def bits(run: Path) -> tuple[dict[str, bytes], str]:
 
 def done(run: Path) -> dict[str, Any]:
     """What DONE says."""
-    return json.loads(simulation.unseal((run / "DONE").read_bytes()))
+    return json.loads(files.unseal((run / "DONE").read_bytes()))

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib.lab import runs
+from fedlib import lab
+from fedlib.lab.presets import protocol
 from fedlib.papers import exhibits, recorded
-from fedlib.protocol import protocol
 from fedlib.show import intervals, tables
 
 
@@ -54,7 +54,7 @@ def test_a_diverged_run_has_no_effect():
 @pytest.mark.parametrize(("grid", "paper"), [("fedssa", "FedSSA"), ("fedgh", "FedGH"), ("pfedes", "pFedES")])
 def test_each_case_differs_from_the_reference_in_what_its_name_says(grid, paper):
     specs = {
-        cell.method: runs.resolve(cell.spec, "smoke") for cell in exhibits.cells(f"audit/{grid}", "smoke", "digits")
+        cell.method: lab.resolve(cell.spec, "smoke") for cell in exhibits.cells(f"audit/{grid}", "smoke", "digits")
     }
     reference = specs[exhibits.AS_RELEASED]
     assert reference.protocol == protocol(paper, "released")
@@ -85,7 +85,7 @@ def test_each_case_differs_from_the_reference_in_what_its_name_says(grid, paper)
 def test_what_pfedes_ships_and_what_its_sweep_finds_best():
     for scale, shipped, best in (("demo", 0, 5), ("paper", 0, 5), ("smoke", 2, 1)):  # 0: E + 10
         cells = exhibits.cells("audit/pfedes", scale, "digits", (0,))
-        params = {cell.method: runs.resolve(cell.spec, scale).spec.params for cell in cells}
+        params = {cell.method: lab.resolve(cell.spec, scale).spec.params for cell in cells}
         assert (params[exhibits.AS_RELEASED]["mu"], params["mu = 0.1"]["mu"]) == (0.5, 0.1)
         assert params[exhibits.AS_RELEASED]["extractor_epochs"] == shipped
         assert params[exhibits.AS_RELEASED]["extra_epochs"] == 10
@@ -110,7 +110,7 @@ def test_demo_is_what_the_results_of_record_ran():
         "local_epochs": 5,
         "batch_size": 64,
     }
-    own = runs.RunSpec("Standalone", paper="FedSSA", protocol="released", overrides={"inherit": "none"}, **same)
+    own = lab.RunSpec("Standalone", paper="FedSSA", protocol="released", overrides={"inherit": "none"}, **same)
     meaning = recorded._meaning
     assert meaning(specs["Standalone"]) == meaning(own)
     assert meaning(specs["no inherited first visits"]) != meaning(specs[exhibits.AS_RELEASED])

@@ -5,9 +5,9 @@ import pytest
 import tiny
 import torch
 
-from fedlib import Dataset, Federation, FedlibError, RunSpec, models, partition, run, simulate, sweep
+from fedlib import Dataset, Federation, FedlibError, RunSpec, models, partition, run, sweep
 from fedlib.algorithms import make
-from fedlib.lab import runs
+from fedlib.lab import launch, simulate
 from fedlib.papers import exhibits
 
 DATA = tiny.dataset(num_classes=3, per_class=20)
@@ -68,9 +68,9 @@ def test_fields_of_a_specification(fields, message, home):
         (lambda: simulate(built(), make("FedSSA"), 1, checkpoint=7), "checkpoint = 7: must be the path of a file"),
         (lambda: simulate(built(), make("FedSSA"), 1, checkpoint="."), "checkpoint = '.': must be the path of a file"),
         (lambda: exhibits.cells("fedssa/table1", "smoke", seeds=[0, 1, 0]), "seeds = [0, 1, 0]: must be different"),
-        (lambda: partition.iid(np.zeros(9), 0, None), "num_clients = 0: must be at least 1"),
-        (lambda: partition.dirichlet(np.zeros(9, int), 2, None, None), "alpha = None: must be a number"),
-        (lambda: partition.by_class(np.zeros(9, int), 0, 1, None), "num_clients = 0: must be at least 1"),
+        (lambda: partition.iid([np.zeros(9)], 0, None), "num_clients = 0: must be at least 1"),
+        (lambda: partition.dirichlet([np.zeros(9, int)], 2, None, None, [3]), "alpha = None: must be a number"),
+        (lambda: partition.by_class([np.zeros(9, int)], 0, 1, 1, None), "num_clients = 0: must be at least 1"),
     ],
 )
 def test_arguments(call, message, home, monkeypatch):
@@ -160,7 +160,7 @@ def test_whole_labels_of_any_type_are_taken():
 def test_an_iterator_is_swept_once(small_digits, monkeypatch):
     monkeypatch.setitem(models.SCENARIOS, "tiny", ("tiny-a",))
     specs = [RunSpec(scenario="tiny", num_clients=5, rounds=1, seed=seed) for seed in (0, 1)]
-    monkeypatch.setattr(runs, "_in_workers", lambda *arguments: [])  # trained here: a worker knows no tiny networks
+    monkeypatch.setattr(launch, "_in_workers", lambda *arguments: [])  # trained here: a worker knows no tiny networks
     records = sweep((spec for spec in specs), jobs="2", progress=False)
     assert [record.spec.seed for record in records] == [0, 1]
 
@@ -171,7 +171,7 @@ def test_a_checkpoint_given_as_text(tmp_path):
 
     file = tmp_path / "new" / "x.pt"
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("fedlib.simulation.CHECKPOINT_SECONDS", 0.0)
+        patch.setattr("fedlib.lab.checkpoint.CHECKPOINT_SECONDS", 0.0)
         simulate(built(), make("FedSSA"), 3, checkpoint=str(file), progress=stop)
     assert file.exists()
     resumed = simulate(built(), make("FedSSA"), 3, checkpoint=str(file))

@@ -15,10 +15,10 @@ import processes
 import pytest
 import torch
 
-from fedlib import FedlibError, RunSpec, data, run, simulation
+from fedlib import FedlibError, RunSpec, data, lab, run, simulation
 from fedlib.__main__ import main
 from fedlib.errors import choose, coerce
-from fedlib.lab import runs
+from fedlib.lab import checkpoint, files
 
 SMALL = ["--num-clients", "5", "--participation", "0.2", "--rounds", "1"]  # with `small_digits`, a fraction of a second
 SPEC = RunSpec(algorithm="FedSSA", num_clients=5, participation=0.2, rounds=1)
@@ -33,7 +33,7 @@ def command(text: str, capsys) -> tuple[int, str]:
     return status, capsys.readouterr().err
 
 
-def files(home) -> list[str]:
+def names(home) -> list[str]:
     """What the store holds, but for lock files."""
     return sorted(p.name for p in home.rglob("*") if p.is_file() and p.suffix != ".lock")
 
@@ -170,12 +170,12 @@ def test_a_folder_that_cannot_be(variable, value, message, tmp_path, monkeypatch
 def test_a_relative_home_means_the_same_to_a_process_started_elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FEDLIB_HOME", "store")
-    assert runs.home() == tmp_path / "store"
+    assert lab.home() == tmp_path / "store"
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     say = "import os; print(os.environ['FEDLIB_HOME'])"
     found = subprocess.run([sys.executable, "-c", say], capture_output=True, text=True, check=True)
-    assert runs.home() == tmp_path / "store" == Path(found.stdout.strip())
+    assert lab.home() == tmp_path / "store" == Path(found.stdout.strip())
 
 
 def test_a_locale_without_dashes(home, tmp_path):
@@ -219,7 +219,7 @@ def rewrite(path, name: str, change) -> None:
         content = content if isinstance(content, bytes) else json.dumps(content).encode()
         (path / name).write_bytes(content)
         done["files"][name] = hashlib.sha256(content).hexdigest()
-    simulation.write_files({path / "DONE": simulation.seal(json.dumps(done).encode())})
+    files.write_files({path / "DONE": files.seal(json.dumps(done).encode())})
 
 
 def without(values: dict, name: str) -> dict:
@@ -239,9 +239,7 @@ DAMAGE = {
     "timing.csv empty": lambda run: (run / "timing.csv").write_bytes(b""),
     "DONE empty": lambda run: (run / "DONE").write_bytes(b""),
     "DONE of noise": lambda run: (run / "DONE").write_bytes(b"\xff\x00\xfe"),
-    "DONE of an earlier version": lambda run: (run / "DONE").write_bytes(
-        simulation.unseal((run / "DONE").read_bytes())
-    ),
+    "DONE of an earlier version": lambda run: (run / "DONE").write_bytes(files.unseal((run / "DONE").read_bytes())),
     "another status": lambda run: (run / "DONE").write_bytes(
         (run / "DONE").read_bytes().replace(b"finished", b"finisjed")
     ),
@@ -301,11 +299,11 @@ class Trap:
         return os.mkdir, ("trap",)
 
 
-def checkpoint(path, label: str) -> bytes:
+def checkpointed(path, label: str) -> bytes:
     """A whole checkpoint with this label, as bytes."""
-    resolved = runs.resolve(SPEC)
-    state = simulation.Outcome(runs.federation_of(resolved), {})
-    simulation._save(path, label, state)
+    resolved = lab.resolve(SPEC)
+    state = simulation.Outcome(lab.federation_of(resolved), {})
+    checkpoint.save(path, label, state)
     content = path.read_bytes()
     path.unlink()
     return content
@@ -316,11 +314,11 @@ def checkpoint(path, label: str) -> bytes:
     [
         (lambda path: b"", "corrupted"),
         (lambda path: b"noise" * 1000, "corrupted"),
-        (lambda path: checkpoint(path, "x")[:-100], "corrupted"),
+        (lambda path: checkpointed(path, "x")[:-100], "corrupted"),
         (lambda path: pickle.dumps(Trap()), "corrupted"),
-        (lambda path: b"".join(simulation.seal(pickle.dumps(Trap()))), "corrupted"),
-        (lambda path: simulation.unseal(checkpoint(path, "x")), "corrupted"),
-        (lambda path: checkpoint(path, "of another run"), "foreign"),
+        (lambda path: b"".join(files.seal(pickle.dumps(Trap()))), "corrupted"),
+        (lambda path: files.unseal(checkpointed(path, "x")), "corrupted"),
+        (lambda path: checkpointed(path, "of another run"), "foreign"),
     ],
     ids=["empty", "noise", "truncated", "pickle", "sealed pickle", "without its digest", "foreign"],
 )
@@ -361,22 +359,22 @@ def test_two_processes_asked_for_one_run(home):
     spec = RunSpec(algorithm="FedSSA", num_clients=50, participation=0.02, rounds=1)
     slow = """
 import time
-whole = simulation.simulate
+whole = checkpoint.simulate
 def waiting(*args, **kwargs):
-    (runs.home() / "computing").touch()
-    while not (runs.home() / "go").exists():
+    (lab.home() / "computing").touch()
+    while not (lab.home() / "go").exists():
         time.sleep(0.01)
     return whole(*args, **kwargs)
-simulation.simulate = waiting
+checkpoint.simulate = waiting
 print(run(specs[0], progress=False).digest)
 """
     other = """
 import time
-while not (runs.home() / "computing").exists():
+while not (lab.home() / "computing").exists():
     time.sleep(0.01)
 def never(*args, **kwargs):
     raise AssertionError("computed twice")
-simulation.simulate = never
+checkpoint.simulate = never
 print(run(specs[0], progress=False).digest)
 """
     with (
@@ -420,10 +418,10 @@ def test_a_full_disk(call, keep, home, small_digits, monkeypatch, capsys):
         assert status == 2 and "No space left on device" in error and "cannot write there" in error
         assert len([line for line in error.splitlines() if line.startswith("fedlib: ")]) == 1
         assert "Traceback" not in error
-        assert not [name for name in files(home) if name.endswith(".tmp")]
-        assert "DONE" not in files(home)
+        assert not [name for name in names(home) if name.endswith(".tmp")]
+        assert "DONE" not in names(home)
     assert allowed == (8 if keep == "clients" else 7)  # spec twice, three tables, provenance, DONE, and what is kept
-    assert "DONE" in files(home)
+    assert "DONE" in names(home)
 
 
 def test_reading_a_finished_run_needs_no_writable_store(small_digits, monkeypatch):
@@ -432,7 +430,7 @@ def test_reading_a_finished_run_needs_no_writable_store(small_digits, monkeypatc
     def refuse(*args, **kwargs):
         raise OSError(errno.EROFS, "Read-only file system")
 
-    monkeypatch.setattr(simulation, "write_bytes", refuse)
+    monkeypatch.setattr(files, "write_bytes", refuse)
     monkeypatch.setattr("filelock.FileLock.acquire", refuse)
     assert run(SPEC, progress=False).digest == expected.digest
 
@@ -444,10 +442,10 @@ def test_a_run_whose_loss_is_not_finite_ends_as_diverged(method, small_digits, h
     output = capsys.readouterr()
     assert "diverged after 1 of 6 rounds" in output.out or "diverged after 2 of 6 rounds" in output.out
     assert "accuracy: – (a training loss was not finite)" in output.out and output.err.count("Traceback") == 0
-    (path,) = runs.stored()
-    record = runs.read(path)
+    (path,) = lab.stored()
+    record = lab.read(path)
     assert record.status == "diverged" and len(record.rounds) < 7
     assert not record.rounds["loss"].iloc[-1] < float("inf")
-    assert "checkpoint.pt" not in files(home)
+    assert "checkpoint.pt" not in names(home)
     assert main(text.split()) == 0  # a finished run like any other: read
-    assert runs.read(path).provenance == record.provenance
+    assert lab.read(path).provenance == record.provenance

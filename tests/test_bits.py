@@ -10,9 +10,8 @@ import pytest
 import torch
 from processes import bits
 
-from fedlib import RunSpec, run, simulation, sweep
+from fedlib import RunSpec, lab, run, simulation, sweep
 from fedlib.__main__ import main
-from fedlib.lab import runs
 
 ROUNDS = 5
 # 2 of 12 clients a round, so that some come back and some are never visited
@@ -33,7 +32,7 @@ def expected(tmp_path_factory):
 
 
 def folder(home: Path, spec: RunSpec) -> Path:
-    return home / "runs" / runs.resolve(spec).key
+    return home / "runs" / lab.resolve(spec).key
 
 
 @pytest.fixture
@@ -78,7 +77,7 @@ def test_from_the_command_line_with_two_openmp_threads(expected, home):
 def test_killed_at_a_random_moment(expected, home, rounds_computed, capsys):
     """SIGKILL, up to a few rounds after the first checkpoint (one a round here), then resumed in this process."""
     path, delay = folder(home, FEDPROTO), random.uniform(0, 0.5)
-    source = "simulation.CHECKPOINT_SECONDS = 0.0\nrun(specs[0], progress=False)"
+    source = "checkpoint.CHECKPOINT_SECONDS = 0.0\nrun(specs[0], progress=False)"
     with processes.started(*processes.code(source, [FEDPROTO]), home=home) as process:
         processes.wait_for((path / "checkpoint.pt").exists, "checkpoint")
         time.sleep(delay)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from fedlib import contrastive, models, training
+from fedlib import models, training
+from fedlib.algorithms.pfedhr import contrastive
 from fedlib.randomness import generator
 
 

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from fedlib import Dataset, Federation, costs, models, partition, simulate
+from fedlib import Dataset, Federation, lab, models, partition, simulate
 from fedlib.algorithms import make
 from fedlib.federation import Message
+from fedlib.lab import costs
 
 D = models.FEATURES
 
@@ -31,7 +32,7 @@ def like_cifar(num_classes: int, held: int) -> Federation:
     labels = np.repeat(np.arange(num_classes), 200 // num_classes)
     images = stream.integers(0, 256, (200, 3, 32, 32), dtype=np.uint8)
     data = Dataset.from_arrays("random", images, labels, images[:1], labels[:1], num_classes)
-    federation = Federation(data, partition.by_class(labels, 10, held, stream), ("CNN-5",))
+    federation = Federation(data, partition.by_class([labels], 10, num_classes, held, stream)[0], ("CNN-5",))
     assert {len(client.classes) for client in federation.clients} == {held}
     return federation
 
@@ -39,7 +40,7 @@ def like_cifar(num_classes: int, held: int) -> Federation:
 @pytest.mark.parametrize(("column", "num_classes", "held"), [(0, 10, 2), (1, 100, 10)])
 @pytest.mark.parametrize("name", WORDS)
 def test_words_of_real_messages(name, column, num_classes, held):
-    rounds = simulate(like_cifar(num_classes, held), make(name), 2).rounds
+    rounds = lab.rounds_of(simulate(like_cifar(num_classes, held), make(name), 2))
     steady = rounds.iloc[-1]  # FedProto's first round has no prototypes to send down
     published, real = (counting[column] for counting in WORDS[name])
     assert steady["selected"] == 10

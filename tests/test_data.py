@@ -10,8 +10,7 @@ import pytest
 import torch
 from scipy.io import savemat
 
-from fedlib import Dataset, FedlibError, RunSpec, data
-from fedlib.lab import runs
+from fedlib import Dataset, FedlibError, RunSpec, data, lab
 from fedlib.papers import exhibits, notebook
 
 REAL = ("cifar10", "cifar100", "mnist", "svhn")
@@ -255,7 +254,7 @@ def test_labels_must_fit_their_own_part():
 
 
 def test_registered_data_loads_by_name(monkeypatch):
-    monkeypatch.setattr(data, "_LOADERS", dict(data._LOADERS))
+    monkeypatch.setattr(data, "REGISTERED", dict(data.REGISTERED))
     own = Dataset.from_arrays("own", GOOD, [0, 1, 0, 1], GOOD, [0, 1, 0, 1])
     data.register("own", lambda: own)
     assert data.load("own") is own and "own" in data.names() and data.registered() == {"own"}
@@ -293,7 +292,7 @@ def test_public_data_of_another_set_are_adapted(own, public, root, monkeypatch):
     spec = RunSpec(
         "FedMD", dataset=own, public_dataset=public, public_fraction=0.5, paper="pFedHR", num_clients=2, partition="iid"
     )
-    built = runs.federation_of(runs.resolve(spec))
+    built = lab.federation_of(lab.resolve(spec))
     loaded, shared = data.load(own), built.public
     assert len(shared.indices) == round(data.load(public).num_train / 2)
     assert torch.equal(shared.pool.labels, torch.as_tensor(files[public][1]).long())
@@ -387,8 +386,8 @@ def test_svhn_is_identified_by_the_published_md5s_of_its_files():
 
 def test_every_exhibit_is_planned_at_every_scale_without_data(no_images, root):
     planned = {
-        runs.resolve(cell.spec, scale).info.name
-        for scale in runs.SCALES
+        lab.resolve(cell.spec, scale).info.name
+        for scale in lab.SCALES
         for exhibit in exhibits.every().values()
         for cell in exhibits.cells(exhibit.grids, scale)
     }
@@ -408,7 +407,7 @@ def test_results_of_record_need_no_data(no_images):
 
 def test_the_time_of_a_plan_needs_no_data(no_images):
     spec = RunSpec("Standalone", dataset="svhn", rounds=1, batch_size=2, num_clients=5000, scenario="homogeneous")
-    assert runs.estimate([runs.resolve(spec)], 1) > 0
+    assert lab.estimate([lab.resolve(spec)], 1) > 0
 
 
 @pytest.mark.parametrize("name", ["cifar10", "mnist"])
@@ -422,12 +421,12 @@ def test_whole_files_of_other_images_are_not_taken_for_the_published_ones(name, 
 
 
 def test_mean_and_std_of_own_data_are_part_of_the_key(monkeypatch):
-    monkeypatch.setattr(data, "_LOADERS", dict(data._LOADERS))
+    monkeypatch.setattr(data, "REGISTERED", dict(data.REGISTERED))
     keys = set()
     for given in ({}, {"mean": (0.4,)}, {"std": (0.4,)}):
         arrays = (some_images(20, 1, 32, 32), np.arange(20) % 2, some_images(10, 1, 32, 32), np.arange(10) % 2)
         data.register("own", lambda arrays=arrays, given=given: Dataset.from_arrays("own", *arrays, **given))
-        resolved = runs.resolve(RunSpec("Standalone", dataset="own", num_clients=2), "smoke")
+        resolved = lab.resolve(RunSpec("Standalone", dataset="own", num_clients=2), "smoke")
         keys.add(resolved.key)
         assert not resolved.portable
     assert len(keys) == 3
@@ -435,12 +434,12 @@ def test_mean_and_std_of_own_data_are_part_of_the_key(monkeypatch):
 
 def test_own_data_under_a_built_in_name_have_their_own_key(monkeypatch):
     spec = RunSpec("Standalone", num_clients=2)
-    before = runs.resolve(spec)
+    before = lab.resolve(spec)
     assert before.portable
-    monkeypatch.setattr(data, "_LOADERS", dict(data._LOADERS))
+    monkeypatch.setattr(data, "REGISTERED", dict(data.REGISTERED))
     arrays = (some_images(20, 3, 32, 32), np.arange(20) % 2, some_images(10, 3, 32, 32), np.arange(10) % 2)
     data.register("digits", lambda: Dataset.from_arrays("mine", *arrays))
-    after = runs.resolve(spec)
+    after = lab.resolve(spec)
     assert after.key != before.key and not after.portable
     assert after.info.num_train == after.data.num_train == 20 and data.names().count("digits") == 1
 

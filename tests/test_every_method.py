@@ -16,8 +16,8 @@ import torch
 from processes import bits
 from torch import nn
 
-from fedlib import ALGORITHMS, Federation, FedlibError, Model, RunSpec, models, run, simulate, simulation, sweep
-from fedlib.lab import runs
+from fedlib import ALGORITHMS, Federation, FedlibError, Model, RunSpec, lab, models, run, simulate, simulation, sweep
+from fedlib.lab import checkpoint, launch
 
 NUM_CLIENTS, PARTICIPATION, ROUNDS = 40, 0.05, 3  # 2 clients a round, with 36 training images or so
 
@@ -63,7 +63,7 @@ def undisturbed(tmp_path_factory):
     """Method, scenario -> its record, computed in this process the first time it is asked for."""
     folder = tmp_path_factory.mktemp("undisturbed")
 
-    def record(name: str, scenario: str | None = None) -> runs.Record:
+    def record(name: str, scenario: str | None = None) -> lab.Record:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("FEDLIB_HOME", str(folder))
             return run(spec(name, scenario), progress=False)
@@ -149,7 +149,7 @@ def at_visit(number: int, signal_number: int) -> tuple[Any, list[int]]:
 def run_until_killed(spec: RunSpec, home: str, visit: int) -> None:
     """In a process of its own: a checkpoint after each round, and SIGKILL in the middle of one."""
     os.environ["FEDLIB_HOME"] = home
-    simulation.CHECKPOINT_SECONDS = 0.0
+    checkpoint.CHECKPOINT_SECONDS = 0.0
     simulation._hits, _ = at_visit(visit, signal.SIGKILL)
     run(spec, progress=False)
 
@@ -173,7 +173,7 @@ def test_interrupted_then_killed_then_resumed(name, undisturbed, warm, home, mon
     with monkeypatch.context() as patch:
         hits, seen = at_visit(1, signal.SIGINT)
         patch.setattr(simulation, "_hits", hits)
-        with pytest.raises(simulation.Interrupted, match="stopped after round 1 of 3"):
+        with pytest.raises(lab.Interrupted, match="stopped after round 1 of 3"):
             run(spec(name), progress=False)
         assert len(seen) == 2  # the round was finished
 
@@ -194,7 +194,7 @@ def test_interrupted_then_killed_then_resumed(name, undisturbed, warm, home, mon
 @pytest.mark.parametrize(("jobs", "names"), [(1, ["FedKD"]), (2, list(ALGORITHMS))])
 def test_workers(jobs, names, undisturbed, monkeypatch):
     expected = {name: bits(undisturbed(name).path) for name in names}
-    monkeypatch.setattr(runs, "_compute", None)  # nothing is computed here
+    monkeypatch.setattr(launch, "_compute", None)  # nothing is computed here
     for record in sweep([spec(name) for name in names], jobs=jobs, progress=False):
         assert bits(record.path) == expected[record.spec.algorithm], record.spec.algorithm
 
@@ -204,36 +204,34 @@ def test_workers(jobs, names, undisturbed, monkeypatch):
 
 def test_standalone_clients_do_not_see_each_others_data(small_digits):
     def trained(perturbed: int | None) -> simulation.Outcome:
-        resolved = runs.resolve(spec("Standalone", num_clients=6))
+        resolved = lab.resolve(spec("Standalone", num_clients=6))
         images = small_digits.images.clone()
         if perturbed is not None:
-            own = runs.partition_of(resolved)[perturbed]
+            own = lab.partition_of(resolved)[perturbed]
             images[own] = 255 - images[own]
         changed = dataclasses.replace(small_digits, images=images)
-        return simulate(
-            Federation(changed, runs.partition_of(resolved), batch_size=16), resolved.algorithm, ROUNDS, 0.5
-        )
+        return simulate(Federation(changed, lab.partition_of(resolved), batch_size=16), resolved.algorithm, ROUNDS, 0.5)
 
     plain, other = trained(None), trained(perturbed := 2)
     assert plain.clients[perturbed].visited
     for one, two in zip(plain.clients, other.clients, strict=True):
         states = zip(one.model.state_dict().values(), two.model.state_dict().values(), strict=True)
         assert all(torch.equal(mine, yours) for mine, yours in states) == (one.id != perturbed)
-    tables = [outcome.client_table.query(f"client != {perturbed}").to_csv() for outcome in (plain, other)]
+    tables = [lab.clients_of(outcome).query(f"client != {perturbed}").to_csv() for outcome in (plain, other)]
     assert tables[0] == tables[1]
 
 
 # ----------------------------------------------------------------------------------------------------------- divergence
 
 
-def assert_diverged(record: runs.Record) -> None:
+def assert_diverged(record: lab.Record) -> None:
     """It says so, and its record is whole up to the round whose loss is not finite."""
     assert record.status == "diverged"
     assert processes.done(record.path)["status"] == "diverged"
     losses = record.rounds["loss"].iloc[1:]
     assert np.isfinite(losses[:-1]).all() and not np.isfinite(losses.iloc[-1])
     assert record.rounds["accuracy"].between(0, 1).all()
-    assert runs.read(record.path).status == "diverged"
+    assert lab.read(record.path).status == "diverged"
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

@@ -9,15 +9,14 @@ import pytest
 import tiny
 import torch
 
-from fedlib import ALGORITHMS, Federation, FedlibError, RunSpec, simulate, simulation
+from fedlib import ALGORITHMS, Federation, FedlibError, RunSpec, lab, simulate, simulation
 from fedlib.algorithms.base import Algorithm, Client, Message, ServerContext
-from fedlib.lab import runs
 from fedlib.simulation import Reply, Request
 
 NUM_CLIENTS, PARTICIPATION, ROUNDS = 5, 0.4, 3  # 2 clients a round, so that some come back and some never come
 
 
-def resolved(name: str, **fields: Any) -> runs.Resolved:
+def resolved(name: str, **fields: Any) -> lab.Resolved:
     scenario = "homogeneous" if ALGORITHMS[name].needs == "architecture" else "heterogeneous"
     spec = RunSpec(
         algorithm=name,
@@ -27,7 +26,7 @@ def resolved(name: str, **fields: Any) -> runs.Resolved:
         public_images=16,
         params={"clusters": 2} if name == "pFedHR" else {},  # of two clients' layers, so that there are candidates
     )
-    return runs.resolve(dataclasses.replace(spec, **fields))
+    return lab.resolve(dataclasses.replace(spec, **fields))
 
 
 # ----------------------------------------------------------------------------------------------- clients elsewhere
@@ -45,7 +44,7 @@ class Elsewhere:
     bytes of its snapshot, and what reaches it and comes back is bytes.
     """
 
-    def __init__(self, run: runs.Resolved):
+    def __init__(self, run: lab.Resolved):
         self.run, self.snapshots = run, {}
 
     def __call__(self, federation: Federation, algorithm: Algorithm, requests: list[Request]) -> list[Reply]:
@@ -53,7 +52,7 @@ class Elsewhere:
 
     def ask(self, request: Request) -> Reply:
         round, rounds, id, download = posted((*request[:3], vars(request.download)))
-        federation = runs.federation_of(self.run)
+        federation = lab.federation_of(self.run)
         if id in self.snapshots:
             federation.clients[id].restore(posted(self.snapshots[id]))
         reply = simulation.answer(federation, self.run.algorithm, Request(round, rounds, id, Message(**download)))
@@ -83,20 +82,22 @@ def test_clients_elsewhere_give_the_same_bits(name, small_digits):
     """Every message, reply and state through bytes, no client shared with another or the server: nothing changes."""
     run = resolved(name)
     global_states = torch.random.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
-    here = simulate(runs.federation_of(run), run.algorithm, ROUNDS, PARTICIPATION)
+    here = simulate(lab.federation_of(run), run.algorithm, ROUNDS, PARTICIPATION)
     there = Elsewhere(run)
-    server = runs.federation_of(run)
+    server = lab.federation_of(run)
     other = simulate(server, with_a_posted_server(run.algorithm), ROUNDS, PARTICIPATION, exchange=there)
     assert not any(client.visited or client._model for client in server.clients)  # the server's side touched none
-    assert other.rounds.to_csv() == here.rounds.to_csv()
-    assert other.client_table.to_csv() == here.client_table.to_csv()
+    assert lab.rounds_of(other).to_csv() == lab.rounds_of(here).to_csv()
+    assert lab.clients_of(other).to_csv() == lab.clients_of(here).to_csv()
     assert other.detail_rows == here.detail_rows
     for id, snapshot in there.snapshots.items():
         server.clients[id].restore(snapshot)
     assert other.digest() == here.digest()
 
-    assert here.status == "finished" and here.rounds["loss"].iloc[1:].notna().all()
-    assert here.rounds["visited"].iloc[-1] < 6 == here.rounds["selected"].iloc[1:].sum()  # so some come back
+    assert here.status == "finished" and lab.rounds_of(here)["loss"].iloc[1:].notna().all()
+    assert (
+        lab.rounds_of(here)["visited"].iloc[-1] < 6 == lab.rounds_of(here)["selected"].iloc[1:].sum()
+    )  # so some come back
     assert torch.equal(torch.random.get_rng_state(), global_states[0])  # every draw is from a stream of its own
     assert np.array_equal(np.random.get_state()[1], global_states[1])  # noqa: NPY002
 
@@ -104,7 +105,7 @@ def test_clients_elsewhere_give_the_same_bits(name, small_digits):
 def test_models_are_not_copied_between_clients_elsewhere(small_digits):
     run = resolved("Standalone", overrides={"inherit": "first_visit"})
     with pytest.raises(FedlibError, match=r"^inherit = 'first_visit': must be 'none', unless clients are in_process$"):
-        simulate(runs.federation_of(run), run.algorithm, 1, exchange=Elsewhere(run))
+        simulate(lab.federation_of(run), run.algorithm, 1, exchange=Elsewhere(run))
 
 
 def test_an_exchange_brings_one_reply_for_each_request():
@@ -156,29 +157,29 @@ class Reporting(Algorithm):
 def test_all_downloads_of_a_round_are_made_before_anyone_trains():
     method = Reporting()
     outcome = simulate(four_clients(), method, 2, 0.5)
-    order = outcome.client_table.query("round >= 0").groupby("round")["client"].apply(list)
+    order = lab.clients_of(outcome).query("round >= 0").groupby("round")["client"].apply(list)
     expected = []
     for one, two in order:
         expected += [f"download {one}", f"download {two}", f"train {one}", f"train {two}", f"aggregate {one} {two}"]
     assert method.seen == expected
-    assert outcome.rounds[["download_words", "upload_words", "published_words"]].iloc[-1].tolist() == [4, 6, 10]
+    assert lab.rounds_of(outcome)[["download_words", "upload_words", "published_words"]].iloc[-1].tolist() == [4, 6, 10]
 
 
 def test_clients_diagnostics_are_averaged_and_equal_ones_are_exact():
     values = {"share": [0.0, 1.0, torch.tensor(1.0), True], "loss": [1.0, 2.0, 3.0, torch.tensor(6.0)]}
     outcome = simulate(four_clients(), Reporting(client=values), 1)
-    row = outcome.rounds.iloc[-1]
+    row = lab.rounds_of(outcome).iloc[-1]
     assert row["share"] == 0.75 and row["loss"] == 3.0
-    table = outcome.client_table.query("round == 0").set_index("client")
+    table = lab.clients_of(outcome).query("round == 0").set_index("client")
     assert table["loss"].loc[[0, 1, 2, 3]].tolist() == [1.0, 2.0, 3.0, 6.0] and "share" not in table
     three = simulate(four_clients(), Reporting({"mu": 0.1}), 1, 0.75)
-    assert three.rounds["mu"].iloc[-1] == 0.1 != np.mean([0.1] * 3)
+    assert lab.rounds_of(three)["mu"].iloc[-1] == 0.1 != np.mean([0.1] * 3)
 
 
 def test_the_servers_numbers_are_rounds_and_the_rest_details():
     returned = {"count": 3, "norm": torch.tensor(0.5), "size": np.int64(7), "why": "", "none": None, "ids": [1, 2]}
     outcome = simulate(four_clients(), Reporting({"loss": 1.0}, returned | {"matrix": torch.eye(2)}), 2)
-    assert outcome.rounds[["count", "norm", "size"]].iloc[1:].to_numpy().tolist() == [[3, 0.5, 7]] * 2
+    assert lab.rounds_of(outcome)[["count", "norm", "size"]].iloc[1:].to_numpy().tolist() == [[3, 0.5, 7]] * 2
     rest = {"why": "", "none": None, "ids": [1, 2], "matrix": [[1.0, 0.0], [0.0, 1.0]]}
     assert outcome.detail_rows == [{"round": 0} | rest, {"round": 1} | rest]
     assert posted(outcome.round_rows[1:]) == outcome.round_rows[1:]  # plain numbers, which a checkpoint can hold

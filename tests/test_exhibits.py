@@ -10,8 +10,8 @@ import processes
 import psutil
 import pytest
 
+from fedlib import algorithms, lab
 from fedlib.errors import FedlibError
-from fedlib.lab import runs
 from fedlib.papers import exhibits, grids, notebook, printed, recorded
 from fedlib.show import labels, plots
 
@@ -95,7 +95,7 @@ def test_what_is_chosen_is_what_a_run_gets():
     spec = exhibits.cells("fedssa/heterogeneous", "paper")[0].spec
     for name in ("rounds", "local_epochs", "batch_size"):
         assert exhibits.CHOSEN[name].split(",")[0] == str(getattr(spec, name))
-    assert exhibits.CHOSEN["stable_rounds"].startswith(f"{runs.algorithms.make('FedSSA', {}).stable_rounds},")
+    assert exhibits.CHOSEN["stable_rounds"].startswith(f"{algorithms.make('FedSSA', {}).stable_rounds},")
 
 
 def test_ablations_are_the_cases_of_the_paper():
@@ -111,7 +111,7 @@ def test_ablations_are_the_cases_of_the_paper():
 
 def test_runs_that_exhibits_share_train_once():
     def keys(*grids):
-        return {runs.resolve(cell.spec, "smoke").key for cell in exhibits.cells(grids, "smoke")}
+        return {lab.resolve(cell.spec, "smoke").key for cell in exhibits.cells(grids, "smoke")}
 
     table = keys("fedssa/heterogeneous")
     assert keys("fedssa/representations") < table
@@ -127,8 +127,8 @@ def test_runs_that_exhibits_share_train_once():
 
 def test_of_duplicates_the_one_that_keeps_most_is_trained(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
-    specs = [runs.RunSpec(algorithm="FedSSA", keep=keep) for keep in ("none", "clients", "server")]
-    assert [item.spec.keep for item in runs.missing(specs)] == ["clients"]
+    specs = [lab.RunSpec(algorithm="FedSSA", keep=keep) for keep in ("none", "clients", "server")]
+    assert [item.spec.keep for item in lab.missing(specs)] == ["clients"]
 
 
 def test_every_smoke_setting_says_what_it_stands_for():
@@ -164,16 +164,16 @@ def test_a_cell_follows_its_specification():
     cell = exhibits.cells("fedssa/heterogeneous", "demo")[0]
     other = replace(cell, spec=replace(cell.spec, num_clients=20, dataset="mnist"))
     assert (other.num_clients, other.dataset, other.setting) == (20, "mnist", "MNIST, N = 20, C = 100 %")
-    own = exhibits.Cell(spec=runs.RunSpec("FedProto", num_clients=4))
+    own = exhibits.Cell(spec=lab.RunSpec("FedProto", num_clients=4))
     assert (own.method, own.setting) == ("FedProto", "digits, N = 4, C = 100 %")
 
 
-@pytest.mark.parametrize("scale", runs.SCALES)
+@pytest.mark.parametrize("scale", lab.SCALES)
 def test_a_run_that_exhibits_share_keeps_what_any_of_them_needs(scale):
     kept = {}
     for cell in exhibits.cells(tuple(exhibits.GRIDS), scale, seeds=(0,)):
-        kept.setdefault(runs.resolve(cell.spec, scale).key, set()).add(cell.spec.keep)
-    assert {keep for keeps in kept.values() for keep in keeps} == set(runs.KEEP)
+        kept.setdefault(lab.resolve(cell.spec, scale).key, set()).add(cell.spec.keep)
+    assert {keep for keeps in kept.values() for keep in keeps} == set(lab.KEEP)
     assert all(len(keeps) == 1 for keeps in kept.values())
 
 
@@ -226,7 +226,7 @@ def test_results_of_record_of_other_public_data_are_not_taken_for_a_cell(change)
     cell = next(cell for cell in exhibits.cells("pfedhr/labelled", "smoke") if cell.method == "FedMD")
     other = replace(cell, spec=replace(cell.spec, **change))
     for own, stored in ((cell, cell), (other, other), (cell, other), (other, cell)):
-        spec = vars(runs.resolve(stored.spec).spec)
+        spec = vars(lab.resolve(stored.spec).spec)
         row = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in spec.items()}
         read = pd.read_csv(io.StringIO(pd.DataFrame([row]).to_csv(index=False))).to_dict("records")[0]
         record = recorded.Recorded("key", "finished", read, pd.DataFrame(), pd.DataFrame())
@@ -269,9 +269,9 @@ def test_plan_at_scale_paper_prints_what_is_chosen(tmp_path, monkeypatch, capsys
     from fedlib.papers import reproduce
 
     monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
-    monkeypatch.setattr(runs, "estimate", lambda todo, jobs: 7200.0 * len(todo))
+    monkeypatch.setattr(lab, "estimate", lambda todo, jobs: 7200.0 * len(todo))
     monkeypatch.setattr(
-        reproduce, "plan", lambda chosen, scale, stale=False: (2, [runs.resolve(runs.RunSpec(), "smoke")])
+        reproduce, "plan", lambda chosen, scale, stale=False: (2, [lab.resolve(lab.RunSpec(), "smoke")])
     )
     assert reproduce.reproduce("fedssa/table2", "paper", jobs=2, only="plan")
     shown = capsys.readouterr().out

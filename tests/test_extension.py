@@ -9,11 +9,11 @@ import pytest
 import torch
 from processes import bits
 
-from fedlib import ALGORITHMS, FedlibError, RunSpec, run, simulation, sweep
+from fedlib import ALGORITHMS, FedlibError, RunSpec, lab, run, sweep
 from fedlib.__main__ import main
 from fedlib.algorithms.base import Algorithm
 from fedlib.federation import Message
-from fedlib.lab import runs
+from fedlib.lab import launch
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def test_it_runs_and_its_record_is_kept(monkeypatch):
     biases = torch.stack([kept["clients"][id]["model"]["header.bias"] for id in last])
     torch.testing.assert_close(kept["server"]["bias"], biases.mean(0))
 
-    monkeypatch.setattr(runs, "_compute", None)  # from now on nothing is computed
+    monkeypatch.setattr(launch, "_compute", None)  # from now on nothing is computed
     for again in (run(SPEC, progress=False), *sweep([SPEC], progress=False)):
         assert again.rounds.equals(record.rounds) and not again.stale
 
@@ -72,8 +72,8 @@ def test_it_resumes_to_the_same_bits(monkeypatch, tmp_path):
         expected = bits(sweep([SPEC], progress=False)[0].path)  # in this process: a worker does not know the method
 
     with monkeypatch.context() as patch:
-        patch.setattr(runs, "_report", lambda samples: signal.raise_signal(signal.SIGINT))  # after the first round
-        with pytest.raises(simulation.Interrupted, match="stopped after round 1 of 3"):
+        patch.setattr(launch, "_report", lambda samples: signal.raise_signal(signal.SIGINT))  # after the first round
+        with pytest.raises(lab.Interrupted, match="stopped after round 1 of 3"):
             run(SPEC, progress=False)
     assert bits(run(SPEC, progress=False).path) == expected
 

@@ -8,7 +8,7 @@ import pytest
 import tiny
 import torch
 
-from fedlib import ALGORITHMS, RunSpec, simulate, simulation
+from fedlib import ALGORITHMS, RunSpec, lab, simulate, simulation
 from fedlib.algorithms.fedavg import FedAvg
 from fedlib.algorithms.fedgh import FedGH
 from fedlib.algorithms.fedproto import FedProto
@@ -16,7 +16,6 @@ from fedlib.algorithms.fedssa import FedSSA
 from fedlib.algorithms.lg_fedavg import LGFedAvg
 from fedlib.algorithms.standalone import Standalone
 from fedlib.federation import Message, Upload
-from fedlib.lab import runs
 
 DATA = tiny.dataset(num_classes=3, per_class=12)
 LR = 0.1
@@ -42,11 +41,11 @@ def test_standalone_by_hand():
     outcome = simulate(fed, Standalone(), 2)
     for client, (x, y) in zip(outcome.clients, data, strict=True):
         tiny.assert_weights(client.model, tiny.descend(start, x, y, LR, steps=4))
-    table = outcome.client_table.set_index(["round", "client"])
+    table = lab.clients_of(outcome).set_index(["round", "client"])
     for k, (x, y) in enumerate(data):  # the recorded loss is the mean before each step
         path = [tiny.descend(start, x, y, LR, steps=s) for s in (0, 1)]
         assert table.loc[(0, k), "loss"] == pytest.approx(np.mean([tiny.loss(w, x, y) for w in path]), rel=1e-5)
-    assert (outcome.rounds[["download_words", "upload_words"]].fillna(0) == 0).all(axis=None)
+    assert (lab.rounds_of(outcome)[["download_words", "upload_words"]].fillna(0) == 0).all(axis=None)
 
 
 def test_fedavg_by_hand():
@@ -271,7 +270,7 @@ def test_fedssa_with_lr_0_follows_its_equations(participation, seed):
             assert np.array_equal(result[rows], before[name][rows])  # unseen rows: to the bit
     assert kept_rows >= (rounds if participation == 1 else rounds + 2)  # also classes that had an owner before
     assert selected == [
-        outcome.client_table.query(f"round == {t}")["client"].tolist() for t in range(rounds)
+        lab.clients_of(outcome).query(f"round == {t}")["client"].tolist() for t in range(rounds)
     ]  # the order of arrival
 
 
@@ -317,8 +316,8 @@ def test_stable_rounds_are_in_proportion_to_the_rounds_unless_given():
 @pytest.mark.parametrize("method", [FedProto(), FedGH()])
 def test_uploaded_means_equal_float64_means_of_the_representations(method, small_digits):
     """With a real extractor: to 1e-6 of a float64 mean over the client's training images."""
-    resolved = runs.resolve(RunSpec(algorithm=method.name, num_clients=5))
-    fed = runs.federation_of(resolved)
+    resolved = lab.resolve(RunSpec(algorithm=method.name, num_clients=5))
+    fed = lab.federation_of(resolved)
     context, client = fed.server_context(), fed.clients[4]
     message = method.download(method.init_server(context), client.info, context)
     upload = method.local_round(client, message, fed.client_context(4))
@@ -381,8 +380,8 @@ def small_run(name: str, wrap=lambda method: method, rounds: int = 3):
     needs = ALGORITHMS[name].needs
     scenario = "homogeneous" if needs == "architecture" else "heterogeneous"
     spec = RunSpec(algorithm=name, scenario=scenario, num_clients=5, participation=0.4, rounds=rounds)
-    resolved = runs.resolve(spec)
-    return simulate(runs.federation_of(resolved), wrap(resolved.algorithm), rounds, 0.4)
+    resolved = lab.resolve(spec)
+    return simulate(lab.federation_of(resolved), wrap(resolved.algorithm), rounds, 0.4)
 
 
 def derived(method, **methods):

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from fedlib import Federation, FedlibError, RunSpec, simulate
+from fedlib import Federation, FedlibError, RunSpec, lab, simulate
 from fedlib.algorithms.base import Algorithm
 from fedlib.algorithms.fedavg import FedAvg
 from fedlib.algorithms.fedprox import FedProx
@@ -18,7 +18,6 @@ from fedlib.algorithms.per_fedavg import PerFedAvg, meta_loss
 from fedlib.algorithms.pfedbayes import Gaussian, PFedBayes, divergence
 from fedlib.algorithms.pfedme import PFedMe
 from fedlib.algorithms.standalone import Standalone
-from fedlib.lab import runs
 from fedlib.randomness import forked
 
 LABELS = [[0, 1, 0], [1, 2, 2, 1, 1]]
@@ -271,10 +270,8 @@ def test_pfedbayes_learns_about_as_fast_as_fedavg() -> None:
     )  # fmt: skip
     last = {}
     for name in ("FedAvg", "pFedBayes"):
-        resolved = runs.resolve(dataclasses.replace(spec, algorithm=name))
-        last[name] = (
-            simulate(runs.federation_of(resolved), resolved.algorithm, 3, 0.5).rounds["accuracy_selected"].max()
-        )
+        resolved = lab.resolve(dataclasses.replace(spec, algorithm=name))
+        last[name] = simulate(lab.federation_of(resolved), resolved.algorithm, 3, 0.5).rounds["accuracy_selected"].max()
     assert last["pFedBayes"] > last["FedAvg"] - 0.1 and last["FedAvg"] > 0.8
 
 

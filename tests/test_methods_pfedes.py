@@ -13,8 +13,8 @@ from fedlib import Federation, FedlibError, simulate, training
 from fedlib.algorithms.pfedes import PFedES
 from fedlib.algorithms.standalone import Standalone
 from fedlib.federation import Upload
+from fedlib.lab.presets import params
 from fedlib.models import proxy_extractor
-from fedlib.protocol import params
 
 LABELS = [[0, 1, 0], [1, 2, 2, 1, 1]]
 

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from fedlib import Federation, FedlibError, RunSpec, data, models, reassembly, run, simulate, simulation
-from fedlib.algorithms.pfedhr import PFedHR, distillation_loss
+from fedlib import Federation, FedlibError, RunSpec, data, lab, models, run, simulate, simulation
+from fedlib.algorithms.pfedhr import PFedHR, distillation_loss, reassembly
 from fedlib.federation import Message, Upload
-from fedlib.lab import runs
 
 CLIENTS, ACTIVE = 40, 4  # 29 training images or so each
 
@@ -50,8 +49,8 @@ def spec(scenario: str = "small", params: dict[str, Any] | None = None, **change
 
 
 def federated(given: RunSpec) -> tuple[Federation, Any]:
-    resolved = runs.resolve(given)
-    return runs.federation_of(resolved), resolved.algorithm
+    resolved = lab.resolve(given)
+    return lab.federation_of(resolved), resolved.algorithm
 
 
 # --------------------------------------------------------------------------------------------------------------- Eq. 6
@@ -95,11 +94,11 @@ def record(tmp_path_factory):
 
 def test_the_protocol_is_the_papers(record):
     """80/20, Adam at 1e-3, M1..M4 in turn, 4 of 12, when nothing else is said."""
-    plain = runs.resolve(RunSpec(algorithm="pFedHR", dataset="digits"))
+    plain = lab.resolve(RunSpec(algorithm="pFedHR", dataset="digits"))
     assert (plain.spec.scenario, plain.spec.num_clients, plain.spec.participation) == ("reassembly", 12, 1 / 3)
     assert (plain.protocol.optimiser, plain.protocol.lr, plain.protocol.parts) == ("adam", 0.001, (8, 0, 2))
     assert plain.algorithm == PFedHR()
-    released = runs.resolve(RunSpec(algorithm="pFedHR", dataset="digits", protocol="released")).algorithm
+    released = lab.resolve(RunSpec(algorithm="pFedHR", dataset="digits", protocol="released")).algorithm
     assert released == PFedHR(clusters=2, weight=0.1, kd="raw", client_reset=True, crop=0.8, projection=0)
     clients = record.clients.query("round == -1")["architecture"]
     assert clients.tolist() == ["M1", "M2", "M3", "M4"] * 10
@@ -146,9 +145,9 @@ def test_a_damaged_detail_is_noticed(record, tmp_path):
     content = file.read_bytes()
     file.write_bytes(content.replace(b"conv", b"cone", 1))
     with pytest.raises(FedlibError, match=r"damaged \(details.jsonl is not what was written\)"):
-        runs.read(record.path)
+        lab.read(record.path)
     file.write_bytes(content)
-    assert runs.read(record.path).details == record.details
+    assert lab.read(record.path).details == record.details
     assert json.loads(content.splitlines()[0])["round"] == 0
 
 
@@ -400,7 +399,7 @@ def grey(name: str) -> data.Dataset:
 def test_other_channels(sets, monkeypatch):
     """Clients and public images of 3 and 1 channels, in every combination."""
     whole = grey("grey")
-    monkeypatch.setitem(data._LOADERS, "grey", lambda: whole)
+    monkeypatch.setitem(data.REGISTERED, "grey", lambda: whole)
     data.load.cache_clear()
     assert played(spec(dataset=sets[0], public_dataset=sets[1]))[2]["structures"]
     data.load.cache_clear()

@@ -8,7 +8,7 @@ import pixels
 import pytest
 import torch
 
-from fedlib import FedlibError, models, simulate
+from fedlib import FedlibError, lab, models, simulate
 from fedlib.algorithms.base import Algorithm
 from fedlib.algorithms.fccl import FCCL, correlation_loss, standardise
 from fedlib.algorithms.fedkemf import FedKEMF, distil_loss
@@ -284,7 +284,7 @@ def test_states_are_plain_and_survive_a_file(method: Algorithm) -> None:
 def test_consensus_words(make: Callable[..., Algorithm]) -> None:
     """2 * P * C published (100 000 at P = 5000 and C = 10); the indices of the images are sent too."""
     federation, method = pixels.federation(LABELS, public=50, lr=0.1), make(public_samples=20)
-    rounds = simulate(federation, method, 2).rounds
+    rounds = lab.rounds_of(simulate(federation, method, 2))
     assert rounds["published_words"].iloc[-1] == len(LABELS) * 2 * 20 * pixels.CLASSES
     assert rounds["download_words"].iloc[-1] == len(LABELS) * (20 * pixels.CLASSES + 20)
     assert rounds["upload_words"].iloc[-1] == len(LABELS) * 20 * pixels.CLASSES

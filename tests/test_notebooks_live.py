@@ -14,9 +14,10 @@ from IPython.core.interactiveshell import InteractiveShell
 from torch import nn
 from traitlets.config import Config
 
-from fedlib import Model, costs, models, reassembly, simulation
+from fedlib import Model, lab, models
+from fedlib.algorithms.pfedhr import reassembly
 from fedlib.errors import FedlibError
-from fedlib.lab import runs
+from fedlib.lab import checkpoint, costs, estimates
 from fedlib.papers import exhibits, notebook, pages, reproduce, views
 from fedlib.show import plots
 
@@ -54,12 +55,12 @@ def tiny_networks(monkeypatch):
         kinds = [reassembly.kind(block) for block in reassembly.blueprint(name, 10, 3).blocks]
         tiny |= {name: partial(tiny_m, kinds, 8), f"{name}-500": partial(tiny_m, kinds, WIDTH)}
     monkeypatch.setattr(models, "BUILDERS", {**models.BUILDERS, **tiny})
-    monkeypatch.setattr(runs.Resolved, "portable", False)  # no worker would know them
+    monkeypatch.setattr(lab.Resolved, "portable", False)  # no worker would know them
     png = plots.Picture(figsize=(0.1, 0.1)).png()
     monkeypatch.setattr(plots.Picture, "png", lambda figure: png)
     monkeypatch.setattr(plots.Picture, "_repr_png_", lambda figure: png)
     monkeypatch.setattr(views, "tsne", lambda features, *settings: np.ascontiguousarray(features[:, :2]))
-    counted = (costs.flops, runs._method_flops, pages._images)  # of networks of these names
+    counted = (costs.flops, estimates._method_flops, pages._images)  # of networks of these names
     for cached in counted:
         cached.cache_clear()
     yield
@@ -119,7 +120,7 @@ def test_a_notebook_runs_again_changed_and_after_an_interruption(name, kernel, h
     assert kernel.run(name, dataset="digits", rounds=1) is None
     assert saved(home) == first
 
-    finished, simulate = [], simulation.simulate
+    finished, simulate = [], checkpoint.simulate
 
     def until_interrupted(*arguments, **named):
         if finished:
@@ -132,7 +133,7 @@ def test_a_notebook_runs_again_changed_and_after_an_interruption(name, kernel, h
     two = list(exhibits.GRIDS[grids[0]].methods)[:2] if grids else []
     changed = {"seeds": [1], "rounds": 2, "methods": two}
     with monkeypatch.context() as patched:
-        patched.setattr(simulation, "simulate", until_interrupted)
+        patched.setattr(checkpoint, "simulate", until_interrupted)
         stopped = kernel.run(name, **changed)
     trains = grids or name in ("00_start_here.ipynb", "01_your_own_method.ipynb")  # these make no exhibit
     assert isinstance(stopped, KeyboardInterrupt) if trains else stopped is None

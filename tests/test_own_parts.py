@@ -14,8 +14,8 @@ from matplotlib.text import Text
 from nbclient import NotebookClient
 from processes import bits
 
-from fedlib import ALGORITHMS, FedlibError, RunSpec, data, federation, models, partition, run, simulation, sweep
-from fedlib.lab import runs, sources
+from fedlib import ALGORITHMS, FedlibError, RunSpec, data, federation, lab, models, partition, run, sweep, training
+from fedlib.lab import build, launch, presets, sources
 from fedlib.papers import notebook
 from fedlib.papers.exhibits import Cell
 from fedlib.show import looks, plots, tables
@@ -108,7 +108,7 @@ def cell(source: str) -> dict:
 @pytest.fixture(autouse=True)
 def registries():
     """What a test registers is forgotten after it."""
-    tables = [ALGORITHMS, models.BUILDERS, data._LOADERS, partition.REGISTERED]
+    tables = [ALGORITHMS, models.BUILDERS, data.REGISTERED, partition.REGISTERED]
     before = [dict(table) for table in tables]
     yield
     for table, known in zip(tables, before, strict=True):
@@ -220,10 +220,10 @@ def test_a_method_a_model_data_and_a_partition_of_ones_own_run_beside_ours(defin
     assert "3 of 3 runs have parts that this process defined" in capsys.readouterr().err
     assert ours.spec.scenario == "small" and ours.clients["client"].nunique() == 3
     assert ours.rounds["upload_words"].iloc[-1] == 3 * 4 and alone.rounds["upload_words"].iloc[-1] == 0
-    held = runs.federation_of(runs.resolve(SPEC)).clients[1]
+    held = lab.federation_of(lab.resolve(SPEC)).clients[1]
     assert sorted([*held.train.tolist(), *held.validation.tolist(), *held.test.tolist()]) == list(range(1, 120, 3))
 
-    monkeypatch.setattr(runs, "_compute", None)  # from now on nothing is computed
+    monkeypatch.setattr(launch, "_compute", None)  # from now on nothing is computed
     assert run(SPEC, progress=False).digest == ours.digest and not ours.stale
     trained = notebook.train_cells([Cell(spec=spec) for spec in specs] + [Cell(method="mine, again", spec=SPEC)])
     ranked = tables.wide(trained.summary("last"), ["Standalone", "FedSSA", "SharedBias", "mine, again"])
@@ -247,8 +247,8 @@ def test_an_interrupted_run_resumes_to_the_same_bits(defined, monkeypatch, tmp_p
         patch.setenv("FEDLIB_HOME", str(tmp_path / "undisturbed"))
         expected = bits(run(SPEC, progress=False).path)
     with monkeypatch.context() as patch:
-        patch.setattr(runs, "_report", lambda samples: signal.raise_signal(signal.SIGINT))
-        with pytest.raises(simulation.Interrupted, match="stopped after round 1 of 2"):
+        patch.setattr(launch, "_report", lambda samples: signal.raise_signal(signal.SIGINT))
+        with pytest.raises(lab.Interrupted, match="stopped after round 1 of 2"):
             run(SPEC, progress=False)
     cell(METHOD)  # the cell is run again, then the run
     assert bits(run(SPEC, progress=False).path) == expected
@@ -267,51 +267,51 @@ def test_an_interrupted_run_resumes_to_the_same_bits(defined, monkeypatch, tmp_p
     ],
 )
 def test_one_changed_line_is_another_key_and_the_old_line_the_old_one(source, old, new, defined):
-    before = runs.resolve(SPEC)
+    before = lab.resolve(SPEC)
     assert old in source
     cell(source.replace(old, new))
-    assert runs.resolve(SPEC).key != before.key
+    assert lab.resolve(SPEC).key != before.key
     cell(source)
-    after = runs.resolve(SPEC)
+    after = lab.resolve(SPEC)
     assert after.key == before.key and not after.portable
 
 
 def test_another_network_under_a_built_in_name_never_gets_the_built_in_record(defined):
     specs = [RunSpec("Standalone", scenario="CNN-1"), RunSpec("FML", params={"shared": "CNN-1"})]
-    before = [runs.resolve(spec) for spec in specs]
+    before = [lab.resolve(spec) for spec in specs]
     assert all(item.portable for item in before)
     models.register("CNN-1", models.BUILDERS["small"])
     assert "CNN-1" in models.registered()
-    after = [runs.resolve(spec) for spec in specs]
+    after = [lab.resolve(spec) for spec in specs]
     assert not any(item.portable for item in after)
     assert not {item.key for item in before} & {item.key for item in after}
     models.register("CNN-1", models.BUILT_IN["CNN-1"])
-    assert [runs.resolve(spec).key for spec in specs] == [item.key for item in before]
+    assert [lab.resolve(spec).key for spec in specs] == [item.key for item in before]
 
 
 def test_another_method_under_a_built_in_name_has_its_own_key(defined):
-    before = runs.resolve(RunSpec("FedProto"))
+    before = lab.resolve(RunSpec("FedProto"))
     cell(METHOD.replace('needs = "features"', 'name, needs = "FedProto", "features"'))
-    after = runs.resolve(RunSpec("FedProto"))
+    after = lab.resolve(RunSpec("FedProto"))
     assert after.key != before.key and before.hashed.get("own") is None and not after.portable
 
 
 def test_parameters_of_a_class_that_a_method_extends_are_its_own(defined):
     source = METHOD.replace("@register\nclass SharedBias(", "class Half(")
     cell(source + "@register\nclass Whole(Half):\n    rounds_alone: int = 0\n")
-    spec = runs.resolve(RunSpec("Whole", params={"weight": "0.3"})).spec
+    spec = lab.resolve(RunSpec("Whole", params={"weight": "0.3"})).spec
     assert spec.params == {"weight": 0.3, "rounds_alone": 0}
 
 
 def test_architectures_are_named_in_turn(defined):
-    one = runs.resolve(RunSpec("Standalone", scenario=("small", "CNN-5")))
+    one = lab.resolve(RunSpec("Standalone", scenario=("small", "CNN-5")))
     assert one.architectures == ("small", "CNN-5") and one.spec.scenario == "small,CNN-5"
-    assert one.key == runs.resolve(RunSpec("Standalone", scenario="small, CNN-5")).key
-    assert runs.resolve(RunSpec("Standalone", scenario="CNN-3,CNN-5")).portable
+    assert one.key == lab.resolve(RunSpec("Standalone", scenario="small, CNN-5")).key
+    assert lab.resolve(RunSpec("Standalone", scenario="CNN-3,CNN-5")).portable
     with pytest.raises(FedlibError, match="architecture = 'smal' is unknown: did you mean 'small'"):
-        runs.resolve(RunSpec("Standalone", scenario="small,smal"))
+        lab.resolve(RunSpec("Standalone", scenario="small,smal"))
     with pytest.raises(FedlibError, match="scenario = 'heterogenous' is unknown: did you mean 'heterogeneous'"):
-        runs.resolve(RunSpec("Standalone", scenario="heterogenous"))
+        lab.resolve(RunSpec("Standalone", scenario="heterogenous"))
 
 
 def test_a_network_made_outside_its_builder_is_refused(defined):
@@ -380,31 +380,31 @@ def changed(monkeypatch, tmp_path):
     return change
 
 
-SPECS = [runs.resolve(RunSpec(name)).spec for name in ("Standalone", "FedSSA", "pFedHR")]
+SPECS = [lab.resolve(RunSpec(name)).spec for name in ("Standalone", "FedSSA", "pFedHR")]
 
 
 def codes() -> list[str]:
-    return [runs.code_digest(spec) for spec in SPECS]
+    return [lab.code_digest(spec) for spec in SPECS]
 
 
 def test_a_further_data_set_network_or_preset_leaves_records_as_they_are(changed):
     before = codes()
-    changed(data, "_READERS: dict", "def _further():\n    return 1\n\n\n_READERS: dict")
+    changed(data.readers.digits, "provide(Dataset", "FURTHER = 1\nprovide(Dataset")
     changed(models, "Builder = Callable", "def further(classes, channels):\n    return 1\n\n\nBuilder = Callable")
-    changed(runs.protocol, "SIZES: dict", "FURTHER = 1\nSIZES: dict")
+    changed(presets, "PRESETS: dict", "FURTHER = 1\nPRESETS: dict")
     assert codes() == before
 
 
 @pytest.mark.parametrize(
     ("module", "old", "new", "whose"),
     [
-        (runs, "private = private[private < dataset.num_train]", "private = private[::2]", [0, 1, 2]),
-        (runs, "return [[part[own] for own in owns]", "return [[part[own[::2]] for own in owns]", [0, 1, 2]),
+        (build, "resolved.protocol.reserve", "resolved.protocol.floors", [0, 1, 2]),
+        (partition, "return [[part[own] for own in owns]", "return [[part[own[::2]] for own in owns]", [0, 1, 2]),
         (models, "nn.MaxPool2d(2),  # (n, 16, 14, 14)", "nn.AvgPool2d(2),", [0, 1]),
         (models, "# a map of 1\n", "\n        layers += [nn.Tanh()]\n", [2]),
-        (data, "grey.expand(", "(grey + 1).expand(", [0, 1, 2]),
+        (data.dataset, "grey.expand(", "(grey + 1).expand(", [0, 1, 2]),
         (federation, "sum(tensor.numel()", "sum(2 * tensor.numel()", [0, 1, 2]),
-        (runs.training, "def train(", "MORE = 1\ndef train(", [0, 1, 2]),
+        (training, "def train(", "MORE = 1\ndef train(", [0, 1, 2]),
     ],
 )
 def test_code_that_a_run_uses_makes_its_record_stale(module, old, new, whose, changed):

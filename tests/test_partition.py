@@ -3,7 +3,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fedlib import FedlibError, partition
+from fedlib import FedlibError, lab, partition
 
 fast = settings(max_examples=60, deadline=None, derandomize=True)
 
@@ -39,33 +39,25 @@ def class_settings(draw):
 
 
 @fast
-@given(class_settings(), st.booleans(), st.booleans())
-def test_class_shares(setting, extra_slot, distinct):
+@given(class_settings(), st.booleans())
+def test_class_shares(setting, distinct):
     seed = setting.pop("seed")
     n, c, k = setting["num_clients"], setting["num_classes"], setting["classes_per_client"]
-    shares = partition.class_shares(**setting, stream=stream(seed), extra_slot=extra_slot, distinct=distinct)
+    shares = partition.class_shares(**setting, stream=stream(seed), distinct=distinct)
     assert shares.shape == (n, c)
     held = (shares > 0).sum(axis=1)
     assert (held == k).all() if distinct else ((held >= 1) & (held <= k)).all()
     slots = n * k // c  # of a class, one more for those that get a missing slot
-    if extra_slot:
-        assert (shares.sum(axis=0) <= 1 + 1e-9).all()
-    else:  # every slot is taken: classes with slots are dealt out whole
-        dealt = shares.sum(axis=0)
-        assert np.allclose(dealt[dealt > 0], 1)
-        assert (dealt > 0).sum() == min(c, n * k)
+    dealt = shares.sum(axis=0)  # every slot is taken: classes with slots are dealt out whole
+    assert np.allclose(dealt[dealt > 0], 1)
+    assert (dealt > 0).sum() == min(c, n * k)
     if distinct:
         owners = (shares > 0).sum(axis=0)
-        if extra_slot:
-            assert owners.max() <= slots + 1
-        else:
-            assert set(owners) <= {slots, slots + 1} and (owners == slots + 1).sum() == n * k % c
+        assert set(owners) <= {slots, slots + 1} and (owners == slots + 1).sum() == n * k % c
         for number in range(1, int(owners.max()) + 1):  # a share is U(0.4, 0.6) over the sum of its class's draws
             mine = shares[:, owners == number]
             mine = mine[mine > 0]
-            drawn = [slots + 1] if extra_slot else [number]
-            low = min(0.4 / (0.4 + 0.6 * (m - 1)) for m in drawn)
-            high = max(0.6 / (0.6 + 0.4 * (m - 1)) for m in drawn)
+            low, high = 0.4 / (0.4 + 0.6 * (number - 1)), 0.6 / (0.6 + 0.4 * (number - 1))
             assert ((mine >= low - 1e-9) & (mine <= high + 1e-9)).all()
 
 
@@ -73,16 +65,16 @@ def test_class_shares(setting, extra_slot, distinct):
 @given(class_settings(), st.integers(1, 40))
 def test_by_class(setting, per_class):
     seed = setting.pop("seed")
-    n, c, k = setting["num_clients"], setting.pop("num_classes"), setting["classes_per_client"]
+    n, c, k = setting["num_clients"], setting["num_classes"], setting["classes_per_client"]
     labels = labelled(per_class, c)
-    held = partition.by_class(labels, **setting, stream=stream(seed))
+    held = partition.by_class([labels], **setting, stream=stream(seed))[0]
     assert_disjoint(held, len(labels))
     assert len(held) == n
-    table = partition.counts(labels, held, c)
+    table = lab.counts(labels, held, c)
     assert ((table > 0).sum(axis=1) <= k).all()  # fewer only where a share is less than an image
     if n * k >= c:  # every class has a slot: all data is used
         assert table.to_numpy().sum() == len(labels)
-    assert same(held, partition.by_class(labels, **setting, stream=stream(seed)))
+    assert same(held, partition.by_class([labels], **setting, stream=stream(seed))[0])
 
 
 @fast
@@ -92,7 +84,7 @@ def test_deal_is_within_an_image_of_the_shares(num_classes, num_clients, per_cla
     shares = stream(seed).dirichlet(np.ones(num_clients), size=num_classes).T
     held = partition.deal(labels, shares, stream(seed))
     assert_disjoint(held, len(labels))
-    table = partition.counts(labels, held, num_classes).to_numpy()
+    table = lab.counts(labels, held, num_classes).to_numpy()
     assert (np.abs(table - shares * per_class) < 1 + 1e-6).all()
     assert table.sum() == len(labels)
 
@@ -101,11 +93,11 @@ def test_deal_is_within_an_image_of_the_shares(num_classes, num_clients, per_cla
 @given(st.integers(1, 30), st.integers(0, 200), st.integers(0, 2**32))
 def test_iid_sizes_differ_by_at_most_one(num_clients, total, seed):
     labels = np.zeros(total, dtype=np.int64)
-    held = partition.iid(labels, num_clients, stream(seed))
+    held = partition.iid([labels], num_clients, stream(seed))[0]
     assert_disjoint(held, total)
     sizes = [len(part) for part in held]
     assert sum(sizes) == total and max(sizes) - min(sizes) <= 1
-    assert same(held, partition.iid(labels, num_clients, stream(seed)))
+    assert same(held, partition.iid([labels], num_clients, stream(seed))[0])
 
 
 @fast
@@ -113,19 +105,19 @@ def test_iid_sizes_differ_by_at_most_one(num_clients, total, seed):
 def test_dirichlet(num_clients, alpha, seed):
     labels = labelled(60, 5)
     try:
-        held = partition.dirichlet(labels, num_clients, alpha, stream(seed), min_partition_size=3)
+        held = partition.dirichlet([labels], num_clients, alpha, stream(seed), [3])[0]
     except FedlibError:
         assume(False)
     assert_disjoint(held, len(labels))
     assert sum(len(part) for part in held) == len(labels)
     assert min(len(part) for part in held) >= 3
-    assert same(held, partition.dirichlet(labels, num_clients, alpha, stream(seed), min_partition_size=3))
+    assert same(held, partition.dirichlet([labels], num_clients, alpha, stream(seed), [3])[0])
 
 
 def test_dirichlet_small_alpha_is_skewed_and_large_is_not():
     labels = labelled(500, 10)
     spread = {
-        alpha: partition.counts(labels, partition.dirichlet(labels, 10, alpha, stream()), 10).to_numpy().std()
+        alpha: lab.counts(labels, partition.dirichlet([labels], 10, alpha, stream(), [10])[0], 10).to_numpy().std()
         for alpha in (0.1, 1.0, 1000.0)
     }
     assert spread[0.1] > spread[1.0] > spread[1000.0] and spread[1000.0] < 5
@@ -135,8 +127,8 @@ def test_dirichlet_gives_up_after_100_draws(monkeypatch):
     draws = []
     draw = partition.dirichlet_shares
     monkeypatch.setattr(partition, "dirichlet_shares", lambda *a: draws.append(1) or draw(*a))
-    with pytest.raises(FedlibError, match=r"alpha = 0.01: none of 100 .* 20 clients .*min_partition_size = 10 images"):
-        partition.dirichlet(labelled(20, 10), 20, 0.01, stream())
+    with pytest.raises(FedlibError, match=r"alpha = 0.01: none of 100 .* 20 clients 10 images"):
+        partition.dirichlet([labelled(20, 10)], 20, 0.01, stream(), [10])
     assert len(draws) == 100
 
 
@@ -144,19 +136,19 @@ def test_dirichlet_redraws_until_every_client_has_enough():
     labels = labelled(100, 10)
     first = partition.deal(labels, partition.dirichlet_shares(10, 10, 0.3, s := stream(5)), s)
     enough = min(map(len, first)) + 1  # so the same stream must be drawn from again
-    held = partition.dirichlet(labels, 10, 0.3, stream(5), min_partition_size=enough)
+    held = partition.dirichlet([labels], 10, 0.3, stream(5), [enough])[0]
     assert min(map(len, held)) >= enough
 
 
 def test_alpha_must_be_positive():
     with pytest.raises(FedlibError, match=r"alpha = 0\.0: must be above 0"):
-        partition.dirichlet(labelled(10, 2), 2, 0, stream())
+        partition.dirichlet([labelled(10, 2)], 2, 0, stream(), [3])
 
 
 @pytest.mark.parametrize("k", [0, 11])
 def test_classes_per_client_must_fit(k):
     with pytest.raises(FedlibError, match=f"classes_per_client = {k}: must be between 1 and 10"):
-        partition.by_class(labelled(10, 10), 5, k, stream())
+        partition.by_class([labelled(10, 10)], 5, 10, k, stream())
 
 
 @fast
@@ -225,22 +217,22 @@ def test_local_split_of_two_images_is_refused():
 def test_no_global_generator_is_touched():
     labels = labelled(50, 10)
     before = np.random.get_state()[1].copy()  # noqa: NPY002
-    partition.by_class(labels, 10, 2, stream())
-    partition.dirichlet(labels, 5, 1.0, stream())
-    partition.iid(labels, 5, stream())
+    partition.by_class([labels], 10, 10, 2, stream())
+    partition.dirichlet([labels], 5, 1.0, stream(), [10])
+    partition.iid([labels], 5, stream())
     partition.local_split(labels, np.arange(50), stream())
     assert np.array_equal(np.random.get_state()[1], before)  # noqa: NPY002
 
 
 def test_seeds_differ():
     labels = labelled(50, 10)
-    assert not same(partition.by_class(labels, 10, 2, stream(0)), partition.by_class(labels, 10, 2, stream(1)))
+    assert not same(*(partition.by_class([labels], 10, 10, 2, stream(seed))[0] for seed in (0, 1)))
 
 
 def test_ten_clients_on_cifar100_share_no_class():
     labels = labelled(600, 100)
-    table = partition.counts(labels, partition.by_class(labels, 10, 10, stream()), 100)
-    assert (partition.owners(table) == 1).all()
+    table = lab.counts(labels, partition.by_class([labels], 10, 100, 10, stream())[0], 100)
+    assert (lab.owners(table) == 1).all()
     assert (table.sum(axis=1) == 6000).all()
 
 
@@ -258,25 +250,65 @@ def test_ten_clients_on_cifar100_share_no_class():
 )
 def test_sizes_of_the_papers_partitions(num_classes, k, num_clients, smallest, mean, largest):
     labels = labelled(40_000 // num_classes, num_classes)
-    sizes = np.array([[len(p) for p in partition.by_class(labels, num_clients, k, stream(s))] for s in range(5)])
+    sizes = np.array(
+        [[len(p) for p in partition.by_class([labels], num_clients, num_classes, k, stream(s))[0]] for s in range(5)]
+    )
     measured = [sizes.min(axis=1).mean(), sizes.mean(), sizes.max(axis=1).mean()]
     np.testing.assert_allclose(measured, [smallest, mean, largest], rtol=0.03)
     assert (sizes.sum(axis=1) == 40_000).all()  # cuts at cumulative shares lose nothing to rounding
-
-
-def test_extra_slot_leaves_a_third_unused_at_ten_clients():
-    labels = labelled(4000, 10)
-    used = sum(len(p) for p in partition.by_class(labels, 10, 2, stream(), extra_slot=True))
-    assert 0.62 < used / 40_000 < 0.72
 
 
 def test_repeated_classes_only_when_allowed():
     labels = labelled(400, 10)
     fewest = {
         distinct: min(
-            (partition.counts(labels, held, 10) > 0).sum(axis=1).min()
-            for held in (partition.by_class(labels, 10, 8, stream(s), distinct=distinct) for s in range(5))
+            (lab.counts(labels, held, 10) > 0).sum(axis=1).min()
+            for held in (partition.by_class([labels], 10, 10, 8, stream(s), distinct=distinct)[0] for s in range(5))
         )
         for distinct in (True, False)
     }
     assert fewest[True] == 8 and fewest[False] < 8
+
+
+@fast
+@given(
+    class_settings(),
+    st.sampled_from(partition.BUILT_IN),
+    st.sampled_from(["local-8:1:1", "local-8:0:2", "train-16:4:5", "official-4:1:1"]),
+    st.sampled_from([0.0, 0.1, 0.5]),
+)
+def test_the_whole_way_from_labels_to_each_clients_parts(setting, how, split, fraction):
+    seed, c, num_train = setting.pop("seed"), setting["num_classes"], 30 * setting["num_classes"]
+    labels = np.concatenate([labelled(30, c, 1), labelled(6, c, 2)])
+    reserved = partition.reserved_images(labels, num_train, fraction, seed) if fraction else ()
+    dealing = partition.Dealing(**setting, partition=how, split=split, alpha=5.0)
+
+    def deal():
+        return partition.client_images(labels, num_train, dealing, seed, reserved)
+
+    try:
+        held = deal()
+    except FedlibError as error:  # some clients would hold too little: said, not done
+        assert "few enough that every client holds 3 images" in str(error) or "Dirichlet draws" in str(error)
+        return
+    assert len(held) == setting["num_clients"] and all(
+        same(one, again) for one, again in zip(held, deal(), strict=True)
+    )
+    every = np.concatenate([part for parts in held for part in parts])
+    assert len(np.unique(every)) == len(every) and not np.isin(every, reserved).any()
+    shares = partition.parts_of(split)
+    if split == "official-4:1:1":
+        train, validation, test = (np.concatenate(parts) for parts in zip(*held, strict=True))
+        assert (test >= num_train).all() and (train < num_train).all() and (validation < num_train).all()
+    else:
+        assert all(len(part) > 0 for parts in held for part, share in zip(parts, shares, strict=True) if share)
+        assert all(len(part) == 0 for parts in held for part, share in zip(parts, shares, strict=True) if not share)
+    if split.startswith("train"):
+        assert (every < num_train).all()
+    public = partition.public_images(labels, num_train, 0.5, seed, 7)
+    assert len(public) == 7 and np.isin(public, partition.reserved_images(labels, num_train, 0.5, seed)).all()
+
+
+def test_a_client_with_fewer_than_three_images_is_an_error():
+    with pytest.raises(FedlibError, match=r"num_clients = 4: must be few enough .* client 0 would hold 2"):
+        partition.client_images(labelled(4, 2), 8, partition.Dealing(4, 2, partition="iid"), 0)

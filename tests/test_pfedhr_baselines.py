@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedlib import ALGORITHMS, Dataset, FedlibError, RunSpec, data, models, run, simulate
-from fedlib.lab import runs
+from fedlib import ALGORITHMS, Dataset, FedlibError, RunSpec, data, lab, models, run, simulate
 
 HETEROGENEOUS = {"FedMD": "reassembly", "FCCL": "reassembly", "FedKEMF": "reassembly", "FedGH": "reassembly-500"}
 HOMOGENEOUS = ("FedAvg", "FedProx", "Per-FedAvg", "pFedMe", "pFedBayes")
@@ -26,7 +25,7 @@ def few_digits(monkeypatch):
     for name, channels in (("digits", 3), ("grey", 1)):
         images, labels = whole.images[:, :channels].numpy(), whole.labels.numpy()
         few = Dataset.from_arrays(name, images[:1400:28], labels[:1400:28], images[-10:], labels[-10:], 10)
-        monkeypatch.setitem(data._LOADERS, name, lambda few=few: few)
+        monkeypatch.setitem(data.REGISTERED, name, lambda few=few: few)
     data.load.cache_clear()
     yield
     data.load.cache_clear()
@@ -46,14 +45,14 @@ def spec(name: str, scenario: str, dataset: str = "digits", **changes: Any) -> R
 
 @pytest.mark.parametrize(("name", "scenario", "dataset"), COMBINATIONS)
 def test_every_baseline_trains_on_pfedhrs_networks(name: str, scenario: str, dataset: str) -> None:
-    resolved = runs.resolve(spec(name, scenario, dataset))
-    built = runs.federation_of(resolved)
+    resolved = lab.resolve(spec(name, scenario, dataset))
+    built = lab.federation_of(resolved)
     assert built.channels == (3 if dataset == "digits" else 1) and built.settings.optimiser == "adam"
     start = {architecture: built.build(architecture).state_dict() for architecture in built.architectures}
     outcome = simulate(built, resolved.algorithm, resolved.spec.rounds)
-    assert outcome.status == "finished" and np.isfinite(outcome.rounds["loss"].iloc[1:]).all()
-    assert outcome.rounds["accuracy"].between(0, 1).all()
-    assert outcome.rounds["download_words"].iloc[-1] > 0 and outcome.rounds["upload_words"].iloc[-1] > 0
+    assert outcome.status == "finished" and np.isfinite(lab.rounds_of(outcome)["loss"].iloc[1:]).all()
+    assert lab.rounds_of(outcome)["accuracy"].between(0, 1).all()
+    assert lab.rounds_of(outcome)["download_words"].iloc[-1] > 0 and lab.rounds_of(outcome)["upload_words"].iloc[-1] > 0
     for client in built.clients:
         model, before = client.model, start[client.info.architecture]
         assert not any(module.training for module in model.modules())
@@ -68,8 +67,8 @@ def test_dropout_repeats(name: str, scenario: str) -> None:
     digests = []
     for number in range(2):
         torch.manual_seed(number)
-        resolved = runs.resolve(spec(name, scenario))
-        digests.append(simulate(runs.federation_of(resolved), resolved.algorithm, 1).digest())
+        resolved = lab.resolve(spec(name, scenario))
+        digests.append(simulate(lab.federation_of(resolved), resolved.algorithm, 1).digest())
     assert digests[0] == digests[1]
 
 
@@ -100,11 +99,11 @@ def test_what_cannot_run_says_what_can() -> None:
 
 
 def test_fedgh_shares_a_header_of_500_features() -> None:
-    resolved = runs.resolve(spec("FedGH", "reassembly-500"))
-    built = runs.federation_of(resolved)
+    resolved = lab.resolve(spec("FedGH", "reassembly-500"))
+    built = lab.federation_of(resolved)
     outcome = simulate(built, resolved.algorithm, 1)
     assert outcome.server["header.weight"].shape == (10, models.FEATURES)
-    assert outcome.rounds["download_words"].iloc[-1] == 4 * (10 * models.FEATURES + 10)
+    assert lab.rounds_of(outcome)["download_words"].iloc[-1] == 4 * (10 * models.FEATURES + 10)
 
 
 def test_all_of_table_4_is_covered() -> None:

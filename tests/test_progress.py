@@ -6,8 +6,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from fedlib import RunSpec
-from fedlib.lab import progress, runs
+from fedlib import RunSpec, lab
+from fedlib.lab import estimates, launch, progress
 from fedlib.papers import reproduce
 
 
@@ -81,10 +81,10 @@ def test_the_bar_of_a_sweep_goes_by_expected_cost(home, monkeypatch):
     specs = [RunSpec(algorithm=name, num_clients=10, participation=0.1, rounds=2) for name in ("Standalone", "pFedES")]
     seen = []
     monkeypatch.setattr(
-        runs, "expected_seconds", lambda todo: [3.0 if r.spec.algorithm == "pFedES" else 1.0 for r in todo]
+        launch, "expected_seconds", lambda todo: [3.0 if r.spec.algorithm == "pFedES" else 1.0 for r in todo]
     )
     monkeypatch.setattr(progress.Progress, "update", lambda self, done, text="": seen.append((done / self.total, text)))
-    runs.sweep(specs, jobs=1)
+    lab.sweep(specs, jobs=1)
     assert [part for part, _ in seen] in (
         [3 / 8, 6 / 8, 6 / 8, 7 / 8, 1.0, 1.0, 1.0],
         [1 / 8, 2 / 8, 2 / 8, 5 / 8, 1.0, 1.0, 1.0],
@@ -100,15 +100,15 @@ def test_the_bar_of_a_sweep_goes_by_expected_cost(home, monkeypatch):
 def test_what_a_method_costs_beside_standalone(method, least, most):
     """FedKD 2.8 and pFedES 3.3 times, as measured on an idle core; FedProto's second pass counts once, whatever E."""
     spec = RunSpec(algorithm=method, num_clients=10, rounds=10, local_epochs=1)
-    assert least <= round(runs.relative_work(runs.resolve(spec)), 3) <= most
+    assert least <= round(lab.relative_work(lab.resolve(spec)), 3) <= most
 
 
 def test_an_estimate_scales_with_images_and_method(monkeypatch):
-    monkeypatch.setattr(runs, "_seconds_an_image", lambda *key: 0.001)
+    monkeypatch.setattr(estimates, "_seconds_an_image", lambda *key: 0.001)
     standalone, pfedes, twice = (
-        runs.resolve(RunSpec(algorithm=name, num_clients=10, rounds=rounds))
+        lab.resolve(RunSpec(algorithm=name, num_clients=10, rounds=rounds))
         for name, rounds in (("Standalone", 5), ("pFedES", 5), ("Standalone", 10))
     )
-    assert runs.estimate([standalone], 1) == pytest.approx(standalone.samples / 1000)
-    assert runs.estimate([twice, twice], 2) == pytest.approx(2 * runs.estimate([standalone], 1))
-    assert runs.estimate([pfedes], 1) > 3 * runs.estimate([standalone], 1)
+    assert lab.estimate([standalone], 1) == pytest.approx(standalone.samples / 1000)
+    assert lab.estimate([twice, twice], 2) == pytest.approx(2 * lab.estimate([standalone], 1))
+    assert lab.estimate([pfedes], 1) > 3 * lab.estimate([standalone], 1)

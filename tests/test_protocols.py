@@ -11,13 +11,14 @@ import pytest
 import torch
 from pixels import federation
 
-from fedlib import ALGORITHMS, Dataset, Federation, FedlibError, RunSpec, data, partition, simulate
+from fedlib import ALGORITHMS, Dataset, Federation, FedlibError, RunSpec, data, lab, partition
 from fedlib.algorithms.base import Algorithm, Message
-from fedlib.lab import runs
-from fedlib.protocol import PARAMS, PROTOCOLS, Protocol, protocol
+from fedlib.lab import Interrupted, simulate
+from fedlib.lab.presets import PRESETS, protocol
+from fedlib.protocol import Protocol
 from fedlib.randomness import generator
 from fedlib.show import intervals
-from fedlib.simulation import Interrupted, participants
+from fedlib.simulation import participants
 from fedlib.training import augmented
 
 DIGITS = RunSpec(dataset="digits")
@@ -29,8 +30,8 @@ def test_paper_presets_are_plain() -> None:
     for paper in ("FedSSA", "FedGH", "pFedES"):
         preset = protocol(paper, "paper")
         assert (preset.lr, preset.momentum, preset.weight_decay, preset.clip_norm) == (0.01, 0, 0, 0)
-        assert (preset.split, preset.augmentation, preset.inherit, preset.average) == (
-            "local-8:1:1", "none", "none", "all",
+        assert (preset.split, preset.augmentation, preset.inherit) == (
+            "local-8:1:1", "none", "none",
         )  # fmt: skip
         assert preset == protocol(paper, "paper", "homogeneous")
 
@@ -52,67 +53,68 @@ def test_released_presets(
     preset = protocol(paper, "released", scenario)
     assert (preset.lr, preset.momentum, preset.weight_decay, preset.clip_norm) == (lr, 0.9, weight_decay, 50)
     assert (preset.split, preset.normalise, preset.augmentation) == ("official-4:1:1", "released", "released")
-    assert (preset.distinct, preset.extra_slot, preset.floors) == (False, False, True)
-    assert (preset.inherit, preset.average) == (inherit, "selected")
+    assert (preset.distinct, preset.floors) == (False, True)
+    assert preset.inherit == inherit
     spec = replace(DIGITS, algorithm=paper, protocol="released", scenario=scenario)
-    filled = runs.resolve(spec, "paper").spec
+    filled = lab.resolve(spec, "paper").spec
     assert (filled.rounds, filled.local_epochs, filled.batch_size) == sizes
     assert (filled.paper, filled.lr) == (paper, lr)
-    assert runs.resolve(replace(spec, local_epochs=3), "paper").spec.local_epochs == 3
-    assert runs.resolve(spec, "smoke").spec.local_epochs == 1  # a scale below the paper's keeps its own size
+    assert lab.resolve(replace(spec, local_epochs=3), "paper").spec.local_epochs == 3
+    assert lab.resolve(spec, "smoke").spec.local_epochs == 1  # a scale below the paper's keeps its own size
 
 
 def test_a_protocol_gives_its_method_parameters_and_params_override_them() -> None:
     spec = replace(DIGITS, algorithm="FedSSA", protocol="released")
-    method: Any = runs.resolve(spec).algorithm
+    method: Any = lab.resolve(spec).algorithm
     assert (method.aggregate_over, method.stable_rounds, method.mu0) == ("all", 2, 0.5)
-    assert runs.resolve(replace(spec, scenario="homogeneous")).spec.params["stable_rounds"] == 45
-    method = runs.resolve(replace(spec, params={"aggregate_over": "selected"})).algorithm
+    assert lab.resolve(replace(spec, scenario="homogeneous")).spec.params["stable_rounds"] == 45
+    method = lab.resolve(replace(spec, params={"aggregate_over": "selected"})).algorithm
     assert (method.aggregate_over, method.stable_rounds) == ("selected", 2)
-    method = runs.resolve(replace(spec, algorithm="FedGH")).algorithm  # its own protocol, not FedSSA's
+    method = lab.resolve(replace(spec, algorithm="FedGH")).algorithm  # its own protocol, not FedSSA's
     assert (method.server_update, method.first_header, method.lars) == ("frozen", "own", "augmented")
-    method = runs.resolve(replace(spec, algorithm="FedGH", paper="FedSSA")).algorithm  # a baseline keeps its defaults
+    method = lab.resolve(replace(spec, algorithm="FedGH", paper="FedSSA")).algorithm  # a baseline keeps its defaults
     assert method == ALGORITHMS["FedGH"]()
-    baseline = runs.resolve(replace(spec, algorithm="LG-FedAvg"))
+    baseline = lab.resolve(replace(spec, algorithm="LG-FedAvg"))
     assert (baseline.spec.paper, baseline.protocol) == ("FedSSA", protocol("FedSSA", "released"))
-    for (paper, _, _), values in PARAMS.items():
-        assert set(values) <= {field.name for field in dataclasses.fields(ALGORITHMS[paper])}
+    for (paper, _), preset in PRESETS.items():
+        for values in preset.params.values():
+            assert set(values) <= {field.name for field in dataclasses.fields(ALGORITHMS[paper])}
 
 
 def test_every_field_can_be_overridden_by_name() -> None:
     others = {
-        "split": "official-4:1:1", "distinct": "false", "extra_slot": True, "floors": True, "normalise": "half",
-        "augmentation": "released", "lr": "0.5", "momentum": 0.5, "weight_decay": 0.1, "clip_norm": 1, "average":
-        "selected", "inherit": "first_visit", "reserve": "true", "optimiser": "adam",
+        "split": "official-4:1:1", "distinct": "false", "floors": True, "normalise": "half",
+        "augmentation": "released", "lr": "0.5", "momentum": 0.5, "weight_decay": 0.1, "clip_norm": 1,
+        "inherit": "first_visit", "reserve": "true", "optimiser": "adam",
     }  # fmt: skip
     assert set(others) == {field.name for field in dataclasses.fields(Protocol)}
-    plain = runs.resolve(DIGITS)
+    plain = lab.resolve(DIGITS)
     keys = {plain.key}
     for name, value in others.items():
-        changed = runs.resolve(replace(DIGITS, overrides={name: value}))
+        changed = lab.resolve(replace(DIGITS, overrides={name: value}))
         given = {field: (getattr(plain.protocol, field), getattr(changed.protocol, field)) for field in others}
         assert [field for field, (before, after) in given.items() if before != after] == [name]
         keys.add(changed.key)
     assert len(keys) == 1 + len(others)
     released = protocol("FedSSA", "released", overrides={"inherit": "none"})
-    assert released == replace(PROTOCOLS["FedSSA", "released"], inherit="none")
+    assert released == replace(PRESETS["FedSSA", "released"].protocol, inherit="none")
 
 
 def test_pfedhr_presets() -> None:
     spec = replace(DIGITS, algorithm="FedMD", paper="pFedHR")
-    filled = runs.resolve(spec, "paper")
+    filled = lab.resolve(spec, "paper")
     preset = filled.protocol
     assert (preset.optimiser, preset.lr, preset.split, preset.normalise) == ("adam", 0.001, "local-8:0:2", "dataset")
     assert (filled.spec.rounds, filled.spec.local_epochs, filled.spec.batch_size) == (100, 10, 10)
     assert (filled.spec.scenario, filled.architectures) == ("reassembly", ("M1", "M2", "M3", "M4"))
-    assert runs.resolve(DIGITS).spec.scenario == "heterogeneous"
-    assert runs.resolve(replace(spec, scenario="heterogeneous")).spec.scenario == "heterogeneous"
-    for scale in runs.SCALES:  # 4 of 12, whatever the scale
-        sized = runs.resolve(spec, scale).spec
+    assert lab.resolve(DIGITS).spec.scenario == "heterogeneous"
+    assert lab.resolve(replace(spec, scenario="heterogeneous")).spec.scenario == "heterogeneous"
+    for scale in lab.SCALES:  # 4 of 12, whatever the scale
+        sized = lab.resolve(spec, scale).spec
         assert participants(sized.num_clients, sized.participation) == 4 and sized.num_clients == 12
-    assert runs.resolve(replace(spec, num_clients=100, participation=0.1)).spec.num_clients == 100
-    released = runs.resolve(replace(spec, protocol="released"))
-    assert (released.protocol.weight_decay, released.protocol.average) == (1e-4, "selected")
+    assert lab.resolve(replace(spec, num_clients=100, participation=0.1)).spec.num_clients == 100
+    released = lab.resolve(replace(spec, protocol="released"))
+    assert released.protocol.weight_decay == 1e-4
     assert participants(released.spec.num_clients, released.spec.participation) == 6
 
 
@@ -131,7 +133,7 @@ def test_pfedhr_presets() -> None:
 )
 def test_a_wrong_override_says_what_is_known(overrides: dict[str, Any], message: str) -> None:
     with pytest.raises(FedlibError, match=message):
-        runs.resolve(replace(DIGITS, overrides=overrides))
+        lab.resolve(replace(DIGITS, overrides=overrides))
 
 
 # ---------------------------------------------------------------------------------------------- data of a client
@@ -140,8 +142,8 @@ def test_a_wrong_override_says_what_is_known(overrides: dict[str, Any], message:
 @pytest.mark.parametrize("how", ["by-class", "dirichlet", "iid"])
 def test_official_split(how: str) -> None:
     spec = replace(DIGITS, partition=how, num_clients=10, overrides={"split": "official-4:1:1"})
-    resolved = runs.resolve(spec)
-    labels, parts = resolved.data.labels, runs.federation_of(resolved).clients
+    resolved = lab.resolve(spec)
+    labels, parts = resolved.data.labels, lab.federation_of(resolved).clients
     train, validation, test = (torch.cat([getattr(c, part) for c in parts]) for part in ("train", "validation", "test"))
     assert len(resolved.data.labels) == 1797 and resolved.data.num_train == 1498
     assert (len(train), len(validation), len(test)) == (1198, 300, 299)  # 1498 * 4 // 5, the rest, the official test
@@ -159,8 +161,8 @@ def test_official_split(how: str) -> None:
 
 @pytest.mark.parametrize("how", ["by-class", "iid"])
 def test_pfedhr_clients_train_on_four_fifths_and_a_tenth_is_public(how: str) -> None:
-    resolved = runs.resolve(replace(DIGITS, algorithm="FedMD", paper="pFedHR", partition=how))
-    built = runs.federation_of(resolved)
+    resolved = lab.resolve(replace(DIGITS, algorithm="FedMD", paper="pFedHR", partition=how))
+    built = lab.federation_of(resolved)
     total = sum(len(torch.cat([c.train, c.test])) for c in built.clients)
     assert len(built.public.indices) == 150 and total == 1797 - 150
     for client in built.clients:
@@ -175,22 +177,22 @@ def test_pfedhr_clients_train_on_four_fifths_and_a_tenth_is_public(how: str) -> 
 def test_pfedhr_keeps_the_public_part_from_the_clients_of_every_method() -> None:
     """FedMD's own public images, FedMD's from another data set and FedGH, which has none: the same private images."""
     spec = replace(DIGITS, paper="pFedHR")
-    public = runs.public_of(runs.resolve(replace(spec, algorithm="FedMD")))
+    public = lab.public_of(lab.resolve(replace(spec, algorithm="FedMD")))
     federations = [
-        runs.federation_of(runs.resolve(replace(spec, algorithm=name, public_dataset=other)))
+        lab.federation_of(lab.resolve(replace(spec, algorithm=name, public_dataset=other)))
         for name, other in (("FedMD", None), ("FedMD", "digits100"), ("FedGH", None))
     ]
     for one in federations:
         held = torch.cat([torch.cat([c.train, c.test]) for c in one.clients])
         assert torch.equal(held, torch.cat([torch.cat([c.train, c.test]) for c in federations[0].clients]))
         assert not set(held.tolist()) & set(public.tolist())
-    fractions = [runs.resolve(replace(spec, algorithm="FedGH", public_fraction=part)) for part in (0.02, 0.1)]
+    fractions = [lab.resolve(replace(spec, algorithm="FedGH", public_fraction=part)) for part in (0.02, 0.1)]
     assert fractions[0].key != fractions[1].key  # its clients hold more of the images
 
 
 def test_released_pfedhr_leaves_a_fifth_of_the_training_part_unused() -> None:
-    resolved = runs.resolve(replace(DIGITS, algorithm="FedMD", paper="pFedHR", protocol="released"))
-    built = runs.federation_of(resolved)
+    resolved = lab.resolve(replace(DIGITS, algorithm="FedMD", paper="pFedHR", protocol="released"))
+    built = lab.federation_of(resolved)
     parts = [sum(len(getattr(c, part)) for c in built.clients) for part in ("train", "validation", "test")]
     assert sum(parts) == resolved.data.num_train - 150  # the official test images stay unused
     assert [part / sum(parts) for part in parts] == pytest.approx([0.64, 0.16, 0.2], abs=0.01)
@@ -198,13 +200,15 @@ def test_released_pfedhr_leaves_a_fifth_of_the_training_part_unused() -> None:
 
 
 def test_without_validation_images_nothing_is_selected_by_them() -> None:
-    resolved = runs.resolve(replace(DIGITS, algorithm="Standalone", paper="pFedHR", num_clients=4))
-    outcome = simulate(runs.federation_of(resolved), resolved.algorithm, 1)
-    assert outcome.rounds["validation_accuracy"].isna().all() and outcome.rounds["accuracy"].notna().all()
+    resolved = lab.resolve(replace(DIGITS, algorithm="Standalone", paper="pFedHR", num_clients=4))
+    outcome = simulate(lab.federation_of(resolved), resolved.algorithm, 1)
+    assert (
+        lab.rounds_of(outcome)["validation_accuracy"].isna().all() and lab.rounds_of(outcome)["accuracy"].notna().all()
+    )
     with pytest.raises(
         FedlibError, match=r"rule = 'validation': must be last, last10 or best: .* no validation images"
     ):
-        intervals.selected_accuracy(outcome.rounds, "validation")
+        intervals.selected_accuracy(lab.rounds_of(outcome), "validation")
 
 
 def test_floors_leave_what_rounding_down_leaves() -> None:
@@ -221,19 +225,19 @@ def test_floors_leave_what_rounding_down_leaves() -> None:
 def test_partition_flags_reach_the_partition() -> None:
     spec = replace(DIGITS, classes_per_client=8, num_clients=10)
     held = {}
-    for name in ("distinct", "extra_slot", "floors"):
+    for name in ("distinct", "floors"):
         for value in (False, True):
-            resolved = runs.resolve(replace(spec, overrides={name: value}))
-            held[name, value] = [resolved.data.labels.numpy()[part] for part in runs.partition_of(resolved)]
+            resolved = lab.resolve(replace(spec, overrides={name: value}))
+            labels = resolved.data.labels.numpy()
+            held[name, value] = [labels[np.concatenate(parts)] for parts in lab.partition_of(resolved)]
     classes = {value: [len(np.unique(labels)) for labels in held["distinct", value]] for value in (False, True)}
     assert set(classes[True]) == {8} and min(classes[False]) < 8
     images = {key: sum(map(len, labels)) for key, labels in held.items()}
-    assert images["extra_slot", False] == 1797 and images["extra_slot", True] < 1797  # nine slots a class, eight used
     assert images["floors", False] == 1797 and 1797 - 80 <= images["floors", True] < 1797  # less than one image a slot
 
 
 def test_a_client_without_test_images_is_an_error() -> None:
-    resolved = runs.resolve(DIGITS)
+    resolved = lab.resolve(DIGITS)
     triple = (np.array([0]), np.array([1]), np.array([], dtype=int))
     with pytest.raises(FedlibError, match=r"num_clients = 1: must be few enough .* client 0 would hold \(1, 1, 0\)"):
         Federation(resolved.data, [triple])
@@ -323,8 +327,8 @@ def test_augmentation_frequencies() -> None:
 
 def test_augmentation_is_of_training_images_only() -> None:
     spec = replace(DIGITS, num_clients=4, rounds=1)
-    plain, changed = (runs.resolve(replace(spec, overrides={"augmentation": value})) for value in ("none", "released"))
-    outcomes = [simulate(runs.federation_of(item), item.algorithm, 1) for item in (plain, changed, changed)]
+    plain, changed = (lab.resolve(replace(spec, overrides={"augmentation": value})) for value in ("none", "released"))
+    outcomes = [simulate(lab.federation_of(item), item.algorithm, 1) for item in (plain, changed, changed)]
     assert outcomes[0].round_rows[0] == pytest.approx(outcomes[1].round_rows[0], nan_ok=True)  # evaluation is not
     assert outcomes[0].digest() != outcomes[1].digest() == outcomes[2].digest()
 
@@ -369,7 +373,7 @@ def visits(inherit: str, clients: int, participation: float, rounds: int) -> tup
     start = {id: built.build(built.clients[id].info.architecture).header.bias[0].item() for id in range(clients)}
     outcome = simulate(built, Counter(), rounds, participation)
     counts = [c.model.header.bias[0].item() - start[c.id] if c.visited else 0 for c in outcome.clients]
-    per_round = outcome.rounds.get("inherited", [0] * (rounds + 1))
+    per_round = lab.rounds_of(outcome).get("inherited", [0] * (rounds + 1))
     return [int(value) for value in per_round[1:]], [round(count, 3) for count in counts], outcome
 
 
@@ -389,13 +393,13 @@ def test_first_visits_inherit_in_round_0() -> None:
         assert sorted(counts) == [2] * 5 + [3] * 5
         assert all(sorted(counts[i::5]) == [2, 3] for i in range(5))
     per_round, counts, outcome = visits("none", 10, 1.0, 2)
-    assert counts == [2] * 10 and "inherited" not in outcome.rounds
+    assert counts == [2] * 10 and "inherited" not in lab.rounds_of(outcome)
 
 
 def test_later_first_visits_inherit_only_under_first_visit() -> None:
     """N=20, C=0.25: all first visits but the first of each architecture inherit, or only round 0's."""
     _, _, outcome = visits("none", 20, 0.25, 3)
-    rows = outcome.client_table.query("round >= 0")
+    rows = lab.clients_of(outcome).query("round >= 0")
     first = rows.drop_duplicates("client")
     inheriting = first[first.duplicated("architecture")]
     expected = [int((inheriting["round"] == round).sum()) for round in range(3)]
@@ -413,7 +417,7 @@ def test_inheritance_takes_the_donors_weights_as_they_are() -> None:
     built = federation([[0, 1]] * 3, inherit="first_visit")
     start = built.build("tiny").header.bias[0].item()
     outcome = simulate(built, Counter(), 4, 0.3)
-    order = outcome.client_table.query("round >= 0")["client"].tolist()
+    order = lab.clients_of(outcome).query("round >= 0")["client"].tolist()
     expected: dict[int, int] = {}
     for place, client in enumerate(order):
         expected[client] = 1 + expected.get(client, expected[order[place - 1]] if place else 0)
@@ -436,22 +440,22 @@ def test_released_runs_survive_an_interruption(tmp_path: Path, method: Algorithm
     with pytest.raises(Interrupted):
         simulate(built(), method, 5, 0.25, checkpoint=file, progress=stop)
     resumed = simulate(built(), method, 5, 0.25, checkpoint=file)
-    assert whole.rounds["inherited"].iloc[3:].sum() > 0  # first visits remain after the interruption
+    assert lab.rounds_of(whole)["inherited"].iloc[3:].sum() > 0  # first visits remain after the interruption
     assert resumed.digest() == whole.digest()
-    assert resumed.rounds.equals(whole.rounds)
+    assert lab.rounds_of(resumed).equals(lab.rounds_of(whole))
 
 
 @pytest.mark.parametrize("algorithm", ["FedSSA", "FedGH"])
 def test_released_behaviours_are_real_and_the_paper_has_none(algorithm: str) -> None:
     spec = replace(DIGITS, algorithm=algorithm, num_clients=10, participation=1.0, rounds=2, batch_size=512)
-    released, paper = (runs.resolve(replace(spec, protocol=name)) for name in ("released", "paper"))
-    outcome = simulate(runs.federation_of(released), released.algorithm, 2)
-    assert outcome.rounds["inherited"].tolist()[1:] == [5, 0]
-    plain = simulate(runs.federation_of(paper), paper.algorithm, 2)
-    assert "inherited" not in plain.rounds
+    released, paper = (lab.resolve(replace(spec, protocol=name)) for name in ("released", "paper"))
+    outcome = simulate(lab.federation_of(released), released.algorithm, 2)
+    assert lab.rounds_of(outcome)["inherited"].tolist()[1:] == [5, 0]
+    plain = simulate(lab.federation_of(paper), paper.algorithm, 2)
+    assert "inherited" not in lab.rounds_of(plain)
     if algorithm == "FedGH":  # the released header is what it was initialised to; the paper's is trained
-        start = released.algorithm.init_server(runs.federation_of(released).server_context())
+        start = released.algorithm.init_server(lab.federation_of(released).server_context())
         assert all(torch.equal(outcome.server[name], tensor) for name, tensor in start.items())
         assert not any(torch.equal(plain.server[name], tensor) for name, tensor in start.items())
-        down = outcome.rounds["download_words"].tolist()[1:]
+        down = lab.rounds_of(outcome)["download_words"].tolist()[1:]
         assert down == [0, 10 * 5010]  # no header goes down in round 0

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from fedlib import ALGORITHMS, Dataset, Federation, FedlibError, RunSpec, data, partition, randomness, simulate
+from fedlib import ALGORITHMS, Dataset, Federation, FedlibError, RunSpec, data, lab, partition, randomness, simulate
 from fedlib.algorithms.base import Algorithm, Message
-from fedlib.lab import runs
 
 
 @dataclass(frozen=True)
@@ -57,46 +56,46 @@ def test_hold_out_takes_a_tenth_of_every_class() -> None:
 
 @pytest.mark.parametrize("how", ["by-class", "dirichlet", "iid"])
 def test_no_client_holds_a_public_image(how: str) -> None:
-    resolved = runs.resolve(replace(SPEC, partition=how))
-    federation = runs.federation_of(resolved)
+    resolved = lab.resolve(replace(SPEC, partition=how))
+    federation = lab.federation_of(resolved)
     held = torch.cat([torch.cat([c.train, c.validation, c.test]) for c in federation.clients])
     public = federation.public.indices
     assert len(public) == round(0.1 * resolved.data.num_train) and int(public.max()) < resolved.data.num_train
     assert not set(public.tolist()) & set(held.tolist())
     assert len(held.unique()) == len(held) == len(resolved.data.labels) - len(public)
     # the same public images whatever the partition, other ones for another seed
-    assert torch.equal(public, torch.from_numpy(runs.public_of(runs.resolve(SPEC))))
-    assert not torch.equal(public, torch.from_numpy(runs.public_of(runs.resolve(replace(SPEC, seed=1)))))
+    assert torch.equal(public, torch.from_numpy(lab.public_of(lab.resolve(SPEC))))
+    assert not torch.equal(public, torch.from_numpy(lab.public_of(lab.resolve(replace(SPEC, seed=1)))))
 
 
 def test_the_method_sees_the_public_set() -> None:
-    resolved = runs.resolve(SPEC)
-    rounds = simulate(runs.federation_of(resolved), resolved.algorithm, 1).rounds
+    resolved = lab.resolve(SPEC)
+    rounds = lab.rounds_of(simulate(lab.federation_of(resolved), resolved.algorithm, 1))
     assert rounds["public_images"].iloc[-1] == round(0.1 * resolved.data.num_train)
 
 
 def test_only_methods_with_public_data_have_it_in_their_key() -> None:
     plain = [RunSpec(algorithm="Standalone", dataset="digits", public_fraction=f, public_dataset=d)
              for f, d in ((0.1, None), (0.3, None), (0.1, "digits100"))]  # fmt: skip
-    assert len({runs.resolve(spec).key for spec in plain}) == 1
-    assert runs.federation_of(runs.resolve(plain[0])).public is None
+    assert len({lab.resolve(spec).key for spec in plain}) == 1
+    assert lab.federation_of(lab.resolve(plain[0])).public is None
     changes: list[dict[str, Any]] = [
         {}, {"public_fraction": 0.3}, {"public_dataset": "digits100"}, {"public_images": 50}, {"public_labels": False},
         {"public_dataset": "digits100", "public_fraction": 0.3},
     ]  # fmt: skip
     spied = [replace(SPEC, **change) for change in changes]
-    assert len({runs.resolve(spec).key for spec in spied}) == 6
+    assert len({lab.resolve(spec).key for spec in spied}) == 6
 
 
 def test_another_data_set_stands_in_for_the_public_part_and_is_adapted() -> None:
-    resolved = runs.resolve(replace(SPEC, public_dataset="digits100"))
-    federation = runs.federation_of(resolved)
+    resolved = lab.resolve(replace(SPEC, public_dataset="digits100"))
+    federation = lab.federation_of(resolved)
     other = data.load("digits100")
     public = federation.public
     assert len(public.indices) == 0.1 * other.num_train and int(public.indices.max()) < other.num_train
     assert (torch.bincount(other.labels[public.indices]) == 2).all()  # the same part of each class
     assert torch.equal(public.pool.images, other.images) and torch.equal(public.pool.labels, other.labels)
-    own = runs.federation_of(runs.resolve(SPEC))
+    own = lab.federation_of(lab.resolve(SPEC))
     assert all(torch.equal(a.train, b.train) for a, b in zip(federation.clients, own.clients, strict=True))
 
     grey, colour = toy("grey", 1), toy("colour", 3)
@@ -112,10 +111,10 @@ def test_another_data_set_stands_in_for_the_public_part_and_is_adapted() -> None
 
 @pytest.mark.parametrize("changed", ["digits-inverted", "digits-noisy", "digits-rotated"])
 def test_changed_digits_are_public_as_changes_of_images_that_no_client_holds(changed: str) -> None:
-    resolved = runs.resolve(replace(SPEC, public_dataset=changed))
-    federation = runs.federation_of(resolved)
+    resolved = lab.resolve(replace(SPEC, public_dataset=changed))
+    federation = lab.federation_of(resolved)
     indices = federation.public.indices  # of both sets: image i of one is image i of the other, changed
-    assert torch.equal(indices, runs.federation_of(runs.resolve(SPEC)).public.indices)
+    assert torch.equal(indices, lab.federation_of(lab.resolve(SPEC)).public.indices)
     held = torch.cat([torch.cat([c.train, c.validation, c.test]) for c in federation.clients])
     assert len(held) == len(resolved.data.labels) - len(indices) and not torch.isin(indices, held).any()
     assert torch.equal(federation.public.pool.images, data.load(changed).images)
@@ -123,20 +122,20 @@ def test_changed_digits_are_public_as_changes_of_images_that_no_client_holds(cha
 
 def test_a_bound_takes_some_of_the_public_images_and_leaves_the_clients_theirs() -> None:
     whole, bounded, beyond = (
-        runs.federation_of(runs.resolve(replace(SPEC, public_images=count))) for count in (None, 50, 10_000)
+        lab.federation_of(lab.resolve(replace(SPEC, public_images=count))) for count in (None, 50, 10_000)
     )
     indices = bounded.public.indices
     assert len(indices) == 50 and set(indices.tolist()) < set(whole.public.indices.tolist())
     assert (torch.bincount(bounded.pool.labels[indices]) == 5).all()
     assert torch.equal(beyond.public.indices, whole.public.indices)
     assert all(torch.equal(a.train, b.train) for a, b in zip(bounded.clients, whole.clients, strict=True))
-    crossed = runs.public_of(runs.resolve(replace(SPEC, public_dataset="digits100", public_images=100)))
+    crossed = lab.public_of(lab.resolve(replace(SPEC, public_dataset="digits100", public_images=100)))
     assert np.unique(data.load("digits100").labels[crossed]).tolist() == list(range(100))
 
 
 def test_unlabelled_public_images_have_no_labels() -> None:
-    resolved = runs.resolve(replace(SPEC, public_labels="false"))
-    built = runs.federation_of(resolved)
+    resolved = lab.resolve(replace(SPEC, public_labels="false"))
+    built = lab.federation_of(resolved)
     assert (built.public.pool.labels == -1).all() and (built.pool.labels >= 0).all()
     assert torch.equal(built.public.pool.images, built.pool.images)
     assert simulate(built, resolved.algorithm, 1).status == "finished"
@@ -146,8 +145,8 @@ def test_unlabelled_public_images_have_no_labels() -> None:
 
 
 def test_errors_name_the_field() -> None:
-    resolved = runs.resolve(SPEC)
-    without = Federation(resolved.data, runs.partition_of(resolved))
+    resolved = lab.resolve(SPEC)
+    without = Federation(resolved.data, lab.partition_of(resolved))
     with pytest.raises(FedlibError, match="'Spy': needs unlabelled public data, and this federation has none"):
         simulate(without, resolved.algorithm, 1)
     for change, message in (
@@ -159,7 +158,7 @@ def test_errors_name_the_field() -> None:
         ({"public_dataset": "digits"}, "public_dataset = 'digits': must be another data set"),
     ):
         with pytest.raises(FedlibError, match=message):
-            runs.resolve(replace(SPEC, **change))
-    labelled = runs.resolve(replace(SPEC, algorithm="LabelledSpy", public_dataset="digits100"))
+            lab.resolve(replace(SPEC, **change))
+    labelled = lab.resolve(replace(SPEC, algorithm="LabelledSpy", public_dataset="digits100"))
     with pytest.raises(FedlibError, match="public labels = 99: must be below 10"):
-        labelled.algorithm.check(runs.federation_of(labelled))
+        labelled.algorithm.check(lab.federation_of(labelled))

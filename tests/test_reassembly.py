@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from fedlib import FedlibError, models, reassembly
+from fedlib import FedlibError, models
+from fedlib.algorithms.pfedhr import reassembly
+from fedlib.algorithms.pfedhr.reassembly import Activations, Layer, cka
 from fedlib.randomness import generator
-from fedlib.reassembly import Activations, Layer, cka
 
 
 def layers_of(origin: int, name: str, channels: int = 3) -> list[Layer]:

@@ -9,10 +9,10 @@ import pytest
 import tiny
 import torch
 
-from fedlib import Dataset, Federation, FedlibError, Model, RunSpec, data, models, run, simulate, simulation
+from fedlib import Dataset, Federation, FedlibError, Model, RunSpec, data, lab, models, run, simulate, simulation
 from fedlib.algorithms import Algorithm, make
 from fedlib.federation import Message
-from fedlib.lab import runs
+from fedlib.partition import BUILT_IN
 from fedlib.randomness import PURPOSES, generator
 
 DATA = tiny.dataset(num_classes=3, per_class=20)
@@ -37,14 +37,14 @@ def test_participation_must_be_a_fraction(participation):
 
 
 def test_every_method_of_a_seed_sees_the_same_clients():
-    tables = [simulate(ten_clients(), make(name), 4, 0.3).client_table for name in ("Standalone", "FedSSA")]
+    tables = [lab.clients_of(simulate(ten_clients(), make(name), 4, 0.3)) for name in ("Standalone", "FedSSA")]
     visits = [table.query("round >= 0")[["round", "client"]].reset_index(drop=True) for table in tables]
     assert visits[0].equals(visits[1])
     for t in range(4):
         chosen = visits[0].query("round == @t")["client"].tolist()
         assert len(set(chosen)) == 3 and chosen == simulation.sampled_clients(0, t, 10, 0.3).tolist()
     assert len({tuple(group["client"]) for _, group in visits[0].groupby("round")}) > 1
-    other = simulate(ten_clients(seed=1), make("Standalone"), 4, 0.3).client_table.query("round >= 0")
+    other = lab.clients_of(simulate(ten_clients(seed=1), make("Standalone"), 4, 0.3)).query("round >= 0")
     assert other["client"].tolist() != visits[0]["client"].tolist()
 
 
@@ -62,7 +62,7 @@ def test_rows_and_means():
     """Everyone once before round 0, then participants; the unvisited count with their initial model."""
     fed = ten_clients()
     outcome = simulate(fed, make("Standalone"), 3, 0.3)
-    rounds, clients = outcome.rounds, outcome.client_table
+    rounds, clients = lab.rounds_of(outcome), lab.clients_of(outcome)
     assert rounds["round"].tolist() == [-1, 0, 1, 2]
     assert clients.query("round == -1")["client"].tolist() == list(range(10))
     initial = {name: fed.build(name) for name in ("tiny-a", "tiny-b")}
@@ -108,26 +108,26 @@ def test_clients_are_built_on_their_first_visit():
     assert all(client._model is None for client in fed.clients)
     outcome = simulate(fed, make("FedSSA"), 1, 0.2)
     assert [client.id for client in outcome.clients if client._model is not None] == sorted(
-        outcome.client_table.query("round == 0")["client"]
+        lab.clients_of(outcome).query("round == 0")["client"]
     )
 
 
 def test_the_record_on_disk_holds_every_digit(small_digits):
     spec = RunSpec(algorithm="FedProto", num_clients=5, participation=0.4, rounds=3)
-    record, resolved = run(spec, progress=False), runs.resolve(spec)
-    outcome = simulate(runs.federation_of(resolved), resolved.algorithm, 3, 0.4)
-    pd.testing.assert_frame_equal(record.rounds, outcome.rounds, check_exact=True)
-    pd.testing.assert_frame_equal(record.clients, outcome.client_table, check_exact=True)
+    record, resolved = run(spec, progress=False), lab.resolve(spec)
+    outcome = simulate(lab.federation_of(resolved), resolved.algorithm, 3, 0.4)
+    pd.testing.assert_frame_equal(record.rounds, lab.rounds_of(outcome), check_exact=True)
+    pd.testing.assert_frame_equal(record.clients, lab.clients_of(outcome), check_exact=True)
     assert record.digest == outcome.digest()
     assert record.spec == resolved.spec and record.status == "finished" and not record.stale
-    assert runs.read(record.path).final()["client"].tolist() == [0, 1, 2, 3, 4]
+    assert lab.read(record.path).final()["client"].tolist() == [0, 1, 2, 3, 4]
 
 
 def test_kept_weights_are_the_final_ones(small_digits):
     spec = RunSpec(algorithm="FedSSA", num_clients=5, participation=0.4, rounds=2, keep="clients")
-    record, resolved = run(spec, progress=False), runs.resolve(spec)
+    record, resolved = run(spec, progress=False), lab.resolve(spec)
     kept = torch.load(record.path / "final-clients.pt", weights_only=True)
-    outcome = simulate(runs.federation_of(resolved), resolved.algorithm, 2, 0.4)
+    outcome = simulate(lab.federation_of(resolved), resolved.algorithm, 2, 0.4)
     assert tiny.equal_states(kept["server"], outcome.server)
     assert sorted(kept["clients"]) == [client.id for client in outcome.clients if client.visited]
     for id, snapshot in kept["clients"].items():
@@ -138,7 +138,7 @@ def test_what_belongs_to_the_key():
     """Spelling, the scale that filled a field and what is kept do not; everything that decides numbers does."""
 
     def key(**fields):
-        return runs.resolve(RunSpec(**({"algorithm": "FedSSA"} | fields))).key
+        return lab.resolve(RunSpec(**({"algorithm": "FedSSA"} | fields))).key
 
     same = [
         {"dataset": "digits"},
@@ -175,7 +175,7 @@ def test_what_belongs_to_the_key():
     assert len({key(), *(key(**fields) for fields in others)}) == len(others) + 1
 
 
-@pytest.mark.parametrize("partition", runs.PARTITIONS)
+@pytest.mark.parametrize("partition", BUILT_IN)
 @pytest.mark.parametrize("scenario", models.SCENARIOS)
 def test_partitions_and_scenarios_train(partition, scenario, small_digits):
     spec = RunSpec(
@@ -213,7 +213,7 @@ def test_the_example_of_the_base_class_runs():
     outcome = simulate(ten_clients(), names["SharedBias"](), 2)
     mean = torch.stack([client.model.header.bias.detach() for client in outcome.clients]).mean(0)
     torch.testing.assert_close(outcome.server["bias"], mean)
-    assert outcome.rounds["download_words"].iloc[-1] == 10 * 3
+    assert lab.rounds_of(outcome)["download_words"].iloc[-1] == 10 * 3
 
 
 def test_data_model_and_partition_of_ones_own(monkeypatch):
@@ -231,17 +231,17 @@ def test_data_model_and_partition_of_ones_own(monkeypatch):
     )
     federation = Federation(own, [np.arange(0, 20), np.arange(20, 40)], ["own-net"], batch_size=4)
     outcome = simulate(federation, make("FedSSA"), 2)
-    assert outcome.rounds["visited"].iloc[-1] == 2 and models.registered() >= {"own-net"}
+    assert lab.rounds_of(outcome)["visited"].iloc[-1] == 2 and models.registered() >= {"own-net"}
     assert outcome.clients[0].model.header.weight.shape == (4, 8)
 
 
 def test_registered_data_runs_by_name_in_this_process(monkeypatch):
-    monkeypatch.setattr(data, "_LOADERS", dict(data._LOADERS))
+    monkeypatch.setattr(data, "REGISTERED", dict(data.REGISTERED))
     stream = np.random.default_rng(0)
     images, labels = stream.integers(0, 256, (60, 3, 32, 32), dtype=np.uint8), np.arange(60) % 3
     data.register("own", lambda: Dataset.from_arrays("own", images[:50], labels[:50], images[50:], labels[50:]))
     spec = RunSpec(algorithm="FedSSA", dataset="own", num_clients=5, participation=0.2, rounds=1, local_epochs=1)
-    (record,) = runs.sweep([spec], scale="smoke", jobs=2, progress=False)  # not portable, so not by a worker
+    (record,) = lab.sweep([spec], scale="smoke", jobs=2, progress=False)  # not portable, so not by a worker
     assert record.spec.dataset == "own" and record.spec.classes_per_client == 2
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib.lab import runs
+from fedlib import lab
 from fedlib.papers import exhibits, notebook
 
-HOME = runs.home()  # before conftest gives each test an empty one
+HOME = lab.home()  # before conftest gives each test an empty one
 TRAINED = {name: item for name, item in exhibits.every().items() if item.grids}
 # What an exhibit plots: the column of its CSV, and the columns whose rows belong to one panel, or to one line of it.
 TABLE = ("ours", ("setting",))
@@ -79,7 +79,7 @@ def stored(monkeypatch):
 
     def of(*grids):
         cells = exhibits.cells(grids, "smoke")
-        records = [runs.read(runs.store() / runs.resolve(cell.spec, "smoke").key) for cell in cells]
+        records = [lab.read(lab.store() / lab.resolve(cell.spec, "smoke").key) for cell in cells]
         if any(record is None or record.stale for record in records):
             pytest.skip("its smoke runs are not all trained: python -m fedlib reproduce all --scale smoke")
         return notebook.Runs(cells, records)

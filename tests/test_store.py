@@ -10,9 +10,9 @@ import numpy as np
 import processes
 import pytest
 
-from fedlib import FedlibError, RunSpec, models, run, simulation
+from fedlib import FedlibError, RunSpec, lab, models, run, simulation
 from fedlib.__main__ import main
-from fedlib.lab import runs
+from fedlib.lab import checkpoint, launch, records
 from fedlib.papers import views
 
 SPEC = RunSpec(
@@ -36,8 +36,8 @@ def interrupted(spec: RunSpec, monkeypatch, after: int = 0) -> None:
             signal.raise_signal(signal.SIGTERM)
 
     with monkeypatch.context() as patch:
-        patch.setattr(runs, "_report", report)
-        with pytest.raises(simulation.Interrupted, match=f"stopped after round {after + 1} of {spec.rounds}"):
+        patch.setattr(launch, "_report", report)
+        with pytest.raises(lab.Interrupted, match=f"stopped after round {after + 1} of {spec.rounds}"):
             run(spec, progress=False)
 
 
@@ -60,7 +60,7 @@ def flip(path, bit: int) -> None:
 
 def test_every_flipped_bit_of_a_finished_run_is_noticed(tmp_path, home, capsys):
     record = run(SPEC, progress=False)
-    whole, resolved = tmp_path / "whole", runs.resolve(SPEC)
+    whole, resolved = tmp_path / "whole", lab.resolve(SPEC)
     shutil.copytree(record.path, whole)
     names = {name for name, _ in flips(whole)}
     assert names == {
@@ -70,10 +70,10 @@ def test_every_flipped_bit_of_a_finished_run_is_noticed(tmp_path, home, capsys):
     for name, bit in flips(whole):
         flip(record.path / name, bit)
         with pytest.raises(FedlibError, match=f"run {record.key}: its record is damaged"):
-            views.load_weights(runs.read(record.path), "clients")
-        assert runs._usable(resolved, reuse_stale=True) is None, (name, bit)
+            views.load_weights(lab.read(record.path), "clients")
+        assert records.usable(resolved, reuse_stale=True) is None, (name, bit)
         shutil.copy(whole / name, record.path / name)
-    assert runs._usable(resolved, reuse_stale=False) is not None
+    assert records.usable(resolved, reuse_stale=False) is not None
     flip(record.path / "final-clients.pt", 12345)
     again = run(SPEC, progress=False)
     assert again.digest == record.digest and views.load_weights(again, "clients")
@@ -86,21 +86,21 @@ def test_no_flipped_bit_of_an_unfinished_run_changes_its_result(tmp_path, monkey
         patch.setenv("FEDLIB_HOME", str(tmp_path / "undisturbed"))
         expected = processes.bits(run(SPEC, progress=False).path)
     interrupted(SPEC, monkeypatch)
-    (path,) = (path for path in runs.stored())
+    (path,) = (path for path in lab.stored())
     whole = tmp_path / "whole"
     shutil.copytree(path, whole)
     positions = flips(whole)
     assert {name for name, _ in positions} == {"spec.json", "checkpoint.pt"} and len(positions) >= FLIPS
     capsys.readouterr()
-    resolved = runs.resolve(SPEC)
-    built, label = runs.federation_of(resolved), f"{resolved.key} {runs.code_digest(resolved.spec)}"
-    assert simulation._load(path / "checkpoint.pt", label, built) is not None
+    resolved = lab.resolve(SPEC)
+    built, label = lab.federation_of(resolved), f"{resolved.key} {lab.code_digest(resolved.spec)}"
+    assert checkpoint.load(path / "checkpoint.pt", label, built) is not None
     for place, (name, bit) in enumerate(positions):
         shutil.rmtree(path)
         shutil.copytree(whole, path)
         flip(path / name, bit)
         if name == "checkpoint.pt":
-            assert simulation._load(path / name, label, built) is None, bit
+            assert checkpoint.load(path / name, label, built) is None, bit
             assert "checkpoint.pt: corrupted, set aside" in capsys.readouterr().err
             (path / "checkpoint.pt.corrupted-1").rename(path / name)
         if place % 5 == 0:
@@ -128,9 +128,9 @@ def test_a_run_folder_that_is_deleted_while_it_trains(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setenv("FEDLIB_HOME", str(tmp_path / "undisturbed"))
         expected = processes.bits(run(SPEC, progress=False).path)
-    monkeypatch.setattr(simulation, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(checkpoint, "CHECKPOINT_SECONDS", 0.0)
     with monkeypatch.context() as patch:
-        patch.setattr(runs, "_report", lambda samples: shutil.rmtree(runs.store()))
+        patch.setattr(launch, "_report", lambda samples: shutil.rmtree(lab.store()))
         record = run(SPEC, progress=False)
     assert processes.bits(record.path) == expected
     assert views.load_weights(record, "clients")
@@ -139,17 +139,17 @@ def test_a_run_folder_that_is_deleted_while_it_trains(tmp_path, monkeypatch):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_while_the_record_is_written(number, monkeypatch, capsys):
     """The record is finished, the message says so, and whoever would go on to another run is stopped."""
-    store = runs._store
+    store = launch.write
 
     def struck(*args) -> None:
         signal.raise_signal(number)
         store(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(runs, "_store", struck)
+        patch.setattr(launch, "write", struck)
         with pytest.raises(KeyboardInterrupt, match="is finished and stored; stopped after it"):
             run(SPEC, progress=False)
-    monkeypatch.setattr(runs, "_compute", None)
+    monkeypatch.setattr(launch, "_compute", None)
     assert run(SPEC, progress=False).status == "finished"
 
 
@@ -159,24 +159,24 @@ def test_a_hangup_saves_though_the_terminal_is_gone(monkeypatch):
         raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(runs, "_report", gone)
+        patch.setattr(launch, "_report", gone)
         with pytest.raises(FedlibError, match="Input/output error"):
             run(SPEC, progress=False)
-    (path,) = runs.stored()
+    (path,) = lab.stored()
     assert (path / "checkpoint.pt").exists()
 
 
 def test_servers_weights_are_in_the_clients_file(monkeypatch):
     record = run(SPEC, progress=False)
-    compute = runs._compute
-    monkeypatch.setattr(runs, "_compute", None)  # nothing is computed
+    compute = launch._compute
+    monkeypatch.setattr(launch, "_compute", None)  # nothing is computed
     server = RunSpec(**vars(SPEC) | {"keep": "server"})
     assert run(server, progress=False).digest == record.digest
     assert (
         views.load_weights(record, "server")["server"].keys() == views.load_weights(record, "clients")["server"].keys()
     )
 
-    monkeypatch.setattr(runs, "_compute", compute)
+    monkeypatch.setattr(launch, "_compute", compute)
     other = RunSpec(**vars(server) | {"seed": 1})
     path = run(other, progress=False).path
     assert (path / "final-server.pt").exists()
@@ -189,7 +189,7 @@ def test_a_better_record_replaces_the_old_one_only_when_it_is_whole(monkeypatch)
     plain = RunSpec(**vars(SPEC) | {"keep": "none"})
     record = run(plain, progress=False)
     interrupted(SPEC, monkeypatch)
-    assert runs.read(record.path).provenance == record.provenance
+    assert lab.read(record.path).provenance == record.provenance
 
     def full(*args) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -198,7 +198,7 @@ def test_a_better_record_replaces_the_old_one_only_when_it_is_whole(monkeypatch)
         patch.setattr(os, "fsync", full)
         with pytest.raises(FedlibError, match="No space left on device"):
             run(SPEC, progress=False)
-    assert runs.read(record.path).provenance == record.provenance
+    assert lab.read(record.path).provenance == record.provenance
     assert views.load_weights(run(SPEC, progress=False), "clients")
 
 
@@ -206,7 +206,7 @@ def test_a_failed_start_leaves_nothing(monkeypatch, home):
     def broken(*args, **named):
         raise ArithmeticError("a mistake in somebody's method")
 
-    monkeypatch.setattr(simulation, "simulate", broken)
+    monkeypatch.setattr(checkpoint, "simulate", broken)
     with pytest.raises(ArithmeticError):
         run(SPEC, progress=False)
     assert not list((home / "runs").iterdir())
@@ -214,7 +214,7 @@ def test_a_failed_start_leaves_nothing(monkeypatch, home):
 
 def test_leftovers_of_a_killed_process_go_when_the_run_is_taken_up(monkeypatch):
     interrupted(SPEC, monkeypatch)
-    (path,) = runs.stored()
+    (path,) = lab.stored()
     (path / ".checkpoint.pt.4711.tmp").write_bytes(b"half")
     assert {item.name for item in run(SPEC, progress=False).path.iterdir()} == {
         *("DONE", "spec.json", "provenance.json", "rounds.csv", "clients.csv", "timing.csv", "final-clients.pt")
@@ -232,30 +232,30 @@ def test_prune_keeps_what_is_being_computed(monkeypatch, capsys):
         reached.set()
         go.wait(processes.SECONDS)
 
-    monkeypatch.setattr(runs, "_report", wait)
+    monkeypatch.setattr(launch, "_report", wait)
     other = threading.Thread(target=lambda: output.append(run(SPEC, progress=False)))
     other.start()
     try:
         assert reached.wait(processes.SECONDS)
-        (path,) = runs.stored()
+        (path,) = lab.stored()
         for arguments in (["runs", "prune"], ["runs", "prune", "--yes"]):
             assert main(arguments) == 0
             assert capsys.readouterr().out == f"kept {path.name} (another process computes it)\n"
         with pytest.raises(FedlibError, match="not deleted, another process computes it"):
-            runs.delete(path)
+            lab.delete(path)
     finally:
         go.set()
         other.join()
     assert output[0].status == "finished" and path.exists()
     with pytest.raises(FedlibError, match="not deleted, it is finished by now"):
-        runs.delete(path)
+        lab.delete(path)
 
 
 def test_prune(home, monkeypatch, capsys, tmp_path):
     finished = run(SPEC, progress=False)
     unfinished = RunSpec(**vars(SPEC) | {"seed": 1})
     interrupted(unfinished, monkeypatch)
-    key = runs.resolve(unfinished).key
+    key = lab.resolve(unfinished).key
     linked = home / "runs" / f"{finished.key}.damaged-1"
     shutil.copytree(finished.path, tmp_path / "elsewhere")
     linked.symlink_to(tmp_path / "elsewhere")
@@ -277,7 +277,7 @@ def test_prune(home, monkeypatch, capsys, tmp_path):
     assert main(["runs", "prune", "--yes"]) == 0
     said = capsys.readouterr().out
     assert f"deleted {key} (unfinished)\n" in said and f"deleted {linked.name} (set aside)\n" in said
-    assert runs.stored() == [finished.path] and not linked.is_symlink()
+    assert lab.stored() == [finished.path] and not linked.is_symlink()
     assert (tmp_path / "elsewhere" / "DONE").exists()  # only the link goes
     assert not list((home / "runs").glob(f".{key}.lock"))
 

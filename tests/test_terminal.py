@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from fedlib import RunSpec, run
+from fedlib import RunSpec, lab, run
 from fedlib.__main__ import main
-from fedlib.lab import runs
 from fedlib.papers import reproduce
 
 SPEC = RunSpec(algorithm="Standalone", num_clients=6, participation=1 / 3, rounds=3)
@@ -47,8 +46,8 @@ def three(small_digits):
         file = record.path / "provenance.json"
         provenance = json.loads(file.read_text()) | {"finished": f"2026-01-0{(2, 1, 3)[number]}T00:00:00Z"}
         file.write_text(json.dumps(provenance))
-    (runs.store() / "FedGH-digits-0123456789abcdef").mkdir()
-    (runs.store() / "FedGH-digits-0123456789abcdef" / "spec.json").write_text("{}")
+    (lab.store() / "FedGH-digits-0123456789abcdef").mkdir()
+    (lab.store() / "FedGH-digits-0123456789abcdef" / "spec.json").write_text("{}")
     return records
 
 
@@ -91,7 +90,7 @@ def test_check_says_what_is_not_fresh(capsys):
 def test_train_only_trains_and_executes_nothing(home, monkeypatch, capsys):
     """And figures alone are made of what is there."""
     swept = []
-    monkeypatch.setattr(runs, "sweep", lambda specs, *args, **kwargs: swept.extend(specs))
+    monkeypatch.setattr(lab, "sweep", lambda specs, *args, **kwargs: swept.extend(specs))
     monkeypatch.setattr(reproduce, "execute", lambda *args: pytest.fail("executed"))
     assert said("reproduce fedssa/fig6 --train-only", capsys).startswith("2 runs needed, 0 stored, 2 to train")
     assert len(swept) == 2

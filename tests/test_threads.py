@@ -11,9 +11,9 @@ import tiny
 import torch
 from torch import nn
 
-from fedlib import Model, RunSpec, models, randomness, run, simulate
+from fedlib import Model, RunSpec, lab, models, randomness, run, simulate
 from fedlib.algorithms import make
-from fedlib.lab import runs, sources
+from fedlib.lab import sources
 
 TINY = {
     # dropout, so that training draws from torch's global generator too, and long enough that threads take turns in it
@@ -58,7 +58,7 @@ def test_to_thread_beside_the_main_thread(tmp_path, monkeypatch):
     """As in a notebook: two runs in threads, and networks built in the main thread meanwhile."""
     expected = alone(SECOND, tmp_path, monkeypatch)
 
-    async def both() -> list[runs.Record]:
+    async def both() -> list[lab.Record]:
         waiting = asyncio.gather(*(asyncio.to_thread(run, spec, progress=False) for spec in SECOND))
         while not waiting.done():
             models.build("tiny-dropout", 10, 3, randomness.generator(0, "init"))
@@ -106,11 +106,11 @@ def after_round(samples):
         while not second.waits:
             pass
         signal.raise_signal(signal.SIGINT)
-second.waits, alone = False, runs._alone
+second.waits, alone = False, launch._alone
 def noted(label):
     second.waits = second.waits or threading.current_thread() is second
     return alone(label)
-runs._alone, runs._report = noted, after_round
+launch._alone, launch._report = noted, after_round
 try:
     run(specs[0], progress=False)
 except KeyboardInterrupt as stopped:

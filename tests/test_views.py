@@ -9,22 +9,21 @@ import pandas as pd
 import pytest
 import torch
 
-from fedlib import training
+from fedlib import data, lab, training
 from fedlib.errors import FedlibError
-from fedlib.lab import runs
 from fedlib.papers import exhibits, notebook, recorded, views
 
-SPEC = runs.RunSpec(algorithm="pFedES", num_clients=5, rounds=1, batch_size=64, keep="clients")
+SPEC = lab.RunSpec(algorithm="pFedES", num_clients=5, rounds=1, batch_size=64, keep="clients")
 
 
 @pytest.fixture
 def record(small_digits):
-    return runs.run(SPEC, progress=False)
+    return lab.run(SPEC, progress=False)
 
 
 def test_representations_are_of_the_kept_networks_and_of_the_clients_own_test_images(record):
     table, features = views.extract_representations(record, per_client=3)
-    built = runs.federation_of(runs.resolve(record.spec))
+    built = lab.federation_of(lab.resolve(record.spec))
     snapshots = torch.load(record.path / "final-clients.pt", weights_only=True)["clients"]
     assert list(table) == ["client", "architecture", "label"]
     assert features.shape == (len(table), 500)
@@ -68,7 +67,7 @@ def test_enhanced_images_are_the_extractors_output_each_rescaled_on_its_own(reco
         ("original", "enhanced"), (4, 32, 32, 3)
     )
     state = views.load_weights(record, "server")["server"]
-    data = runs.resolve(record.spec).data
+    data = lab.resolve(record.spec).data
     original = torch.from_numpy(pictures["original"]).permute(0, 3, 1, 2)
     mean, std = (torch.tensor(values).view(1, 3, 1, 1) for values in (data.mean, data.std))
     hidden = torch.conv2d((original - mean) / std, state["0.weight"], state["0.bias"], padding=1).relu()
@@ -90,13 +89,13 @@ def test_pixels_keep_pictures_to_a_byte():
 
 
 def test_a_run_without_the_weights_says_how_to_get_them(small_digits, record):
-    plain = runs.run(dataclasses.replace(SPEC, seed=1, keep="server"), progress=False)
+    plain = lab.run(dataclasses.replace(SPEC, seed=1, keep="server"), progress=False)
     assert views.enhance_images(plain, 2)["enhanced"].shape[0] == 2
     message = f"run {plain.key}: it kept no weights of the clients; run it again with keep='clients'"
     with pytest.raises(FedlibError, match=re.escape(message)):
         views.extract_representations(plain)
     with pytest.raises(FedlibError, match="algorithm = 'FedProto': must be pFedES"):
-        views.enhance_images(runs.run(dataclasses.replace(SPEC, algorithm="FedProto"), progress=False))
+        views.enhance_images(lab.run(dataclasses.replace(SPEC, algorithm="FedProto"), progress=False))
 
 
 def test_maps_of_record_are_of_the_first_seed_in_the_grids_order(tmp_path, monkeypatch):
@@ -116,13 +115,15 @@ def test_maps_of_record_are_of_the_first_seed_in_the_grids_order(tmp_path, monke
 
 
 def test_export_writes_the_maps_and_images_of_runs_that_kept_what_they_need(small_digits, monkeypatch):
-    clients = runs.run(SPEC, progress=False)
-    server = runs.run(dataclasses.replace(SPEC, keep="server", seed=1), progress=False)
-    monkeypatch.setattr(runs.data, "EMBEDDED", {})  # as if the digits were real data
-    monkeypatch.setattr(runs.data, "registered", set)
-    monkeypatch.setattr(views, "mapped", lambda record: pd.DataFrame({"client": [1, 0], "x": [0.126, 2.0]}))
-    runs.export()
-    maps, images = (pd.read_csv(runs.home() / "results" / f"{name}.csv") for name in ("maps", "images"))
+    clients = lab.run(SPEC, progress=False)
+    server = lab.run(dataclasses.replace(SPEC, keep="server", seed=1), progress=False)
+    monkeypatch.setattr(data, "EMBEDDED", {})  # as if the digits were real data
+    monkeypatch.setattr(data, "registered", set)
+    monkeypatch.setattr(
+        views, "map_representations", lambda record: pd.DataFrame({"client": [1, 0], "x": [0.126, 2.0]})
+    )
+    recorded.export()
+    maps, images = (pd.read_csv(lab.home() / "results" / f"{name}.csv") for name in ("maps", "images"))
     assert maps.to_dict("list") == {"key": [clients.key] * 2, "client": [0, 1], "x": [2.0, 0.13]}
     assert images["key"].tolist() == [server.key] * 10
     kept, made = views.decode_images(images), views.enhance_images(server)

@@ -1,1 +1,114 @@
-"""Runs as records: specified, computed once, stored, read again."""
+"""Runs as records: specified, computed once, stored, read again. A name is loaded from its room on first use."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .build import federation_of as federation_of
+    from .build import partition_of as partition_of
+    from .build import public_of as public_of
+    from .build import reserved_of as reserved_of
+    from .checkpoint import Interrupted as Interrupted
+    from .checkpoint import simulate as simulate
+    from .estimates import cores as cores
+    from .estimates import estimate as estimate
+    from .estimates import expected_seconds as expected_seconds
+    from .estimates import relative_work as relative_work
+    from .files import write_bytes as write_bytes
+    from .freshness import code_digest as code_digest
+    from .launch import missing as missing
+    from .launch import run as run
+    from .launch import sweep as sweep
+    from .records import Record as Record
+    from .records import computing as computing
+    from .records import delete as delete
+    from .records import home as home
+    from .records import read as read
+    from .records import state as state
+    from .records import store as store
+    from .records import stored as stored
+    from .records import weights as weights
+    from .spec import CHOICES as CHOICES
+    from .spec import KEEP as KEEP
+    from .spec import SCALES as SCALES
+    from .spec import FilledSpec as FilledSpec
+    from .spec import Resolved as Resolved
+    from .spec import RunSpec as RunSpec
+    from .spec import classes_held as classes_held
+    from .spec import differences as differences
+    from .spec import read_images as read_images
+    from .spec import resolve as resolve
+    from .tables import clients_of as clients_of
+    from .tables import counts as counts
+    from .tables import owners as owners
+    from .tables import rounds_of as rounds_of
+    from .tables import timing_of as timing_of
+
+_ROOMS = {
+    "spec": (
+        "CHOICES",
+        "KEEP",
+        "SCALES",
+        "FilledSpec",
+        "Resolved",
+        "RunSpec",
+        "classes_held",
+        "differences",
+        "read_images",
+        "resolve",
+    ),
+    "build": (
+        "federation_of",
+        "partition_of",
+        "public_of",
+        "reserved_of",
+    ),
+    "records": (
+        "Record",
+        "computing",
+        "delete",
+        "home",
+        "read",
+        "state",
+        "store",
+        "stored",
+        "weights",
+    ),
+    "checkpoint": (
+        "Interrupted",
+        "simulate",
+    ),
+    "files": ("write_bytes",),
+    "freshness": ("code_digest",),
+    "launch": (
+        "missing",
+        "run",
+        "sweep",
+    ),
+    "estimates": (
+        "cores",
+        "estimate",
+        "expected_seconds",
+        "relative_work",
+    ),
+    "tables": (
+        "clients_of",
+        "counts",
+        "owners",
+        "rounds_of",
+        "timing_of",
+    ),
+}
+_NAMES = {name: room for room, names in _ROOMS.items() for name in names}
+__all__ = list(_NAMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f".{_NAMES[name]}", __name__), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_NAMES})

@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .. import algorithms, costs, models
+from .. import algorithms, models
+from ..lab import costs
 from .verdicts import Check, Comparison, Exact, Found, Place, Run, Seeds, paired, without_value
 
 INFINITE = float("inf")

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from .. import algorithms, models, protocol
+from .. import algorithms, models
+from ..lab import presets
 from .reported import ACCURACY, PLACE, SIZE, accuracy, numbers, reported
 from .verdicts import Run, Runs
 
@@ -153,13 +154,14 @@ def _table5() -> str:
 
 def _pfedes_settings() -> str:
     ours = algorithms.make("pFedES", {})
-    shipped = protocol.PARAMS["pFedES", "released", "heterogeneous"]["extractor_epochs"]
+    shipped = presets.params("pFedES", "released", "heterogeneous", "pFedES")["extractor_epochs"]
     return f"best in appendix 10: 0.1 and 5; shipped: {ours.mu} and {shipped}"  # type: ignore[attr-defined]
 
 
 def _pfedhr_settings() -> str:
     active = {
-        name: round(12 * float(protocol.SETTINGS["pFedHR", name]["participation"])) for name in ("paper", "released")
+        name: round(12 * float(presets.PRESETS["pFedHR", name].setting["participation"]))
+        for name in ("paper", "released")
     }
     return f"active clients {active['paper']} and {active['released']} of 12; K 4 and 2; lambda 0.2 and 0.1"
 
@@ -245,7 +247,7 @@ CONTRADICTIONS = (
         "Each client's data are split 8:1:1, or official test images are the test data",
         "the three texts; their loaders",
         lambda record: "; ".join(
-            f"{name}: {preset.split}" for (who, name), preset in protocol.PROTOCOLS.items() if who == "FedSSA"
+            f"{name}: {preset.protocol.split}" for (who, name), preset in presets.PRESETS.items() if who == "FedSSA"
         ),
         "protocol field split: the text's under `paper`, the loader's under `released`",
     ),
@@ -300,7 +302,7 @@ CONTRADICTIONS = (
     Contradiction(
         "The local learning rate is 0.01, and 0.1 in one section",
         "FedGH 5.1, 5.3.3",
-        lambda record: f"protocol paper: {protocol.protocol('FedGH', 'paper').lr}",
+        lambda record: f"protocol paper: {presets.protocol('FedGH', 'paper').lr}",
         "0.01; RunSpec.lr changes it",
     ),
     Contradiction(

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from ..errors import choose
-from ..lab.runs import SCALES
+from ..lab import SCALES
 from . import audit, fedgh, fedssa, grids, pfedes, pfedhr
 from .audit import AS_RELEASED, AUDIT_FEDGH, AUDIT_FEDSSA, AUDIT_INSTEAD, AUDIT_PFEDES, THE_TEXT
 from .fedgh import FEDGH_TABLE1, FEDGH_TABLE3, SERVER_LR

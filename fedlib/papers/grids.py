@@ -11,7 +11,7 @@ from typing import Any
 from ..algorithms import ALGORITHMS
 from ..data import info
 from ..errors import choose, distinct, require
-from ..lab.runs import KEEP, SCALES, RunSpec, resolve
+from ..lab import KEEP, SCALES, RunSpec, resolve
 from ..show import labels
 
 Fields = Mapping[str, Any]  # of a RunSpec, or hyper-parameters of a method

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .. import costs as flops
-from .. import models, partition, randomness, reassembly
+from .. import lab, models, randomness
+from ..algorithms.pfedhr import reassembly
 from ..errors import choose, require
-from ..lab import runs
+from ..lab import costs as flops
 from ..show import plots, tables
 from . import exhibits, notebook, printed, reproduce
 
@@ -55,7 +55,7 @@ def source(method: type, *names: str) -> Source:
 # ------------------------------------------------------------------------------------------------ runs of a notebook
 
 
-def provenance(records: Iterable[runs.Record]) -> pd.DataFrame:
+def provenance(records: Iterable[lab.Record]) -> pd.DataFrame:
     """Where runs come from, one row per run by its key: when it finished, seconds of training, device, version of torch, commit and
     digest of the code. Prints the number of runs and their seconds.
     """
@@ -87,9 +87,9 @@ def holdings(cells: Sequence[exhibits.Cell]) -> pd.DataFrame:
 
 def _held(cell: exhibits.Cell) -> tuple[dict[str, Any], pd.DataFrame]:
     """A setting's row of `holdings`, and its images by client and class."""
-    run = runs.resolve(cell.spec)
-    counts = partition.counts(run.data.labels.numpy(), runs.partition_of(run), run.info.num_classes)
-    owners, images = partition.owners(counts), counts.sum(axis=1)
+    run = lab.resolve(cell.spec)
+    counts = lab.counts(run.data.labels.numpy(), lab.partition_of(run), run.info.num_classes)
+    owners, images = lab.owners(counts), counts.sum(axis=1)
     row = {
         "setting": cell.setting,
         "value": cell.value,
@@ -215,9 +215,9 @@ def scales() -> pd.DataFrame:
     """
     mains = {"FedSSA, FedGH, pFedES": "fedssa/heterogeneous", "pFedHR": "pfedhr/labelled"}
     rows = []
-    for scale in runs.SCALES:
+    for scale in lab.SCALES:
         for papers, grid in mains.items():
-            specs = [runs.resolve(cell.spec, scale) for cell in exhibits.cells(grid, scale)]
+            specs = [lab.resolve(cell.spec, scale) for cell in exhibits.cells(grid, scale)]
             data = ", ".join(dict.fromkeys(str(run.spec.dataset) for run in specs))
             for run in {(run.spec.num_clients, run.spec.participation): run for run in specs}.values():
                 spec = run.spec
@@ -233,7 +233,7 @@ def costs(images_per_second: float = 2800.0) -> pd.DataFrame:
     """What each notebook's runs cost at each scale: their number, and hours on one core; two cores take half as long.
 
     Nothing is timed: hours = training images x FLOPs per image / images_per_second, FLOPs in units of plain training of the mean of
-    CNN-1 to CNN-5 at 10 classes, times what the method computes besides (`runs.relative_work`). images_per_second: of that mean,
+    CNN-1 to CNN-5 at 10 classes, times what the method computes besides (`lab.relative_work`). images_per_second: of that mean,
     in fp32, on one core; above 0. The default is an ordinary core's. A run that several notebooks share is counted in each, and
     once in the last row. Hours have two significant digits.
     """
@@ -243,7 +243,7 @@ def costs(images_per_second: float = 2800.0) -> pd.DataFrame:
     rows: dict[str, dict[str, str]] = {}
     for name, grids in own.items():
         rows[name] = {}
-        for scale in runs.SCALES:
+        for scale in lab.SCALES:
             images = {key: count for grid in grids for key, count in _images(grid, scale).items()}
             rows[name][f"{scale}: runs"] = str(len(images))
             rows[name][f"{scale}: core-hours"] = f"{float(f'{sum(images.values()) / images_per_second / 3600:.2g}'):g}"
@@ -257,11 +257,11 @@ def _grids(name: str) -> list[str]:
 @functools.cache
 def _images(grid: str, scale: str) -> dict[str, float]:
     """Key of a run -> its training images, each weighed by the work on it in units of plain training of the CNNs' mean."""
-    cells = [runs.resolve(cell.spec, scale) for cell in exhibits.cells(grid, scale)]
-    return {run.key: run.samples * _weight(run) * runs.relative_work(run) for run in cells}
+    cells = [lab.resolve(cell.spec, scale) for cell in exhibits.cells(grid, scale)]
+    return {run.key: run.samples * _weight(run) * lab.relative_work(run) for run in cells}
 
 
-def _weight(run: runs.Resolved) -> float:
+def _weight(run: lab.Resolved) -> float:
     shape = run.info.num_classes, run.info.channels
     plain = np.mean([flops.training_flops(name, *shape) for name in run.architectures])
     return float(plain / np.mean([flops.training_flops(name, 10, 3) for name in models.CNN_WIDTHS]))

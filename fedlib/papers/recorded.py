@@ -1,4 +1,4 @@
-"""The results of record: committed summaries of runs on real data (results/*.csv), read as runs."""
+"""The results of record: committed summaries of runs on real data (results/*.csv), written and read as runs."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,9 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from .. import algorithms, data
-from .. import protocol as presets
-from ..lab import runs
+from .. import algorithms, data, lab
+from ..errors import FedlibError
+from ..lab import presets
+from ..protocol import Protocol
 from . import exhibits, views
 from .results import Runs
 
@@ -44,7 +45,7 @@ def load_record(grid: str, scale: str = "demo") -> Runs:
     A run that is there twice, under the keys of two versions, counts once: the one that kept most, or the last by key.
     """
     available = read_results()
-    available.sort(key=lambda record: (runs.KEEP.index(record.row["keep"]), record.key))
+    available.sort(key=lambda record: (lab.KEEP.index(record.row["keep"]), record.key))
     matched = [(cell, [one for one in available if _same(cell, one)]) for cell in exhibits.cells(grid, scale)]
     found = [(cell, records[-1]) for cell, records in matched if records]
     return Runs([cell for cell, _ in found], [record for _, record in found])
@@ -111,23 +112,72 @@ def _same(cell: exhibits.Cell, record: Recorded) -> bool:
     if any(getattr(spec, name) != row[name] for name in fields):
         return False
     if spec.partition == "by-class":
-        held = spec.classes_per_client or runs.classes_held(data.info(str(spec.dataset)))  # as `runs.resolve` fills it
+        held = spec.classes_per_client or lab.classes_held(data.info(str(spec.dataset)))  # as `lab.resolve` fills it
         if held != row["classes_per_client"]:
             return False
     for name in ("public_dataset", "public_fraction", "public_images", "public_labels"):
-        default = getattr(runs.RunSpec(), name)  # what an empty cell means
+        default = getattr(lab.RunSpec(), name)  # what an empty cell means
         if getattr(spec, name) != (default if pd.isna(row.get(name)) else row[name]):
             return False
-    stored = runs.RunSpec(
+    stored = lab.RunSpec(
         algorithm=row["algorithm"], scenario=row["scenario"], paper=row["paper"], protocol=row["protocol"], lr=row["lr"],
         params=json.loads(row["params"]), overrides=json.loads(row["overrides"]),
     )  # fmt: skip
     return _meaning(spec) == _meaning(stored)
 
 
-def _meaning(spec: runs.RunSpec) -> tuple[algorithms.Algorithm, presets.Protocol]:
+def _meaning(spec: lab.RunSpec) -> tuple[algorithms.Algorithm, Protocol]:
     """The method and the protocol that a specification names, every field filled."""
     whose = (str(spec.paper), spec.protocol, str(spec.scenario))
     preset = presets.protocol(*whose, spec.overrides)
     preset = preset if spec.lr is None else replace(preset, lr=spec.lr)
     return algorithms.make(spec.algorithm, presets.params(*whose, spec.algorithm) | spec.params), preset
+
+
+def export() -> int:
+    """Write the finished real-data runs of the store to results/runs.csv, rounds.csv and clients.csv, the t-SNE maps of those that
+    kept their clients to maps.csv, the enhanced images of pFedES's that kept their server to images.csv and what pFedHR's matched
+    to whom to matches.csv, replacing rows of the same key.
+
+    These small summaries are committed: the results of record. Returns how many runs were written.
+    """
+    folder = lab.home() / "results"
+    tables: dict[str, list[pd.DataFrame]] = {
+        name: [] for name in ("runs", "rounds", "clients", "maps", "images", "matches")
+    }
+    for path in lab.stored():
+        record = lab.read(path)
+        if record is None or record.spec.dataset in data.EMBEDDED or record.spec.dataset in data.registered():
+            continue
+        spec = {
+            name: json.dumps(value, sort_keys=True) if isinstance(value, dict) else value
+            for name, value in vars(record.spec).items()
+        }
+        provenance = {name: record.provenance[name] for name in ("code", "commit", "torch", "device", "seconds")}
+        tables["runs"].append(pd.DataFrame([{"key": record.key, "status": record.status} | spec | provenance]))
+        rounds = record.rounds.round(6)
+        tables["rounds"].append(rounds.assign(key=record.key))
+        tables["clients"].append(record.final().round(6).assign(key=record.key))
+        if (path / "final-clients.pt").exists():
+            tables["maps"].append(views.map_representations(record).round(2).assign(key=record.key))
+        if record.spec.algorithm == "pFedES" and (path / "final-server.pt").exists():
+            tables["images"].append(views.encode_images(views.enhance_images(record)).assign(key=record.key))
+        if record.spec.algorithm == "pFedHR":
+            tables["matches"].append(views.list_matches(record).assign(key=record.key))
+    if not tables["runs"]:
+        raise FedlibError(f"runs: no finished run on real data in {lab.store()}")
+    folder.mkdir(exist_ok=True)
+    for name, parts in tables.items():
+        if not parts:
+            continue
+        file = folder / f"{name}.csv"
+        new = pd.concat(parts, ignore_index=True)
+        if file.exists():
+            old = pd.read_csv(file)
+            new = pd.concat([old[~old["key"].isin(new["key"])], new], ignore_index=True)
+        order = {"runs": ["key"], "images": ["key"], "matches": ["key"], "rounds": ["key", "round"]}.get(
+            name, ["key", "client"]
+        )
+        new = new.sort_values(order, kind="stable")[["key", *(column for column in new.columns if column != "key")]]
+        lab.write_bytes(file, new.to_csv(index=False, lineterminator="\n").encode())
+    return len(tables["runs"])

@@ -15,8 +15,8 @@ from typing import Any
 import pandas as pd
 import psutil
 
+from .. import lab
 from ..errors import FedlibError, choose, require
-from ..lab import runs
 from ..show import tables
 from . import exhibits, notebook, recorded
 from .printed import accuracies
@@ -27,19 +27,19 @@ PAPERMILL: Any = {
 }  # fmt: skip
 
 
-def plan(chosen: Sequence[exhibits.Exhibit], scale: str, reuse_stale: bool = False) -> tuple[int, list[runs.Resolved]]:
+def plan(chosen: Sequence[exhibits.Exhibit], scale: str, reuse_stale: bool = False) -> tuple[int, list[lab.Resolved]]:
     """How many runs the exhibits need, and those that must be trained."""
     grids = list(dict.fromkeys(grid for item in chosen for grid in item.grids))
     specs = [cell.spec for cell in exhibits.cells(grids, scale)]
-    needed = {runs.resolve(spec, scale).key for spec in specs}
-    return len(needed), runs.missing(specs, scale, reuse_stale)
+    needed = {lab.resolve(spec, scale).key for spec in specs}
+    return len(needed), lab.missing(specs, scale, reuse_stale)
 
 
-def describe(needed: int, todo: Sequence[runs.Resolved], jobs: int) -> str:
+def describe(needed: int, todo: Sequence[lab.Resolved], jobs: int) -> str:
     """The plan in two lines, with an estimate of time from a short calibration."""
     if not todo:
         return f"{needed} runs needed, all stored: nothing to train"
-    seconds = runs.estimate(todo, jobs)
+    seconds = lab.estimate(todo, jobs)
     images = sum(item.samples for item in todo)
     return (
         f"{needed} runs needed, {needed - len(todo)} stored, {len(todo)} to train:\n{images / 1e6:.2f} million images, about "
@@ -47,7 +47,7 @@ def describe(needed: int, todo: Sequence[runs.Resolved], jobs: int) -> str:
     )
 
 
-def _print_plan(todo: Sequence[runs.Resolved]) -> None:
+def _print_plan(todo: Sequence[lab.Resolved]) -> None:
     """What is to be trained, a row for each data set, kind of models, N, T and E; and the work that each method is of it."""
     rows = [
         {
@@ -59,7 +59,7 @@ def _print_plan(todo: Sequence[runs.Resolved]) -> None:
             "hours": seconds / 3600,
             "method": run.spec.algorithm,
         }
-        for run, seconds in zip(todo, runs.expected_seconds(todo), strict=True)
+        for run, seconds in zip(todo, lab.expected_seconds(todo), strict=True)
     ]
     if not rows:
         return
@@ -88,9 +88,9 @@ def reproduce(name: str, scale: str, *, jobs: int, only: str = "", reuse_stale: 
     """
     choose("only", only, ("", "plan", "runs", "figures", "check"))
     require(jobs >= 1, "jobs", jobs, "at least 1")
-    runs.home()  # one that cannot be is refused before anything is done
+    lab.home()  # one that cannot be is refused before anything is done
     chosen = exhibits.choose_exhibits(name)
-    choose("scale", scale, runs.SCALES)
+    choose("scale", scale, lab.SCALES)
     if only == "check":
         return _check(chosen, scale)
     needed, todo = plan(chosen, scale, reuse_stale)
@@ -104,7 +104,7 @@ def reproduce(name: str, scale: str, *, jobs: int, only: str = "", reuse_stale: 
     if only == "plan":
         _print_plan(todo)
         return True
-    runs.sweep([run.spec for run in todo], scale, jobs=jobs, reuse_stale=reuse_stale)
+    lab.sweep([run.spec for run in todo], scale, jobs=jobs, reuse_stale=reuse_stale)
     if only == "runs":
         return True
     state = {item.name: _state(item, scale) for item in chosen}
@@ -158,7 +158,7 @@ def _check(chosen: Sequence[exhibits.Exhibit], scale: str) -> bool:
 
 
 def _executed(scale: str, file: str) -> Path:
-    return runs.home() / "executed" / scale / file
+    return lab.home() / "executed" / scale / file
 
 
 def _state(item: exhibits.Exhibit, scale: str) -> str:

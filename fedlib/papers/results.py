@@ -7,14 +7,14 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from .. import algorithms, costs, data, models
-from ..lab import runs
+from .. import algorithms, data, lab, models
+from ..lab import costs
 from ..show import intervals, labels
 from .grids import Cell
 
 
 class RunRecord(Protocol):
-    """What tables read of a finished run: `runs.Record` and `recorded.Recorded` have it."""
+    """What tables read of a finished run: `lab.Record` and `recorded.Recorded` have it."""
 
     @property
     def key(self) -> str: ...
@@ -254,13 +254,9 @@ def _final(record: RunRecord) -> pd.DataFrame:
 def _cost(cell: Cell, record: RunRecord, rule: str) -> dict[str, Any]:
     spec, dataset = cell.spec, data.info(cell.dataset)
     method = algorithms.make(spec.algorithm, spec.params)
-    assert spec.local_epochs
-    plain = [
-        costs.training_flops(name, dataset.num_classes, dataset.channels)
-        for name in models.architectures(str(spec.scenario))
-    ]
-    # The method's share beyond plain training is measured on CNN-3, where it is within 1 % of the mean of the five.
-    per_image = sum(plain) / len(plain) * costs.relative_to_standalone(method, "CNN-3", spec.local_epochs)
+    per_image = costs.flops_per_image(
+        method, models.architectures(str(spec.scenario)), spec.local_epochs or 1, dataset.num_classes, dataset.channels
+    )
     spent = costs.until(record.rounds, cell.target, flops_per_image=per_image)
     return {
         "dataset": cell.dataset,
@@ -275,10 +271,10 @@ def _cost(cell: Cell, record: RunRecord, rule: str) -> dict[str, Any]:
 
 def train_cells(cells: Sequence[Cell], jobs: int = 2) -> Runs:
     """The runs of `cells`: read where they are finished, trained side by side (with a progress bar) where they are not."""
-    return Runs(list(cells), runs.sweep([cell.spec for cell in cells], jobs=jobs))
+    return Runs(list(cells), lab.sweep([cell.spec for cell in cells], jobs=jobs))
 
 
-def check_training(records: Sequence[runs.Record], *methods: str) -> None:
+def check_training(records: Sequence[lab.Record], *methods: str) -> None:
     """Print whether training trained, for all records and for those of each of `methods` (algorithms): facts so coarse that they
     do not depend on the machine, for nbval to check.
 
@@ -301,7 +297,7 @@ def check_training(records: Sequence[runs.Record], *methods: str) -> None:
         )
 
 
-def _gain(record: runs.Record) -> tuple[float, float]:
+def _gain(record: lab.Record) -> tuple[float, float]:
     """(rise since before training, last accuracy) of a run: means over the clients that trained, in units of chance."""
     classes = data.info(str(record.spec.dataset)).num_classes
     before = record.clients[record.clients["round"] < 0].set_index("client")["accuracy"]

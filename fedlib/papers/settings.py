@@ -11,10 +11,9 @@ from typing import Any
 
 import torch
 
-from .. import data
-from .. import protocol as presets
+from .. import data, lab
 from ..errors import FedlibError, choose, coerce, require
-from ..lab import runs
+from ..lab import presets
 from ..show import intervals, tables
 from . import exhibits
 from .results import note
@@ -103,7 +102,7 @@ class Settings:
         """The runs of one or more grids under these settings, one grid after the other, see `grids`."""
         return [cell for cells in self.grids(*dict.fromkeys(grids)).values() for cell in cells]
 
-    def spec(self, grid: str, method: str) -> runs.RunSpec:
+    def spec(self, grid: str, method: str) -> lab.RunSpec:
         """The specification of the first run of `method` (a label or an algorithm) in a grid, to be changed by hand, even where
         the parameter `methods` leaves that method out.
         """
@@ -147,13 +146,13 @@ def settings(
     values: dict[str, Any] = {name: coerce(name, value, str) for name, value in texts.items()}
     values |= {"rounds": coerce("rounds", rounds, int), "jobs": coerce("jobs", jobs, int)}
     values |= {"methods": _methods(methods), "seeds": _seeds(seeds)}
-    choose("scale", values["scale"], runs.SCALES)
+    choose("scale", values["scale"], lab.SCALES)
     choose("rule", values["rule"], intervals.SELECTION_RULES)
     if values["dataset"]:
         choose("dataset", values["dataset"], data.names())
     if values["protocol"]:
-        choose("protocol", values["protocol"], dict.fromkeys(variant for _, variant in presets.PROTOCOLS))
-    choose("device", values["device"], runs.CHOICES["device"])
+        choose("protocol", values["protocol"], dict.fromkeys(variant for _, variant in presets.PRESETS))
+    choose("device", values["device"], lab.CHOICES["device"])
     if values["device"] == "auto":
         values["device"] = "cuda" if torch.cuda.is_available() else "cpu"
     allowed = "cpu on this machine, which has no CUDA device"

@@ -17,11 +17,11 @@ from typing import Any
 
 import pandas as pd
 
-from .. import costs, data
+from .. import data, lab
 from ..errors import choose
-from ..lab import runs, sources
+from ..lab import costs, sources, write_bytes
+from ..lab.freshness import REGISTRIES
 from ..show import intervals, labels, looks, plots, tables
-from ..simulation import write_bytes
 from . import exhibits, recorded, results
 from .results import Runs, note
 from .settings import Settings
@@ -30,7 +30,7 @@ NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 
 
 def figures(scale: str) -> Path:
-    return runs.home() / "figures" / scale
+    return lab.home() / "figures" / scale
 
 
 def save(
@@ -156,9 +156,9 @@ def freshness(exhibit: exhibits.Exhibit, scale: str) -> str:
             return "looks changed"
         if stamp["cells"] != cells_digest(exhibit, scale):
             return "grid changed"
-        needed = {runs.resolve(cell.spec, scale).key for cell in exhibits.cells(exhibit.grids, scale)}
+        needed = {lab.resolve(cell.spec, scale).key for cell in exhibits.cells(exhibit.grids, scale)}
         for key in needed | set(stamp["runs"]):
-            record = runs.read(runs.store() / key)
+            record = lab.read(lab.store() / key)
             if record is None or record.stale or stamp["runs"].get(key) != record.digest:
                 return "runs changed"
     except FileNotFoundError as error:
@@ -176,7 +176,7 @@ def cells_digest(exhibit: exhibits.Exhibit, scale: str) -> str:
     """SHA-256 of what the exhibit's grids ask for at a scale: rows, settings, values, targets and runs, in their order."""
     cells = exhibits.cells(exhibit.grids, scale)
     rows = [
-        (cell.method, cell.setting, cell.value, cell.target, cell.stands_for, runs.resolve(cell.spec, scale).key)
+        (cell.method, cell.setting, cell.value, cell.target, cell.stands_for, lab.resolve(cell.spec, scale).key)
         for cell in cells
     ]
     return _digest([repr(rows)])
@@ -264,7 +264,7 @@ def _sources(module: str, names: tuple[str, ...]) -> list[str]:
         return [text for one in sorted(_papers(module)) for text in _text(one)]
     spec = importlib.util.find_spec(module)
     assert spec and spec.origin
-    return [sources.part_of_source(Path(spec.origin), names, runs.REGISTRIES)]
+    return [sources.part_of_source(Path(spec.origin), names, REGISTRIES)]
 
 
 @functools.cache

@@ -14,9 +14,8 @@ import numpy as np
 import pandas as pd
 import torch
 
-from .. import federation, models, randomness, training
+from .. import federation, lab, models, randomness, training
 from ..errors import FedlibError, require
-from ..lab import runs
 
 PERPLEXITY = 30.0  # of the t-SNE maps: the library's default; the papers state none (*chosen*)
 SHOWN = (  # how `enhance_images` shows pixels, for the foot of a picture
@@ -25,22 +24,22 @@ SHOWN = (  # how `enhance_images` shows pixels, for the foot of a picture
 )
 
 
-def load_weights(record: runs.Record, what: str) -> dict[str, Any]:
+def load_weights(record: lab.Record, what: str) -> dict[str, Any]:
     """The weights of a run, on the CPU: {"server": ...} and, where `what` is `clients`, {"clients": {id: snapshot}} too.
 
     Raises FedlibError when the run did not keep them, or when they are not what it wrote.
     """
-    found = runs.weights(record, what)
+    found = lab.weights(record, what)
     if found is None:
         raise FedlibError(f"run {record.key}: it kept no weights of the {what}; run it again with keep={what!r}")
     return torch.load(found, map_location="cpu", weights_only=True)
 
 
-def _rebuilt(record: runs.Record) -> federation.Federation:
-    return runs.federation_of(runs.resolve(replace(record.spec, device="cpu")))
+def _rebuilt(record: lab.Record) -> federation.Federation:
+    return lab.federation_of(lab.resolve(replace(record.spec, device="cpu")))
 
 
-def extract_representations(record: runs.Record, per_client: int = 60) -> tuple[pd.DataFrame, np.ndarray]:
+def extract_representations(record: lab.Record, per_client: int = 60) -> tuple[pd.DataFrame, np.ndarray]:
     """What each client's extractor makes of the client's own test images, at most `per_client` of them, drawn by the run's seed.
 
     Returns a table with one row per image (client, architecture, label) and the representations, float32 (rows, width). Clients
@@ -102,7 +101,7 @@ def share_of_nearest(table: pd.DataFrame, features: np.ndarray, count: int = 5) 
 
 
 def map_representations(
-    record: runs.Record, per_client: int = 60, seed: int = 0, perplexity: float = PERPLEXITY, count: int = 5
+    record: lab.Record, per_client: int = 60, seed: int = 0, perplexity: float = PERPLEXITY, count: int = 5
 ) -> pd.DataFrame:
     """A run's t-SNE map with the shares of nearest others, one row per image: client, architecture, label, x, y, SHARES."""
     table, features = extract_representations(record, per_client)
@@ -110,7 +109,7 @@ def map_representations(
     return pd.concat([table.assign(x=x, y=y), share_of_nearest(table, features, count)], axis=1)
 
 
-def enhance_images(record: runs.Record, count: int = 5) -> dict[str, np.ndarray]:
+def enhance_images(record: lab.Record, count: int = 5) -> dict[str, np.ndarray]:
     """`count` images, each of another class, and what pFedES's final global extractor makes of them, for `plots.images`.
 
     Returns {"original": ..., "enhanced": ...}, each (count, 32, 32, 3) in [0, 1]. Originals are the pixels as stored. Enhanced
@@ -119,8 +118,8 @@ def enhance_images(record: runs.Record, count: int = 5) -> dict[str, np.ndarray]
     channel are shown grey. Needs a run of pFedES that kept the server's state.
     """
     require(record.spec.algorithm == "pFedES", "algorithm", record.spec.algorithm, "pFedES, which has the extractor")
-    state, resolved = load_weights(record, "server")["server"], runs.resolve(replace(record.spec, device="cpu"))
-    data, pool = resolved.data, runs.federation_of(resolved).pool
+    state, resolved = load_weights(record, "server")["server"], lab.resolve(replace(record.spec, device="cpu"))
+    data, pool = resolved.data, lab.federation_of(resolved).pool
     require(1 <= count <= data.num_classes, "count", count, f"between 1 and {data.num_classes}, the classes")
     extractor = models.proxy_extractor(data.images.shape[1], resolved.hashed["params"]["output"])
     extractor.load_state_dict(state)
@@ -160,7 +159,7 @@ def encode_images(pictures: Mapping[str, np.ndarray]) -> pd.DataFrame:
 MATCHES = ("round", "client", "similarity", "place", "origin", "model", "layer", "operation")
 
 
-def list_matches(record: runs.Record) -> pd.DataFrame:
+def list_matches(record: lab.Record) -> pd.DataFrame:
     """The candidates that pFedHR's server gave to clients (Eq. 2 and 5), one row per layer, in the columns of MATCHES: round (from 1),
     client, Eq. 5's similarity, the layer's place in the chain, and the client (`reassembly.MERGED` where models were averaged),
     model, index and operation that it comes from.
@@ -181,7 +180,3 @@ def decode_images(table: pd.DataFrame) -> dict[str, np.ndarray]:
     for row, text in zip(table["row"], table["pixels"], strict=True):
         drawn.setdefault(row, []).append(np.frombuffer(b64decode(text), np.uint8).reshape(32, 32, 3))
     return {row: np.stack(bytes) / 255 for row, bytes in drawn.items()}
-
-
-# Old names, for `runs.export` alone: they go when it moves.
-mapped, enhanced, pixels, matches = map_representations, enhance_images, encode_images, list_matches

@@ -24,10 +24,10 @@ import pandas as pd
 import torch
 from machine import describe, random_images
 
-from fedlib import Federation, contrastive, models, reassembly, training
-from fedlib.algorithms.pfedhr import PFedHR
+from fedlib import Federation, models, training
+from fedlib.algorithms.pfedhr import PFedHR, contrastive, reassembly
 from fedlib.federation import Message, Upload
-from fedlib.protocol import PROTOCOLS
+from fedlib.lab.presets import PRESETS
 
 STAGES = {  # function -> the stage that it is
     (reassembly, "activations"): "layer distances (CKA)",
@@ -81,7 +81,7 @@ def update(
         data,
         [(train, validation, test) for train, validation, test in parts],
         models.SCENARIOS["reassembly"],
-        protocol=PROTOCOLS["pFedHR", "paper"],
+        protocol=PRESETS["pFedHR", "paper"].protocol,
         batch_size=batch_size,
         precision=precision,
         public=np.arange(images),

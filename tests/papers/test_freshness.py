@@ -5,9 +5,9 @@ import dataclasses
 import pandas as pd
 import pytest
 
-from fedlib import ALGORITHMS, data, models
+from fedlib import ALGORITHMS, data, lab, models
 from fedlib.algorithms.base import Algorithm
-from fedlib.lab import runs, sources
+from fedlib.lab import sources
 from fedlib.look import Look
 from fedlib.papers import exhibits, grids, notebook, stamps
 from fedlib.show import plots, tables
@@ -38,11 +38,11 @@ def stored(key):
 @pytest.fixture
 def made(monkeypatch):
     """Some exhibits, drawn from made-up runs by different functions; returns exhibit -> its state."""
-    monkeypatch.setattr(runs, "read", lambda path: stored(path.name))
+    monkeypatch.setattr(lab, "read", lambda path: stored(path.name))
     monkeypatch.setattr(plots.Picture, "png", lambda figure: b"drawn")
     for name in NAMES:
         cells = exhibits.cells(exhibits.every()[name].grids, "smoke")
-        used = notebook.Runs(cells, [stored(runs.resolve(cell.spec, "smoke").key) for cell in cells])
+        used = notebook.Runs(cells, [stored(lab.resolve(cell.spec, "smoke").key) for cell in cells])
         if name == "fedssa/fig3":
             notebook.save(name, settings(), plots.decay({"mu": float}, 3), pd.DataFrame({"mu": [1]}))
             continue
@@ -154,7 +154,7 @@ def test_another_run_or_file_is_found(made, monkeypatch, home):
         record = stored(path.name)
         return dataclasses.replace(record, digest="others") if path.name.startswith("FedAvg") else record
 
-    monkeypatch.setattr(runs, "read", other)
+    monkeypatch.setattr(lab, "read", other)
     assert made()["fedgh/table1"] == made()["fedgh/fig2"] == "runs changed" and made()["fedssa/table1"] == "fresh"
     file = home / "figures" / "smoke" / "fedssa" / "table1.csv"
     file.write_bytes(file.read_bytes() + b"\n")

@@ -62,8 +62,7 @@ assert {"RunSpec", "run", "sweep", "simulate", "Federation", "Dataset", "Model",
 from fedlib import FedlibError
 assert "torch" not in sys.modules
 from fedlib import RunSpec, run
-from fedlib.lab import runs
-assert fedlib.run is run is runs.run and RunSpec is runs.RunSpec and fedlib.FedlibError is FedlibError
+assert fedlib.run is run is lab.run and RunSpec is lab.RunSpec and fedlib.FedlibError is FedlibError
 try:
     fedlib.nothing
 except AttributeError as error:

@@ -23,10 +23,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from . import models
-from .errors import FedlibError, choose, require
-from .randomness import forked, torch_seed
-from .training import weighted_mean
+from ... import models
+from ...errors import FedlibError, choose, require
+from ...randomness import forked, torch_seed
+from ...training import weighted_mean
 
 Shape = tuple[int, ...]  # of one image's activations: (channels, height, width) or (width,)
 MERGED = -1  # the origin of a layer of an averaged model

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from . import training
-from .randomness import forked
+from ... import training
+from ...randomness import forked
 
 GREY = (0.299, 0.587, 0.114)  # of red, green, blue: Y of YIQ
 YIQ = (GREY, (0.5959, -0.2746, -0.3213), (0.2115, -0.5227, 0.3112))

@@ -12,13 +12,13 @@ import numpy as np
 import pandas as pd
 import torch
 
-from . import models
-from .algorithms import ALGORITHMS, Algorithm, make
-from .data import Dataset
-from .errors import choose
-from .federation import Federation, Message, Upload
-from .randomness import generator
-from .training import one_thread
+from .. import models
+from ..algorithms import ALGORITHMS, Algorithm, make
+from ..data import Dataset
+from ..errors import choose
+from ..federation import Federation, Message, Upload
+from ..randomness import generator
+from ..training import one_thread
 
 BYTES_PER_WORD = 4  # float32 and 32-bit class ids alike, as the papers count
 
@@ -47,20 +47,6 @@ def _training_flops(
     with FlopCounterMode(display=False) as counter:
         torch.nn.functional.cross_entropy(model(images), torch.zeros(batch_size, dtype=torch.long)).backward()
     return counter.get_total_flops() // batch_size
-
-
-@cache
-def forward_flops(architecture: str, num_classes: int, channels: int) -> int:
-    """FLOPs of one forward pass an image. The usual rule that a backward pass costs two forward ones makes a training
-    step 3 times this; `training_flops` is less, since nobody needs the gradient of the images.
-    """
-    from torch.utils.flop_counter import FlopCounterMode
-
-    choose("architecture", architecture, models.BUILDERS)
-    model = models.build(architecture, num_classes, channels, generator(0, "init"))
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
-        model(torch.zeros(1, channels, 32, 32))
-    return counter.get_total_flops()
 
 
 # ------------------------------------------------------------------------------------------ what a method exchanges
@@ -217,28 +203,18 @@ def relative_to_standalone(
     return (cost.epoch + cost.round / epochs) / training_flops(architecture, num_classes, channels)
 
 
-# ------------------------------------------------------------------------------------------------ costs to a target
+def flops_per_image(
+    algorithm: Algorithm, architectures: Sequence[str], epochs: int, num_classes: int, channels: int
+) -> float:
+    """FLOPs of a training image and epoch, mean over clients with `architectures` in turn.
 
-
-def flops_by_round(algorithm: Algorithm, federation: Federation, clients: pd.DataFrame) -> pd.DataFrame:
-    """FLOPs of each round of a record (its `clients` table): `client_flops` of all participants together, and
-    `server_flops`; first visits (FedMD's transfer learning) are left out.
+    The method's share beyond plain training is measured on CNN-3, where it is within 1 % of the mean of CNN-1..5.
     """
-    limit = getattr(algorithm, "public_samples", 0)
-    public = min(limit, len(federation.public.indices)) if federation.public else 0
-    epochs, rows = federation.settings.epochs, []
-    for round, participants in clients[clients["round"] >= 0].groupby("round"):
-        client_flops, server_flops = 0.0, 0.0
-        for id in participants["client"]:
-            info = federation.clients[id].info
-            cost = flops(
-                algorithm, info.architecture, federation.num_classes, federation.channels,
-                classes_per_client=len(info.classes),
-            )  # fmt: skip
-            client_flops += cost.local(info.num_samples, epochs, public)
-            server_flops += cost.aggregation(len(participants), public) / len(participants)
-        rows.append({"round": round, "client_flops": client_flops, "server_flops": server_flops})
-    return pd.DataFrame(rows)
+    plain = [training_flops(name, num_classes, channels) for name in architectures]
+    return sum(plain) / len(plain) * relative_to_standalone(algorithm, "CNN-3", epochs)
+
+
+# ------------------------------------------------------------------------------------------------ costs to a target
 
 
 @dataclass(frozen=True)
@@ -260,27 +236,11 @@ def until(rounds: pd.DataFrame, target: float, column: str = "accuracy", flops_p
     """What it took until `column` (a fraction) first reached `target`, or what all rounds took if it never did.
 
     rounds: a record's table; its untrained start (round -1) counts for nothing. flops_per_image: of a training image and
-    epoch; where `flops_by_round` was merged into the table, its exact numbers are taken instead.
+    epoch.
     """
     trained = rounds[rounds["round"] >= 0]
     there = (trained[column] >= target).to_numpy()
     part = trained.iloc[: int(there.argmax()) + 1] if there.any() else trained
     words = float(part["download_words"].sum() + part["upload_words"].sum())
-    exact = [name for name in ("client_flops", "server_flops") if name in part]
-    flops = part[exact].to_numpy().sum() if exact else part["samples"].sum() * flops_per_image
-    return Spent(bool(there.any()), len(part), words, float(part["published_words"].sum()), float(flops))
-
-
-def to_target(rounds: pd.DataFrame, target: float, column: str = "accuracy") -> dict[str, float] | None:
-    """What it took until `column` first reached `target`, from a record's `rounds` table: the number of rounds, real
-    and published words, bytes, and FLOPs if `flops_by_round` was merged in. None if it never did.
-    """
-    trained = rounds[rounds["round"] >= 0]
-    reached = trained.index[trained[column] >= target]
-    if not len(reached):
-        return None
-    until = trained.loc[: reached[0]]
-    words = float(until["download_words"].sum() + until["upload_words"].sum())
-    spent = {"rounds": float(len(until)), "words": words, "published_words": float(until["published_words"].sum())}
-    spent["bytes"] = BYTES_PER_WORD * words
-    return spent | {name: float(until[name].sum()) for name in ("client_flops", "server_flops") if name in until}
+    flops = float(part["samples"].sum() * flops_per_image) if np.isfinite(flops_per_image) else np.nan
+    return Spent(bool(there.any()), len(part), words, float(part["published_words"].sum()), flops)

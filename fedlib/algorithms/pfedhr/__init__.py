@@ -4,7 +4,7 @@ Reassembly", NeurIPS 2023, appendix Algorithm 1.
 Clients upload whole models of any structure. The server takes them apart into layers, groups the layers by what they
 compute on public images, chains layers of different models into candidates, stitches and fine-tunes these, and gives
 each client the one whose answers are most like its own model's; the client learns from it by distillation. Down: the
-matched candidate with its structure; up: the model. `fedlib.reassembly` holds the steps.
+matched candidate with its structure; up: the model. `reassembly` holds the steps.
 
 The teacher of a client is there in the next round only: a client that is not selected again then trains on its own
 (section 3.2; `teacher=last_match` keeps it). Clients' models are fine-tuned on copies, for the matching alone.
@@ -30,11 +30,10 @@ import numpy as np
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .. import contrastive, reassembly, training
-from ..errors import choose, require
-from ..models import num_floats
-from ..reassembly import Source
-from .base import (
+from ... import training
+from ...errors import choose, require
+from ...models import num_floats
+from ..base import (
     Algorithm,
     Client,
     ClientContext,
@@ -47,6 +46,8 @@ from .base import (
     Upload,
     check_public_labels,
 )
+from . import contrastive, reassembly
+from .reassembly import Source
 
 
 def distillation_loss(

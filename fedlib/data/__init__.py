@@ -1,0 +1,138 @@
+"""Data sets as uint8 tensors in memory, never downloaded behind the user's back before they are asked for.
+
+`digits` and its relatives are embedded; the real sets are read by torchvision from `FEDLIB_DATA` (default
+`~/.cache/fedlib/data`) and downloaded on first use where there is a network. What a plan, a label or a key needs of
+them is in `info`, which reads no image.
+"""
+
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import fields, replace
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ..errors import FedlibError, check_name, choose, folder_from, require
+from . import dataset, readers
+from .dataset import Dataset
+from .info import BUILT_IN, READERS, REGISTERED, DatasetInfo, provide
+
+EMBEDDED = tuple(name for name, reader in READERS.items() if not reader.folder)  # stand-ins
+
+
+def root() -> Path:
+    """Where the real data sets live (torchvision's layout): FEDLIB_DATA, else ~/.cache/fedlib/data."""
+    return folder_from("FEDLIB_DATA", "~/.cache/fedlib/data")
+
+
+def names() -> list[str]:
+    """Every data set that `load` knows, the embedded ones first."""
+    return list(dict.fromkeys([*EMBEDDED, *REGISTERED, *READERS]))
+
+
+def register(name: str, loader: Callable[[], Dataset]) -> None:
+    """Make a data set of your own known to `load` (and so to `RunSpec`) under `name`; registering again replaces it.
+
+    loader: called without arguments, returns the same `Dataset` each time. Raises FedlibError for a name that no file
+    can have.
+    """
+    check_name("dataset", name)
+    require(callable(loader), f"loader of {name}", loader, "a function without arguments that returns a Dataset")
+    REGISTERED[name] = loader
+    load.cache_clear()
+
+
+def registered() -> set[str]:
+    """Names of the data sets registered in this process, also under the name of a built-in one."""
+    return set(REGISTERED)
+
+
+def info(name: str) -> DatasetInfo:
+    """Classes, channels, sizes and fingerprint of the data set called `name`: known beforehand of a built-in one, so
+    that nothing is read or downloaded; one registered in this process is loaded. Raises FedlibError for unknown names.
+    """
+    choose("dataset", name, names())
+    return replace(load(name).info, name=name) if name in REGISTERED else BUILT_IN[name]
+
+
+def available(name: str) -> bool:
+    """Whether `name` can be loaded without a download."""
+    folder = "" if name in REGISTERED else READERS[name].folder
+    return not folder or any(path.is_file() for path in (root() / folder).rglob("*"))
+
+
+@lru_cache(maxsize=4)  # public data crossed among three sets are read once, and stay within 600 MB
+def load(name: str) -> Dataset:
+    """The data set called `name`, downloaded by torchvision if it is not there.
+
+    Raises FedlibError when the name is unknown, a file is corrupted or not the published one, or the download fails:
+    the line says what to do.
+    """
+    choose("dataset", name, names())
+    if name in REGISTERED:
+        loaded = REGISTERED[name]()
+        require(isinstance(loaded, Dataset), f"loader of {name}", type(loaded).__name__, "a function returning Dataset")
+        return loaded
+    folder, present = root() / READERS[name].folder, available(name)
+    if name in EMBEDDED:
+        return _read(name, root())
+    try:
+        return _read(name, root()) if present else _download(name)
+    except Exception as error:  # torchvision raises RuntimeError, OSError, pickle and zip errors alike
+        reason = " ".join(str(error).split())[:160] or type(error).__name__
+        if present:
+            raise FedlibError(
+                f"dataset = {name!r}: the files in {folder} are incomplete or corrupted ({reason}); "
+                f"delete that folder and run `python -m fedlib data {name}`"
+            ) from error
+        raise FedlibError(
+            f"dataset = {name!r}: not found in {root()} and not downloaded ({reason}); run "
+            f"`python -m fedlib data {name}` where there is a network, or copy torchvision's {folder.name} folder "
+            f"there (FEDLIB_DATA names another place)"
+        ) from error
+
+
+def _read(name: str, folder: Path, download: bool = False) -> Dataset:
+    """The data set, if it is what `BUILT_IN` says."""
+    reader, expected = READERS[name], BUILT_IN[name]
+    dataset = reader.read(folder, download)
+    found = replace(dataset.info, fingerprint=expected.fingerprint) if reader.checked_files else dataset.info
+    for field in fields(DatasetInfo):
+        value, known = getattr(found, field.name), getattr(expected, field.name)
+        if value != known:
+            raise FedlibError(f"{name}: {field.name} is {value}, that of the published data is {known}")
+    return dataset
+
+
+def _download(name: str) -> Dataset:
+    """The data set, downloaded beside its place and moved there when it is whole and genuine."""
+    root().mkdir(parents=True, exist_ok=True)
+    timeout, folder = socket.getdefaulttimeout(), READERS[name].folder
+    with TemporaryDirectory(dir=root(), prefix=f".{name}-") as temporary:
+        try:
+            socket.setdefaulttimeout(30)  # a host that never answers must not hang a run
+            dataset = _read(name, Path(temporary), True)
+        finally:
+            socket.setdefaulttimeout(timeout)
+        if not available(name):  # another process may have been faster
+            os.replace(Path(temporary) / folder, root() / folder)
+    return dataset
+
+
+__all__ = [
+    "BUILT_IN",
+    "EMBEDDED",
+    "Dataset",
+    "DatasetInfo",
+    "available",
+    "dataset",
+    "info",
+    "load",
+    "names",
+    "provide",
+    "readers",
+    "register",
+    "registered",
+    "root",
+]

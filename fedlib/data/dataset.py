@@ -1,0 +1,116 @@
+"""A data set in memory: uint8 tensors, no loader, no per-sample Python."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import FedlibError, coerce, require
+from .info import DatasetInfo
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Images and labels of one data set, the official training part first.
+
+    images: uint8 (n, channels, 32, 32), channels-last in memory; labels: int64 (n,);
+    num_train: how many of them are the official training part; mean, std: per channel, of images in [0, 1].
+    """
+
+    name: str
+    images: Tensor
+    labels: Tensor
+    num_train: int
+    num_classes: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    @classmethod
+    def from_arrays(
+        cls,
+        name: str,
+        train_images: np.ndarray | Tensor,
+        train_labels: np.ndarray | Tensor,
+        test_images: np.ndarray | Tensor,
+        test_labels: np.ndarray | Tensor,
+        num_classes: int | None = None,
+        *,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
+    ) -> "Dataset":
+        """A data set of your own: uint8 images (n, channels, 32, 32) and labels 0..C-1. Errors name what does not
+        fit.
+
+        mean, std: one number per channel, of images in [0, 1]; by default those of the training images.
+        """
+        train, test = (
+            _checked(name, "train", train_images, train_labels),
+            _checked(name, "test", test_images, test_labels),
+        )
+        allowed = f"{train[0].shape[1]}, as of the train images"
+        require(test[0].shape[1] == train[0].shape[1], f"{name}: test images' channels", test[0].shape[1], allowed)
+        require(len(train[0]) > 0, f"{name}: number of train images", 0, "at least 1")
+        images, labels = (torch.cat(pair) for pair in zip(train, test, strict=True))
+        classes = int(labels.max()) + 1 if num_classes is None else coerce(f"{name}: num_classes", num_classes, int)
+        require(
+            int(labels.min()) >= 0 and int(labels.max()) < classes,
+            f"{name}: labels",
+            labels.unique().tolist(),
+            f"within 0..{classes - 1}",
+        )
+        if mean is None or std is None:
+            pixels = images[: len(train_images)].double() / 255
+            mean = [round(value, 4) for value in pixels.mean(dim=(0, 2, 3)).tolist()] if mean is None else mean
+            std = [max(round(value, 4), 1e-4) for value in pixels.std(dim=(0, 2, 3)).tolist()] if std is None else std
+        for field, values in (("mean", mean), ("std", std)):
+            allowed = f"{images.shape[1]} numbers, one per channel" + (", above 0" if field == "std" else "")
+            fits = len(values) == images.shape[1] and (field == "mean" or min(values) > 0)
+            require(fits, f"{name}: {field}", tuple(values), allowed)
+        images = images.contiguous(memory_format=torch.channels_last)
+        return cls(name, images, labels, len(train_images), classes, tuple(map(float, mean)), tuple(map(float, std)))
+
+    def with_channels(self, channels: int) -> Tensor:
+        """The images with another number of channels: as they are, or their grey values (the mean) repeated."""
+        if self.images.shape[1] == channels:
+            return self.images
+        grey = self.images.float().mean(1, keepdim=True).round().to(torch.uint8)
+        return grey.expand(-1, channels, -1, -1).contiguous(memory_format=torch.channels_last)
+
+    @cached_property
+    def info(self) -> DatasetInfo:
+        """What `info` says of it."""
+        sizes = (self.num_classes, self.images.shape[1], self.num_train, len(self.labels) - self.num_train)
+        return DatasetInfo(self.name, *sizes, self.mean, self.std, self.fingerprint)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of images, labels and the place where the official test part begins (16 hexadecimal digits)."""
+        digest = hashlib.sha256(f"{self.num_train} {self.num_classes} {tuple(self.images.shape)}".encode())
+        digest.update(self.images.permute(0, 2, 3, 1).contiguous().numpy().data)
+        digest.update(self.labels.numpy().data)
+        return digest.hexdigest()[:16]
+
+
+def _checked(name: str, part: str, images: Any, labels: Any) -> tuple[Tensor, Tensor]:
+    """Images and labels of the part as uint8 (n, channels, 32, 32) and int64 (n,); FedlibError where they are not."""
+    made = []
+    for what, values in (("images", images), ("labels", labels)):
+        try:
+            made.append(torch.as_tensor(values))
+        except (TypeError, ValueError, RuntimeError):
+            raise FedlibError(f"{name}: {part} {what}: must be an array of numbers") from None
+    pictures, truths = made
+    require(pictures.dtype == torch.uint8, f"{name}: {part} images' dtype", str(pictures.dtype), "torch.uint8")
+    fits = pictures.ndim == 4 and pictures.shape[1] >= 1 and pictures.shape[2:] == (32, 32)
+    require(fits, f"{name}: {part} images' shape", tuple(pictures.shape), "(n, channels, 32, 32)")
+    require(truths.ndim == 1, f"{name}: {part} labels' shape", tuple(truths.shape), "(n,), a whole number an image")
+    allowed = f"{len(pictures)}, one an image"
+    require(len(pictures) == len(truths), f"{name}: number of {part} labels", len(truths), allowed)
+    whole = not truths.is_complex() and bool((truths == truths.long()).all())  # NaN is not equal to anything
+    require(whole, f"{name}: {part} labels", str(truths.dtype), "whole numbers")
+    return pictures, truths.long()

@@ -1,0 +1,62 @@
+"""What is known of data sets without their images, and who reads them: the registry."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .dataset import Dataset
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """What can be known of a data set without reading its images.
+
+    num_train, num_test: images of the official parts; mean, std: per channel, of images in [0, 1]; fingerprint: of the
+    content, see `Dataset.fingerprint` (SVHN's is that of the published MD5s of its files).
+    """
+
+    name: str
+    num_classes: int
+    channels: int
+    num_train: int
+    num_test: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    fingerprint: str
+
+    @property
+    def num_images(self) -> int:
+        return self.num_train + self.num_test
+
+    @property
+    def embedded(self) -> bool:
+        """Whether it is one of the stand-ins that come with the installation: never set beside a paper's number as if
+        comparable.
+        """
+        return self.name in READERS and not READERS[self.name].folder
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Who reads a data set that comes with fedlib.
+
+    read: called with the root of the real data and whether to download; folder: the set's own under the root, none for
+    an embedded one; checked_files: whether `read` compares the files with their published sums, which then are the
+    fingerprint in place of the images.
+    """
+
+    read: "Callable[[Path, bool], Dataset]"
+    folder: str = ""
+    checked_files: bool = False
+
+
+BUILT_IN: dict[str, DatasetInfo] = {}  # every line is checked when its set is loaded
+READERS: dict[str, Reader] = {}
+REGISTERED: "dict[str, Callable[[], Dataset]]" = {}  # a person's own, also under the name of a built-in one
+
+
+def provide(info: DatasetInfo, read: "Callable[[Path, bool], Dataset]", folder: str = "", **more: bool) -> None:
+    """Make a data set part of fedlib; see `Reader`."""
+    BUILT_IN[info.name], READERS[info.name] = info, Reader(read, folder, **more)

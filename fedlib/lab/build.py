@@ -1,0 +1,62 @@
+"""From a resolved specification to a federation that is ready to train."""
+
+from typing import Any
+
+import numpy as np
+
+from .. import partition
+from ..federation import Federation
+from .spec import Resolved, read_images
+
+
+def public_of(resolved: Resolved) -> np.ndarray | None:
+    """The public images of a method that needs some: indices into the training images of `public_dataset`, or of the
+    clients' data set.
+    """
+    spec = resolved.spec
+    if resolved.algorithm.public_data == "none":
+        return None
+    dataset = read_images(spec.public_dataset) if spec.public_dataset else resolved.data
+    sizes = dataset.num_train, spec.public_fraction, spec.seed, spec.public_images
+    return partition.public_images(dataset.labels.numpy(), *sizes)
+
+
+def reserved_of(resolved: Resolved) -> np.ndarray:
+    """Indices of the training images that no client holds: the public part, even where another data set stands in for
+    it, so that a client's images do not depend on the choice of public data.
+    """
+    if resolved.algorithm.public_data == "none" and not resolved.protocol.reserve:
+        return np.empty(0, dtype=int)
+    dataset, spec = resolved.data, resolved.spec
+    return partition.reserved_images(dataset.labels.numpy(), dataset.num_train, spec.public_fraction, spec.seed)
+
+
+def partition_of(resolved: Resolved) -> list[partition.Parts]:
+    """What each client holds: its (train, validation, test) indices into the pooled images, none of them public."""
+    dataset, spec, preset = resolved.data, resolved.spec, resolved.protocol
+    how: dict[str, Any] = {"partition": spec.partition, "alpha": spec.alpha, "split": preset.split}
+    how |= {"distinct": preset.distinct, "floors": preset.floors}
+    if spec.classes_per_client is not None:
+        how["classes_per_client"] = spec.classes_per_client
+    dealing = partition.Dealing(spec.num_clients, dataset.num_classes, **how)
+    labels = dataset.labels.numpy()
+    return partition.client_images(labels, dataset.num_train, dealing, spec.seed, reserved_of(resolved))
+
+
+def federation_of(resolved: Resolved) -> Federation:
+    """The federation that a specification describes, ready to train."""
+    spec = resolved.spec
+    return Federation(
+        resolved.data,
+        partition_of(resolved),
+        resolved.architectures,
+        protocol=resolved.protocol,
+        local_epochs=spec.local_epochs,
+        batch_size=spec.batch_size,
+        seed=spec.seed,
+        device=spec.device,
+        precision=spec.precision,
+        public=public_of(resolved),
+        public_dataset=read_images(spec.public_dataset) if spec.public_dataset else None,
+        public_labels=spec.public_labels,
+    )

@@ -1,0 +1,153 @@
+"""A simulation that can be stopped and goes on later to the same bits."""
+
+import io
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .. import simulation, training
+from ..algorithms import Algorithm
+from ..errors import require
+from ..federation import Federation
+from ..simulation import Exchange, Outcome, in_process
+from . import files
+
+CHECKPOINT_SECONDS = 60.0
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, SIGTERM or SIGHUP arrived and the round was finished; the message says what the same call would do."""
+
+    @classmethod
+    def after(cls, round: int, rounds: int, saved: bool) -> "Interrupted":
+        then = (
+            "the same command resumes from there" if saved else "nothing was saved, since no checkpoint was asked for"
+        )
+        return cls(f"stopped after round {round + 1} of {rounds}; {then}")
+
+
+def simulate(
+    federation: Federation,
+    algorithm: Algorithm,
+    rounds: int,
+    participation: float = 1.0,
+    *,
+    checkpoint: str | Path | None = None,
+    label: str = "",
+    progress: Callable[[dict[str, Any], dict[str, Any]], None] | None = None,
+    exchange: Exchange = in_process,
+) -> Outcome:
+    """`fedlib.simulate`, with checkpoints.
+
+    checkpoint: a file, written when a minute has passed and on SIGINT, SIGTERM or SIGHUP (which only the main thread
+    can heed), from which the same call (same `label`) resumes; progress: called after each round with that round's row
+    and its timing. Raises `Interrupted` where a signal ended it.
+    """
+    rounds, participation = simulation.check(federation, algorithm, rounds, participation, exchange)
+    if checkpoint is not None:
+        require(isinstance(checkpoint, str | Path), "checkpoint", checkpoint, "the path of a file")
+        checkpoint = Path(checkpoint)
+        require(not checkpoint.is_dir(), "checkpoint", str(checkpoint), "the path of a file, and this is a folder")
+    # The signals come second: a main thread that still waits for another one stops at once.
+    with training.one_thread(), signals() as stop:
+        algorithm.check(federation)
+        before = load(checkpoint, label, federation) if checkpoint is not None else None
+        saved = time.monotonic()
+
+        def after_round(outcome: Outcome) -> None:
+            nonlocal saved
+            row, timing = outcome.round_rows[-1], outcome.timing_rows[-1]
+            last = row["round"] == rounds - 1 or outcome.status == "diverged"
+            try:
+                if progress:
+                    progress(row, timing)
+            finally:  # also where a terminal that has gone away takes no more progress
+                stopping = bool(stop) and not last
+                due = time.monotonic() - saved >= CHECKPOINT_SECONDS and not last
+                if checkpoint is not None and (due or stopping):
+                    save(checkpoint, label, outcome)
+                    saved = time.monotonic()
+            if stopping:
+                raise Interrupted.after(row["round"], rounds, checkpoint is not None)
+
+        return simulation.simulate(
+            federation, algorithm, rounds, participation, outcome=before, after_round=after_round, exchange=exchange
+        )
+
+
+def save(path: Path, label: str, outcome: Outcome) -> None:
+    """Write what `load` goes on from; weights and plain numbers only."""
+    clients = {client.id: client.snapshot() for client in outcome.clients if client.visited}
+    buffer = io.BytesIO()
+    rows = {"rounds": outcome.round_rows, "clients": outcome.client_rows, "timing": outcome.timing_rows}
+    rows["details"] = outcome.detail_rows
+    state = {"label": label, "status": outcome.status, "seconds": outcome.seconds}
+    torch.save(state | {"server": outcome.server, "clients": clients, "rows": rows}, buffer)
+    files.write_files({path: files.seal(buffer.getbuffer())})
+
+
+def load(path: Path, label: str, federation: Federation) -> Outcome | None:
+    """The outcome so far, or None; a file that is damaged or of another run is reported and set aside."""
+    if not path.exists():
+        return None
+    try:
+        content = io.BytesIO(files.unseal(path.read_bytes()))
+        state = torch.load(content, map_location=federation.device, weights_only=True)
+        foreign = state["label"] != label
+    except Exception:  # another digest, or no zip, pickle or tensor: torch raises many kinds
+        files.set_aside(path, "corrupted")
+        return None
+    if foreign:
+        files.set_aside(path, "foreign")
+        return None
+    for id, snapshot in state["clients"].items():
+        federation.clients[id].restore(snapshot)
+    rows = state["rows"]
+    federation.last_trained = {row["architecture"]: row["client"] for row in rows["clients"] if row["round"] >= 0}
+    tables = [rows[name] for name in ("rounds", "clients", "timing", "details")]
+    return Outcome(federation, state["server"], state["status"], state["seconds"], *tables)
+
+
+_received: list[int] | None = None  # the signals that the outermost `signals` of the main thread has collected
+
+
+@contextmanager
+def signals() -> Iterator[list[int]]:
+    """Collect the first SIGINT, SIGTERM or SIGHUP, so that the round or the writing of a record can end; a second one
+    stops at once. Main thread only; an inner block shares the outer one's list.
+    """
+    global _received
+    if threading.current_thread() is not threading.main_thread():
+        yield []
+        return
+    if _received is not None:
+        yield _received
+        return
+    received: list[int] = []
+
+    def note(number: int, frame: Any) -> None:
+        if received:
+            raise KeyboardInterrupt("stopped inside a round; the last checkpoint, if any, is kept")
+        received.append(number)
+        with suppress(OSError):  # the terminal may be gone
+            print("\nfinishing this round, then saving; once more to stop at once", file=sys.stderr)
+
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    hangup = getattr(signal, "SIGHUP", None)
+    if hangup is not None and signal.getsignal(hangup) is not signal.SIG_IGN:  # `nohup` ignores it
+        numbers.append(hangup)
+    before = {number: signal.signal(number, note) for number in numbers}
+    _received = received
+    try:
+        yield received
+    finally:
+        _received = None
+        for number, handler in before.items():
+            signal.signal(number, handler)

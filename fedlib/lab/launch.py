@@ -1,0 +1,289 @@
+"""Computing runs: one here, or several side by side in workers."""
+
+import dataclasses
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import filelock
+
+from .. import randomness
+from ..errors import FedlibError, coerce, require
+from ..federation import Federation
+from . import checkpoint, files
+from .build import federation_of
+from .estimates import expected_seconds
+from .freshness import code_digest
+from .progress import Progress
+from .records import Record, lock_of, read, store, tidy, usable, write
+from .spec import KEEP, Resolved, RunSpec, resolve
+
+
+def run(spec: RunSpec, scale: str | None = None, *, progress: bool = True, reuse_stale: bool = False) -> Record:
+    """The record of `spec`: read if it is finished, resumed or computed otherwise.
+
+    A record computed by other code is recomputed on embedded data; on real data it is set aside, or returned if
+    `reuse_stale`. One process computes; another that asks for the same run waits and reads. Of several threads of one
+    process, one trains and the others wait (`sweep` trains side by side). Raises FedlibError for what a user can mend,
+    Interrupted on Ctrl-C, which a run in another thread than the main one does not hear.
+    """
+    resolved = resolve(spec, scale)
+    record = usable(resolved, reuse_stale)
+    if record is not None:
+        return record
+    with _alone(resolved.label):  # a builder of the user's own may touch torch's global generator
+        built = federation_of(resolved)
+        resolved.algorithm.check(built)
+    try:
+        store().mkdir(parents=True, exist_ok=True)
+        lock = lock_of(resolved.key)
+        try:
+            lock.acquire(timeout=0)
+        except filelock.Timeout:
+            print(f"{resolved.label}: another process computes this run; waiting for it", file=sys.stderr)
+            lock.acquire()
+        try:
+            record = usable(resolved, reuse_stale, mend=True)
+            if record is not None:
+                return record
+            with _alone(resolved.label):
+                return _compute(resolved, built, progress)
+        except BaseException:
+            if not (store() / resolved.key).exists():
+                Path(lock.lock_file).unlink(missing_ok=True)
+            raise
+        finally:
+            lock.release()
+    except OSError as error:
+        raise FedlibError(f"store = {str(store())!r}: cannot write there ({error.strerror or error})") from error
+
+
+@contextmanager
+def _alone(label: str) -> Iterator[None]:
+    """Hold `randomness.exclusive`; says so where another thread has it. Ctrl-C ends the waiting."""
+    if not randomness.exclusive.acquire(blocking=False):
+        print(f"{label}: another thread of this process trains; waiting for it", file=sys.stderr)
+        randomness.exclusive.acquire()
+    try:
+        yield
+    finally:
+        randomness.exclusive.release()
+
+
+def _compute(resolved: Resolved, built: Federation, progress: bool) -> Record:
+    """Train (or resume) and store; the locks are held. What a failed start leaves is removed."""
+    path, spec, code = store() / resolved.key, resolved.spec, code_digest(resolved.spec)
+    stored = json.dumps({"spec": dataclasses.asdict(spec), "hashed": resolved.hashed}, indent=1).encode()
+    try:
+        with checkpoint.signals() as stop:
+            path.mkdir(exist_ok=True)
+            for leftover in path.glob(".*.tmp"):  # of a process that was killed while it wrote
+                leftover.unlink()
+            if not (path / "DONE").exists():  # else a whole record is only to be replaced by one that keeps more
+                files.write_bytes(path / "spec.json", stored)
+            with Progress(resolved.label, spec.rounds, progress) as bar:
+
+                def after_round(row: dict[str, Any], timing: dict[str, Any]) -> None:
+                    bar.update(row["round"] + 1, f"{_reached(row, spec.rounds)}, {timing['seconds']:.1f} s a round")
+                    _report(row)
+
+                outcome = checkpoint.simulate(
+                    built, resolved.algorithm, spec.rounds, spec.participation,
+                    checkpoint=path / "checkpoint.pt", label=f"{resolved.key} {code}", progress=after_round,
+                )  # fmt: skip
+            write(path, outcome, spec, code, stored)
+            if stop:
+                raise checkpoint.Interrupted(f"{resolved.key} is finished and stored; stopped after it")
+    except BaseException:
+        tidy(path)
+        raise
+    record = read(path)
+    assert record is not None
+    return record
+
+
+_reporter: Callable[[dict[str, Any]], None] | None = None  # in a sweep's worker: tells the parent of a round
+
+
+def _report(row: dict[str, Any]) -> None:
+    if _reporter is not None:
+        _reporter(row)
+
+
+def _reached(row: dict[str, Any], rounds: int | None) -> str:
+    """Where a run is, for a bar: its round, of how many, and the mean accuracy over all clients."""
+    return f"round {row['round'] + 1}/{rounds} accuracy {row['accuracy']:.3f}"
+
+
+def missing(specs: Iterable[RunSpec], scale: str | None = None, reuse_stale: bool = False) -> list[Resolved]:
+    """The runs among `specs` that have no usable record, longest first; of duplicates, the one that keeps most."""
+    every = sorted((resolve(spec, scale) for spec in specs), key=lambda item: KEEP.index(item.spec.keep))
+    resolved = {item.key: item for item in every}
+    wanted = [item for item in resolved.values() if usable(item, reuse_stale) is None]
+    return sorted(wanted, key=lambda item: -item.samples)
+
+
+def sweep(
+    specs: Iterable[RunSpec],
+    scale: str | None = None,
+    *,
+    jobs: int = 2,
+    progress: bool = True,
+    reuse_stale: bool = False,
+) -> list[Record]:
+    """The records of `specs` in order; what is missing is trained by `jobs` single-threaded workers, side by side.
+
+    On Ctrl-C or SIGTERM the workers finish their rounds and save; the same call resumes. An error of one run is
+    raised when all others are done.
+    """
+    allowed = "a list of RunSpec; of a single one, `run` gives the record"
+    require(isinstance(specs, Iterable) and not isinstance(specs, str | Mapping), "specs", specs, allowed)
+    specs, jobs = list(specs), coerce("jobs", jobs, int)
+    require(jobs >= 1, "jobs", jobs, "at least 1")
+    wanted = missing(specs, scale, reuse_stale)
+    todo = [item for item in wanted if item.portable]
+    if jobs > 1 and len(wanted) - len(todo) > 1:
+        line = f"{len(wanted) - len(todo)} of {len(wanted)} runs have parts that this process defined"
+        print(f"{line}, which no worker knows: they train here, one after the other", file=sys.stderr)
+    failures = []
+    if todo:
+        seconds = expected_seconds(todo) if progress else [1.0] * len(todo)
+        expected = {item.key: one for item, one in zip(todo, seconds, strict=True)}
+        with Progress(f"0 of {len(todo)} runs", sum(seconds), progress) as bar:
+            failures = _in_workers(todo, min(jobs, len(todo)), bar, expected, reuse_stale)
+    if failures:
+        raise FedlibError("; ".join(failures))
+    return [run(spec, scale, progress=False, reuse_stale=reuse_stale) for spec in specs]
+
+
+def _in_workers(
+    todo: list[Resolved], jobs: int, bar: Progress, expected: dict[str, float], reuse_stale: bool
+) -> list[str]:
+    """Train `todo` in `jobs` worker processes; returns what went wrong, a line each. The bar goes by `expected`, each
+    run's seconds by its key.
+
+    A worker is a Python of its own that reads specifications and writes reports as lines of JSON, so a script needs no
+    main guard and a notebook no importable main module.
+    """
+    reports: queue.Queue[tuple[subprocess.Popen[str], dict[str, Any] | None]] = queue.Queue()
+    workers = [_start_worker(reports, reuse_stale) for _ in range(jobs)]
+    waiting, failures, finished = list(todo), [], 0
+    interrupt: KeyboardInterrupt | None = None
+    training: dict[subprocess.Popen[str], Resolved] = {}
+    done: dict[str, float] = dict.fromkeys(expected, 0.0)  # seconds of `expected`, by run
+
+    def give(worker: subprocess.Popen[str]) -> None:
+        assert worker.stdin is not None
+        try:
+            if waiting and interrupt is None:
+                training[worker] = waiting.pop(0)
+                worker.stdin.write(json.dumps(dataclasses.asdict(training[worker].spec)) + "\n")
+                worker.stdin.flush()
+            else:
+                worker.stdin.close()
+        except BrokenPipeError:  # it died: its closing report says so
+            pass
+
+    with _terminate_as_interrupt():
+        try:
+            for worker in workers:
+                give(worker)
+            alive = len(workers)
+            while alive:
+                try:
+                    worker, report = reports.get(timeout=0.5)
+                except queue.Empty:
+                    continue
+                except KeyboardInterrupt as error:
+                    if interrupt is not None:
+                        raise
+                    interrupt = error
+                    for worker in workers:
+                        worker.terminate()  # each finishes its round and saves
+                    continue
+                if report is None:
+                    alive -= 1
+                    if worker.wait() and interrupt is None:
+                        failures.append(f"a worker died (exit {worker.returncode}); the same command resumes its run")
+                elif "round" in report:  # a resumed run has the rounds before it done at once
+                    item = training[worker]
+                    done[item.key] = expected[item.key] * (report["round"] + 1) / item.spec.rounds
+                    bar.update(sum(done.values()), f"{item.spec.algorithm} {_reached(report, item.spec.rounds)}")
+                else:
+                    finished += "finished" in report
+                    failures += [report["failed"]] if "failed" in report else []
+                    bar.label = f"{finished} of {len(todo)} runs"
+                    done[training[worker].key] = expected[training[worker].key]
+                    bar.update(sum(done.values()))
+                    give(worker)
+        finally:
+            for worker in workers:
+                if worker.poll() is None:
+                    worker.kill()
+    if interrupt is not None:
+        raise KeyboardInterrupt(f"stopped with {finished} of {len(todo)} runs finished; the same command resumes")
+    return failures
+
+
+def _start_worker(reports: "queue.Queue[Any]", reuse_stale: bool) -> "subprocess.Popen[str]":
+    """A worker process, in a session of its own so that a terminal's Ctrl-C reaches the parent alone."""
+    command = [sys.executable, "-c", f"from fedlib.lab.launch import work; work({reuse_stale})"]
+    worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
+
+    def listen() -> None:
+        assert worker.stdout is not None
+        with worker.stdout as lines:
+            for line in lines:
+                reports.put((worker, json.loads(line)))
+        reports.put((worker, None))
+
+    threading.Thread(target=listen, daemon=True).start()
+    return worker
+
+
+def work(reuse_stale: bool) -> None:
+    """A worker's life: specifications in on stdin, reports out on stdout; ends with stdin or with its parent."""
+    global _reporter
+    parent = os.getppid()
+
+    def send(**report: Any) -> None:
+        print(json.dumps(report), flush=True)
+
+    def report(row: dict[str, Any]) -> None:
+        if os.getppid() != parent:
+            signal.raise_signal(signal.SIGTERM)
+        else:
+            send(round=row["round"], accuracy=row["accuracy"])
+
+    _reporter = report
+    try:
+        for line in sys.stdin:
+            spec = RunSpec(**json.loads(line))
+            try:
+                run(spec, progress=False, reuse_stale=reuse_stale)
+                send(finished=True)
+            except FedlibError as error:
+                send(failed=f"{spec.algorithm} on {spec.dataset}: {error}")
+    except KeyboardInterrupt:
+        sys.exit(0)
+
+
+@contextmanager
+def _terminate_as_interrupt() -> Iterator[None]:
+    """SIGTERM raises KeyboardInterrupt, as SIGINT does (in the main thread)."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)

@@ -1,0 +1,378 @@
+"""What a run is asked to be (`RunSpec`) and what it is (`Resolved`): every field filled, checked and hashed into a key."""
+
+import dataclasses
+import hashlib
+import json
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import filelock
+import torch
+
+from .. import algorithms, data, models, partition, simulation
+from ..errors import choose, coerce, require
+from ..protocol import Protocol
+from . import presets, sources
+
+# What a scale fills in where a specification is silent. At `paper`, the text gives grids for T, E and B: the released
+# homogeneous script's defaults are *chosen* (500, 10, 512).
+SCALES: dict[str, dict[str, Any]] = {
+    "smoke": {
+        "dataset": "digits",
+        "num_clients": 10,
+        "participation": 1.0,
+        "rounds": 3,
+        "local_epochs": 1,
+        "batch_size": 32,
+    },
+    "demo": {
+        "dataset": "cifar10",
+        "num_clients": 10,
+        "participation": 1.0,
+        "rounds": 10,
+        "local_epochs": 1,
+        "batch_size": 64,
+    },
+    "paper": {
+        "dataset": "cifar10",
+        "num_clients": 10,
+        "participation": 1.0,
+        "rounds": 500,
+        "local_epochs": 10,
+        "batch_size": 512,
+    },
+}
+KEEP = ("none", "server", "clients")
+CHOICES = {
+    "precision": ("fp32", "bf16"),
+    "device": ("cpu", "cuda", "auto"),
+    "keep": KEEP,
+}
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """Everything that decides a run's numbers. A field left at None is filled by the scale, the protocol or the data
+    set.
+
+    A field's help on the command line is its `help` here; method hyper-parameters go into `params`, protocol fields
+    into `overrides`.
+    """
+
+    algorithm: str = field(default="FedSSA", metadata={"help": "method, see `python -m fedlib list`"})
+    params: dict[str, Any] = field(default_factory=dict, metadata={"help": "hyper-parameters of the method"})
+    dataset: str | None = field(
+        default=None, metadata={"help": "digits and digits100 are embedded; cifar10, cifar100, mnist, svhn"}
+    )
+    scenario: str | tuple[str, ...] | None = field(
+        default=None,
+        metadata={
+            "help": "architectures: homogeneous (all CNN-1), heterogeneous (CNN-1..5 in turn), reassembly (M1..M4 in "
+            "turn), reassembly-500 (the same with 500 features each), homogeneous-M1, homogeneous-M4, or names of "
+            "architectures in turn, such as CNN-1,CNN-5; default heterogeneous, or reassembly under pFedHR's protocol",
+            "kind": str,
+        },
+    )
+    num_clients: int | None = field(default=None, metadata={"help": "N, clients in all", "kind": int})
+    participation: float | None = field(
+        default=None, metadata={"help": "C in (0, 1], part of the clients selected a round", "kind": float}
+    )
+    partition: str = field(default="by-class", metadata={"help": "by-class, dirichlet or iid"})
+    classes_per_client: int | None = field(
+        default=None, metadata={"help": "classes a client holds (by-class); default 2 of 10, 10 of 100", "kind": int}
+    )
+    alpha: float = field(default=0.5, metadata={"help": "concentration of the Dirichlet partition, above 0"})
+    rounds: int | None = field(default=None, metadata={"help": "T, communication rounds", "kind": int})
+    local_epochs: int | None = field(
+        default=None, metadata={"help": "E, epochs of local training a round", "kind": int}
+    )
+    batch_size: int | None = field(default=None, metadata={"help": "B, images a batch", "kind": int})
+    lr: float | None = field(
+        default=None, metadata={"help": "learning rate of local training; default the protocol's", "kind": float}
+    )
+    seed: int = field(default=0, metadata={"help": "seed of every random stream"})
+    paper: str | None = field(
+        default=None,
+        metadata={"help": "whose protocol: FedSSA, FedGH, pFedES or pFedHR; default the method's, or FedSSA"},
+    )
+    protocol: str = field(default="paper", metadata={"help": "paper: what its text says; released: what its code does"})
+    overrides: dict[str, Any] = field(
+        default_factory=dict, metadata={"help": "protocol fields by name, such as momentum"}
+    )
+    public_dataset: str | None = field(
+        default=None,
+        metadata={"help": "data set of the public images, for methods that need some; default the clients' own"},
+    )
+    public_fraction: float = field(
+        default=0.1,
+        metadata={"help": "part of the training images that is public; no client holds it, whatever public_dataset is"},
+    )
+    public_images: int | None = field(
+        default=None, metadata={"help": "largest number of public images; default all of that part", "kind": int}
+    )
+    public_labels: bool = field(default=True, metadata={"help": "whether the public images have labels"})
+    precision: str = field(default="fp32", metadata={"help": "fp32, or bf16 arithmetic (faster, other numbers)"})
+    device: str = field(default="cpu", metadata={"help": "cpu, cuda, or auto (cuda where there is one)"})
+    keep: str = field(
+        default="none", metadata={"help": "weights kept in final.pt: none, server or clients (with the server's)"}
+    )
+
+
+@dataclass(frozen=True)
+class FilledSpec(RunSpec):
+    """A specification in which every field has its value; only what the run has no use for is None."""
+
+    dataset: str = ""
+    scenario: str = ""
+    num_clients: int = 0
+    participation: float = 0.0
+    rounds: int = 0
+    local_epochs: int = 0
+    batch_size: int = 0
+    lr: float = 0.0
+    paper: str = ""
+
+    @classmethod
+    def stored(cls, values: Mapping[str, Any]) -> "FilledSpec":
+        """What was stored with a run; raises ValueError where it is no specification of this version."""
+        fields = {item.name: item for item in dataclasses.fields(RunSpec)}
+        if values.keys() != fields.keys():
+            different = ", ".join(sorted(values.keys() ^ fields.keys()))
+            raise ValueError(f"spec.json is of another version: {different}")
+        for name, value in values.items():
+            kinds = (dict,) if name in ("params", "overrides") else _kinds(fields[name])
+            if type(value) not in kinds and not (value is None and name in MAY_BE_NONE):
+                raise ValueError(f"spec.json: {name} = {value!r}")
+        return cls(**values)
+
+
+MAY_BE_NONE = ("classes_per_client", "public_dataset", "public_images")
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A specification with every field filled, coerced and checked; `hashed` is what its key is made of."""
+
+    spec: FilledSpec
+    algorithm: algorithms.Algorithm
+    protocol: Protocol
+    info: data.DatasetInfo
+    hashed: dict[str, Any]
+
+    @property
+    def data(self) -> data.Dataset:
+        """The clients' data set, read when it is first asked for."""
+        return read_images(self.spec.dataset)
+
+    @property
+    def key(self) -> str:
+        digest = hashlib.sha256(json.dumps(self.hashed, sort_keys=True).encode()).hexdigest()[:16]
+        return f"{self.spec.algorithm}-{self.spec.dataset}-{digest}"
+
+    @property
+    def architectures(self) -> tuple[str, ...]:
+        """Those of clients 0, 1, 2, ... in turn."""
+        return models.architectures(self.spec.scenario)
+
+    @property
+    def label(self) -> str:
+        """A short name for progress bars."""
+        return f"{self.spec.algorithm} {self.spec.dataset} N={self.spec.num_clients} seed={self.spec.seed}"
+
+    @property
+    def portable(self) -> bool:
+        """Whether another process can compute the run: nothing in it was defined or registered in this one."""
+        return not self.hashed.get("own") and not data.registered() & {self.spec.dataset, self.spec.public_dataset}
+
+    @property
+    def samples(self) -> float:
+        """Training images that the run will see, about."""
+        spec, parts = self.spec, self.protocol.parts
+        share = parts[0] / sum(parts) * self.info.num_images / spec.num_clients
+        return simulation.participants(spec.num_clients, spec.participation) * share * spec.rounds * spec.local_epochs
+
+
+def read_images(name: str) -> data.Dataset:
+    """`data.load`; of several processes that miss the same data set, one downloads it and the others wait."""
+    if data.available(name):
+        return data.load(name)
+    lock = filelock.FileLock(data.root() / f".{name}.lock")
+    try:
+        data.root().mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except OSError:
+        return data.load(name)  # which says what cannot be written
+    try:
+        return data.load(name)
+    finally:
+        lock.release()
+
+
+def _check_types(spec: Any) -> None:
+    """Raise FedlibError where a field holds what is no text, no mapping, or nothing though it needs a value."""
+    require(isinstance(spec, RunSpec), "spec", spec, "a RunSpec, such as RunSpec(algorithm='FedSSA')")
+    for item in dataclasses.fields(RunSpec):
+        value = getattr(spec, item.name)
+        if item.name in ("params", "overrides"):
+            require(isinstance(value, Mapping), item.name, value, "a dictionary of names and values, {} for none")
+        elif value is None:
+            require(item.default is None, item.name, value, "given")
+        elif _kinds(item) == (str,):
+            coerce(item.name, value, str)
+
+
+def _kinds(item: "dataclasses.Field[Any]") -> tuple[type, ...]:
+    """The types, None apart, that a field of RunSpec may have once it is filled."""
+    kinds = typing.get_args(item.type) or (item.type,)
+    return tuple(kind for kind in kinds if kind is not type(None)) + ((int,) if float in kinds else ())
+
+
+def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
+    """Fill and check every field; raises FedlibError naming the field, the value and what is allowed, before anything
+    is written.
+
+    scale: `smoke`, `demo` or `paper`; by default smoke on embedded data (or none given) and demo on real data.
+    """
+    _check_types(spec)
+    if scale is None:
+        scale = "demo" if spec.dataset and spec.dataset not in data.EMBEDDED else "smoke"
+    choose("scale", scale, SCALES)
+    values = {item.name: getattr(spec, item.name) for item in dataclasses.fields(RunSpec)}
+    choose("algorithm", values["algorithm"], algorithms.ALGORITHMS)
+    if values["paper"] is None:
+        own = (values["algorithm"], values["protocol"]) in presets.PRESETS
+        values["paper"] = values["algorithm"] if own else "FedSSA"
+    if values["scenario"] is None:
+        values["scenario"] = presets.preset(values["paper"], values["protocol"]).scenario
+    values["scenario"] = models.scenario(values["scenario"])
+    whose = (values["paper"], values["protocol"], values["scenario"])
+    sizes = SCALES[scale] | presets.sizes(*whose, scale)
+    values = {name: sizes.get(name) if value is None else value for name, value in values.items()}
+    given = presets.params(*whose, values["algorithm"]) | values["params"]
+    method = algorithms.make(values["algorithm"], given)
+    preset = presets.protocol(*whose, values["overrides"])
+    for item in dataclasses.fields(RunSpec):
+        kind = item.metadata.get("kind", type(item.default))
+        if kind in (int, float, str, bool) and values[item.name] is not None:
+            values[item.name] = coerce(item.name, values[item.name], kind)
+    for name, known in CHOICES.items():
+        choose(name, values[name], known)
+    choose("partition", values["partition"], [*partition.BUILT_IN, *partition.REGISTERED])
+    if values["lr"] is not None:
+        preset = dataclasses.replace(preset, lr=values["lr"])
+    for name in ("num_clients", "rounds", "local_epochs", "batch_size"):
+        require(values[name] >= 1, name, values[name], "at least 1")
+        require(values[name] < 2**31, name, values[name], "below 2**31")
+    require(0 < values["participation"] <= 1, "participation", values["participation"], "in (0, 1]")
+    require(0 <= values["seed"] < 2**63, "seed", values["seed"], "between 0 and 2**63 - 1")
+    require(values["alpha"] > 0, "alpha", values["alpha"], "above 0")
+    require(0 < values["public_fraction"] < 1, "public_fraction", values["public_fraction"], "in (0, 1)")
+    if values["public_images"] is not None:
+        require(values["public_images"] >= 1, "public_images", values["public_images"], "at least 1")
+    if values["device"] == "auto":
+        values["device"] = "cuda" if torch.cuda.is_available() else "cpu"
+    require(
+        values["device"] == "cpu" or torch.cuda.is_available(),
+        "device",
+        values["device"],
+        "cpu on this machine, which has no CUDA device",
+    )
+
+    dataset = data.info(values["dataset"])
+    if values["public_dataset"] is not None:
+        choose("public_dataset", values["public_dataset"], data.names())
+        allowed = "another data set than the clients'; without it, a part of theirs is public"
+        require(values["public_dataset"] != values["dataset"], "public_dataset", values["public_dataset"], allowed)
+    if values["partition"] == "by-class":
+        held = values["classes_per_client"]
+        held = classes_held(dataset) if held is None else held
+        allowed = f"between 1 and {dataset.num_classes}, the number of classes of {dataset.name}"
+        require(1 <= held <= dataset.num_classes, "classes_per_client", held, allowed)
+        values["classes_per_client"] = held
+    values |= {"params": dataclasses.asdict(method), "lr": preset.lr}
+    images = dataset.num_images
+    allowed = f"at most {images // 3}: {dataset.name} has {images} images and a client needs 3"
+    require(3 * values["num_clients"] <= images, "num_clients", values["num_clients"], allowed)
+
+    hashed = {
+        name: value for name, value in values.items() if name not in ("paper", "protocol", "overrides", "keep", "lr")
+    }
+    if values["partition"] != "dirichlet":
+        del hashed["alpha"]
+    if values["partition"] != "by-class":
+        del hashed["classes_per_client"]
+    if method.public_data == "none":
+        for name in (
+            "public_dataset",
+            "public_images",
+            "public_labels",
+            *([] if preset.reserve else ["public_fraction"]),
+        ):
+            del hashed[name]
+    elif values["public_dataset"]:
+        hashed["public"] = data.info(values["public_dataset"]).fingerprint
+    hashed |= {
+        "protocol": dataclasses.asdict(preset),
+        "architectures": list(models.architectures(values["scenario"])),
+        "data": {"fingerprint": dataset.fingerprint, "mean": list(dataset.mean), "std": list(dataset.std)},
+    }
+    digests = _own_parts(method, hashed["architectures"], values["partition"])
+    if digests:
+        hashed["own"] = digests
+    return Resolved(FilledSpec(**values), method, preset, dataset, hashed)
+
+
+def _own_parts(method: algorithms.Algorithm, architectures: Iterable[str], partition_name: str) -> dict[str, str]:
+    """Digests of what a person defined and a run uses: its method, networks (also those that the method's parameters
+    name) and partition. One changed line gives another digest, and so another key.
+    """
+    own: dict[str, Any] = {} if type(method) in algorithms.BUILT_IN else {"method": type(method)}
+    for name in sorted({*architectures, *map(str, dataclasses.asdict(method).values())}):
+        if name in models.BUILDERS and not models.is_built_in(name):
+            own[f"architecture {name}"] = models.BUILDERS[name]
+    if partition_name not in partition.BUILT_IN:
+        own["partition"] = partition.REGISTERED[partition_name]
+    return {name: sources.digest(part) for name, part in own.items()}
+
+
+def classes_held(dataset: data.DatasetInfo) -> int:
+    """Classes that a client holds where nothing else is said: 2 of 10, 10 of 100."""
+    return 10 if dataset.num_classes >= 100 else min(2, dataset.num_classes)
+
+
+def differences(spec: FilledSpec) -> list[str]:
+    """What a resolved specification sets otherwise than its method's usual run, in short words: architectures, partition, protocol,
+    overrides, hyper-parameters, public data, arithmetic. N, C, T, E and the seed are left to the caller.
+    """
+    found = [] if spec.scenario == "heterogeneous" else [spec.scenario]
+    usual = 10 if str(spec.dataset).endswith("100") else 2
+    if spec.partition == "by-class" and spec.classes_per_client != usual:
+        found.append(f"{spec.classes_per_client} classes")
+    elif spec.partition != "by-class":
+        found.append(f"{spec.partition} {spec.alpha:g}" if spec.partition == "dirichlet" else spec.partition)
+    own = spec.algorithm if (spec.algorithm, spec.protocol) in presets.PRESETS else "FedSSA"
+    if spec.paper != own or spec.protocol != "paper":
+        found.append(f"{spec.protocol} of {spec.paper}" if spec.paper != own else spec.protocol)
+    whose = (spec.paper, spec.protocol, spec.scenario)
+    preset = presets.protocol(*whose, spec.overrides)
+    if preset.inherit != "none" and "inherit" not in spec.overrides:
+        found.append(f"inherit={preset.inherit}")
+    found += [f"{name}={value}" for name, value in spec.overrides.items()]
+    if spec.lr != preset.lr:
+        found.append(f"lr={spec.lr:g}")
+    method = algorithms.ALGORITHMS.get(spec.algorithm)
+    given = (
+        dataclasses.asdict(algorithms.make(spec.algorithm, presets.params(*whose, spec.algorithm))) if method else {}
+    )
+    found += [f"{name}={value}" for name, value in spec.params.items() if value != given.get(name)]
+    if method and method.public_data != "none":
+        found += [f"public {spec.public_dataset}"] if spec.public_dataset else []
+        found += [] if spec.public_labels else ["unlabelled"]
+        found += [f"{spec.public_images} public"] if spec.public_images else []
+        found += [f"public {spec.public_fraction:.3g}"] if spec.public_fraction != 0.1 else []
+    if spec.batch_size != (32 if spec.dataset in data.EMBEDDED else 64):
+        found.append(f"B={spec.batch_size}")
+    found += [] if spec.precision == "fp32" else [spec.precision]
+    return found + ([] if spec.device == "cpu" else [spec.device])
