@@ -10,6 +10,7 @@ import nbformat
 import numpy as np
 import pytest
 import torch
+from matplotlib.text import Text
 from nbclient import NotebookClient
 from processes import bits
 
@@ -230,7 +231,7 @@ def test_a_method_a_model_data_and_a_partition_of_ones_own_run_beside_ours(defin
     assert trained.cells[0].setting == "stripes, N = 3, C = 100 %"
     setting = trained.cells[0].setting
     drawn = plots.curves(trained.rounds(), {setting: ["FedSSA", "SharedBias"]})
-    labels = [line.get_label() for axes in drawn.axes for line in axes.lines]
+    labels = [text.get_text() for text in drawn.findobj(Text)]
     assert {"FedSSA", "SharedBias"} <= set(labels)
     assert trained.of("mine, again").costs("last")["flops"].gt(0).all()
 
