@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from .errors import FedlibError, check_name, choose, require
-from .randomness import forked
+from .randomness import fork_torch
 
 FEATURES = 500  # d, the width of the representation that the papers' extractors share
 
@@ -198,14 +198,14 @@ def architectures(scenario: str, known_only: bool = True) -> tuple[str, ...]:
 
 def build(architecture: str, num_classes: int, channels: int, stream: np.random.Generator) -> nn.Module:
     """A freshly initialised network (PyTorch's defaults, drawn from `stream`), channels-last in memory and in
-    evaluation mode, which only `training.learning` leaves.
+    evaluation mode, which only `training.training_mode` leaves.
     """
     choose("architecture", architecture, BUILDERS)
     again = copy.deepcopy(stream)
-    with forked(stream):
+    with fork_torch(stream):
         model = BUILDERS[architecture](num_classes, channels)
     if not is_built_in(architecture):
-        with forked(again):
+        with fork_torch(again):
             _check_own(architecture, model, BUILDERS[architecture](num_classes, channels))
     return model.to(memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
 

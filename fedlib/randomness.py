@@ -38,7 +38,7 @@ def torch_seed(stream: np.random.Generator) -> int:
 
 
 @contextmanager
-def forked(stream: np.random.Generator) -> Iterator[None]:
+def fork_torch(stream: np.random.Generator) -> Iterator[None]:
     """Seed torch's global generators from `stream` for what takes no generator (constructors, dropout); restore
     after. Another thread that needs them waits.
     """

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .randomness import exclusive, forked
+from .randomness import exclusive, fork_torch
 
 EVALUATION_BATCH = 500  # images a forward pass without gradients; results do not depend on it beyond rounding
 
@@ -153,7 +153,7 @@ def fresh_optimiser(modules: Mapping[str, nn.Module], settings: Settings) -> tor
 
 
 @contextmanager
-def learning(modules: Mapping[str, nn.Module]) -> Iterator[None]:
+def training_mode(modules: Mapping[str, nn.Module]) -> Iterator[None]:
     """Dropout and batch normalisation of `modules` as in training; otherwise networks are as in evaluation."""
     for module in modules.values():
         module.train()
@@ -217,7 +217,10 @@ def train(
     second = batches(pool, indices, settings, support, augment) if support else None
     for module in frozen:  # gradients flow through a frozen module, none is computed for its parameters
         module.requires_grad_(False)
-    with forked(stream.spawn(1)[0]), learning(modules):  # a child stream for dropout: `stream` draws as without it
+    with (
+        fork_torch(stream.spawn(1)[0]),
+        training_mode(modules),
+    ):  # a child stream for dropout: `stream` draws as without it
         for images, labels in batches(pool, indices, settings, stream, augment):
             extra = dict(zip(("support_images", "support_labels"), next(second), strict=True)) if second else {}
             value = step(loss, modules, optimiser, pool, settings, images=images, labels=labels, **named, **extra)

@@ -156,7 +156,7 @@ def run_until_killed(spec: RunSpec, home: str, visit: int) -> None:
 
 @pytest.fixture(scope="module")
 def warm():
-    """Processes forked from one that has imported everything (torch._dynamo is what the first optimiser imports) and
+    """Processes fork_torch from one that has imported everything (torch._dynamo is what the first optimiser imports) and
     trained nothing: where there is an accelerator, a fork of a process that has trained cannot train.
     """
     context = multiprocessing.get_context("forkserver")

@@ -18,7 +18,7 @@ from fedlib.algorithms.per_fedavg import PerFedAvg, meta_loss
 from fedlib.algorithms.pfedbayes import Gaussian, PFedBayes, divergence
 from fedlib.algorithms.pfedme import PFedMe
 from fedlib.algorithms.standalone import Standalone
-from fedlib.randomness import forked
+from fedlib.randomness import fork_torch
 
 LABELS = [[0, 1, 0], [1, 2, 2, 1, 1]]
 NAMES = ("extractor.1.weight", "header.weight", "header.bias")
@@ -219,7 +219,7 @@ def test_pfedbayes_one_round_by_hand() -> None:
     for client in built.clients:
         x, y = pixels.data(client)
         q, local, weight = start, start, zeta / len(y)
-        with forked(built.client_context(client.id).generator("method")):  # the draws, as data
+        with fork_torch(built.client_context(client.id).generator("method")):  # the draws, as data
             draws = [np.concatenate([torch.randn(n).double().numpy() for n in (4, 6, 3)]) for _ in range(2)]
         for draw in draws:
 
@@ -309,7 +309,7 @@ def test_pfedbayes_noise_is_as_wide_as_it_says() -> None:
     nn.init.zeros_(layer.weight)
     gaussian = Gaussian(layer, -1.0)
     for noise, share in ((1.0, 1.0), (PFedBayes().noise, 0.001)):
-        with forked(np.random.default_rng(0)), torch.no_grad():
+        with fork_torch(np.random.default_rng(0)), torch.no_grad():
             drawn = gaussian(torch.eye(400), gaussian.moments(), noise)
         assert abs(drawn.std().item() / F.softplus(torch.tensor(-1.0)).item() / share - 1) < 0.01
 

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 
 from ..errors import choose, require
-from ..randomness import forked
+from ..randomness import fork_torch
 from ..training import class_means
 from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
 
@@ -55,7 +55,7 @@ class FedGH(Algorithm):
         choose("lars", self.lars, ("plain", "augmented"))
 
     def init_server(self, context: ServerContext) -> ServerState:
-        with forked(context.generator("server")):
+        with fork_torch(context.generator("server")):
             header = torch.nn.Linear(context.initial_header().in_features, context.num_classes)
         return {name: tensor.to(context.device) for name, tensor in header.state_dict(prefix="header.").items()}
 

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 
 from .. import models
 from ..errors import choose, require
-from ..randomness import forked
+from ..randomness import fork_torch
 from ..training import kl_divergence
 from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
 
@@ -114,7 +114,7 @@ class FedKD(Algorithm):
 
     def init_client(self, client: Client, context: ClientContext) -> None:
         shared: Any = context.build(self.shared)
-        with forked(context.generator("method")):
+        with fork_torch(context.generator("method")):
             projection = nn.Linear(shared.header.in_features, client.model.header.in_features, bias=False)
         client.state["projection"] = projection.weight.detach().to(context.device)
 

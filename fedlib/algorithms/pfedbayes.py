@@ -38,8 +38,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from ..errors import require
-from ..randomness import forked
-from ..training import fresh_optimiser, learning, step
+from ..randomness import fork_torch
+from ..training import fresh_optimiser, step, training_mode
 from .base import Client, ClientContext, Look, Message, ServerContext, ServerState, Upload
 from .fedavg import FedAvg
 
@@ -131,7 +131,7 @@ class PFedBayes(FedAvg):
         of_posterior = fresh_optimiser({"posterior": posterior}, settings)
         of_local = fresh_optimiser({"local": local}, settings)
         total = torch.zeros((), device=context.device)
-        with forked(context.generator("method")), learning({"posterior": posterior}):
+        with fork_torch(context.generator("method")), training_mode({"posterior": posterior}):
             for images, labels in context.batches():
                 batch = {"images": images, "labels": labels, "local": local, "weight": weight, "noise": self.noise}
                 loss = step(posterior_loss, {"posterior": posterior}, of_posterior, client.pool, settings, **batch)

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from ..errors import choose, require
 from ..models import proxy_extractor
-from ..randomness import forked
+from ..randomness import fork_torch
 from ..training import weighted_mean
 from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
 
@@ -71,7 +71,7 @@ class PFedES(Algorithm):
         return dict(self._extractor(context).state_dict())
 
     def _extractor(self, context: ServerContext | ClientContext) -> nn.Module:
-        with forked(context.shared_generator("server")):
+        with fork_torch(context.shared_generator("server")):
             extractor = proxy_extractor(context.channels, self.output)
         return extractor.to(context.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 import torch
 
 from ..errors import require
-from ..randomness import forked
-from ..training import fresh_optimiser, learning, proximal_cross_entropy, step
+from ..randomness import fork_torch
+from ..training import fresh_optimiser, proximal_cross_entropy, step, training_mode
 from .base import Client, ClientContext, Look, Message, ServerContext, ServerState, Upload
 from .fedavg import FedAvg
 
@@ -60,7 +60,7 @@ class PFedMe(FedAvg):
         networks = {"model": theta}
         optimiser = fresh_optimiser(networks, settings)
         total = torch.zeros((), device=context.device)
-        with forked(context.generator("dropout")), learning(networks):
+        with fork_torch(context.generator("dropout")), training_mode(networks):
             for images, labels in context.batches():
                 batch = {"images": images, "labels": labels, "reference": w, "weight": self.lam}
                 for _ in range(self.inner_steps):  # theta ~ argmin loss + lambda / 2 * ||theta - w||^2

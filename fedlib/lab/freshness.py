@@ -32,6 +32,8 @@ def code_digest(spec: FilledSpec) -> str:
 
     homes = [sys.modules[cls.__module__] for cls in classes if cls not in own]
     used = [value for home in homes for value in vars(home).values() if inspect.ismodule(value)]
+    names_used = {getattr(value, "__module__", None) or "" for home in homes for value in vars(home).values()}
+    used += [sys.modules[name] for name in sorted(names_used) if name.startswith("fedlib.algorithms.")]
     used += [sys.modules[name] for name in own_use]
     files = [
         Path(str(module.__file__))

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ... import training
-from ...randomness import forked
+from ...randomness import fork_torch
 
 GREY = (0.299, 0.587, 0.114)  # of red, green, blue: Y of YIQ
 YIQ = (GREY, (0.5959, -0.2746, -0.3213), (0.2115, -0.5227, 0.3112))
@@ -107,7 +107,7 @@ def train(
     """
     modules = {"model": model}
     if projection:
-        with forked(stream):
+        with fork_torch(stream):
             head = nn.Sequential(nn.Linear(width, projection), nn.ReLU(), nn.Linear(projection, projection))
         modules["head"] = head.to(indices.device)
     augment = partial(views, mean=pool.mean, std=pool.std, stream=stream, smallest=smallest)

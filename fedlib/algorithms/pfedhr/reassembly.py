@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from ... import models
 from ...errors import FedlibError, choose, require
-from ...randomness import forked, torch_seed
+from ...randomness import fork_torch, torch_seed
 from ...training import weighted_mean
 
 Shape = tuple[int, ...]  # of one image's activations: (channels, height, width) or (width,)
@@ -435,7 +435,7 @@ def assemble(
     """
     parts: OrderedDict[str, nn.Module] = OrderedDict()
     shape: Shape = (channels, 32, 32)
-    with forked(stream):
+    with fork_torch(stream):
         for number, layer in enumerate((Layer(*record) for record in structure), 1):
             plan = blueprint(layer.architecture, num_classes, channels)
             block, wanted = plan.blocks[layer.depth - 1], plan.inputs[layer.depth - 1]
