@@ -1,4 +1,4 @@
-"""fedlib list | data | run | reproduce | runs, or python -m fedlib ...: each has a --help."""
+"""fedlib list | data | run | exhibits | reproduce | runs, or python -m fedlib ...: each has a --help."""
 
 import argparse
 import contextlib
@@ -19,7 +19,7 @@ import pandas as pd
 from . import algorithms, data, lab, models
 from .errors import FedlibError, choose, coerce
 from .lab import costs
-from .papers import exhibits, reproduce
+from .papers import exhibits, explain, reproduce
 from .papers.recorded import export
 from .show import intervals
 
@@ -62,7 +62,9 @@ def _parser() -> Parser:
     script = Path(sys.argv[0]).name == "fedlib"
     parser = Parser("fedlib" if script else "python -m fedlib", description=DESCRIPTION)
     parser.add_argument("--version", action="version", version=f"fedlib {version('fedlib')}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="list | data | run | reproduce | runs")
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="list | data | run | exhibits | reproduce | runs"
+    )
 
     command = commands.add_parser(
         "list", help="the methods: paper, what is exchanged, what clients must share, hyper-parameters"
@@ -108,6 +110,17 @@ def _parser() -> Parser:
         help="smoke, demo or paper: fills every field not given (default: smoke on embedded data, demo on real data)",
     )
     command.add_argument("--reuse-stale", action="store_true", help="accept a stored record that other code computed")
+
+    command = commands.add_parser(
+        "exhibits",
+        help="the tables and figures: what each shows, and the runs that it needs; show: one of them",
+        description="Without a name, list the exhibits with their number of runs at each scale. `show NAME` prints one resolved "
+        "row for each run of an exhibit, and which layer gives each value.",
+    )
+    actions = command.add_subparsers(dest="action", metavar="show")
+    action = actions.add_parser("show", help="the runs of one exhibit, resolved, and where their values come from")
+    action.add_argument("exhibit", help="such as fedssa/fig7, a paper's (fedssa), or all")
+    action.add_argument("--scale", default="smoke", help=f"{', '.join(lab.SCALES)}; default smoke")
 
     command = commands.add_parser(
         "reproduce",
@@ -164,6 +177,34 @@ def _exhibits() -> str:
         by_paper.setdefault(item.paper, []).append(item.item)
     lines = [f"  {paper + '/':<8}{', '.join(items)}" for paper, items in by_paper.items()]
     return "\n".join(textwrap.fill(line, WIDTH, subsequent_indent=" " * 10, break_on_hyphens=False) for line in lines)
+
+
+def _list_exhibits() -> None:
+    table = exhibits.index(exhibits.every())
+    width = max(map(len, table.index))
+    print(
+        f"{'exhibit':<{width}}" + "".join(f"{scale:>7}" for scale in lab.SCALES) + "  runs at each scale; what it shows"
+    )
+    for name, row in table.iterrows():
+        counts = "".join(f"{row[f'runs, {scale}']:>7}" for scale in lab.SCALES)
+        head = f"{name:<{width}}{counts}  "
+        print(textwrap.fill(row["shows"], WIDTH, initial_indent=head, subsequent_indent=" " * len(head)))
+
+
+def _show_exhibits(name: str, scale: str) -> None:
+    for item in exhibits.choose_exhibits(name):
+        cells = exhibits.cells(item.grids, scale)
+        print(f"{item.name}: {item.title}; notebooks/{item.notebook}; {len(cells)} runs at scale {scale}")
+        if not cells:
+            continue
+        print(explain.resolved_rows(cells, scale).to_string(index=False, float_format="{:.4g}".format))
+        layers = explain.layers_of(cells, scale)
+        print("\nWhich layer gives each value; what is not named has its default.")
+        for row in [dict(zip(layers, layers, strict=True)), *layers.to_dict("records")]:
+            head = f"{row['field']:<19} {row['layer']:<16}{row['runs']:>5}  "
+            print(textwrap.fill(row["values"], WIDTH, initial_indent=head, subsequent_indent=" " * len(head)))
+        for layer, text in explain.used_layers(layers).items():
+            print(_indented(f"{layer}: {text}", 2))
 
 
 def _list() -> None:
@@ -397,6 +438,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _run(options)
         elif options.command == "runs":
             _runs(options)
+        elif options.command == "exhibits":
+            _show_exhibits(options.exhibit, options.scale) if options.action else _list_exhibits()
         else:
             made = reproduce.reproduce(
                 options.exhibit,

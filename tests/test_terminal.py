@@ -24,7 +24,17 @@ def eighty(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "text", ["list", "--help", "run --help", "reproduce --help", "runs --help", "runs list --help"]
+    "text",
+    [
+        "list",
+        "--help",
+        "run --help",
+        "exhibits",
+        "exhibits --help",
+        "reproduce --help",
+        "runs --help",
+        "runs list --help",
+    ],
 )
 def test_pages_fit_80_columns(text, eighty, capsys):
     try:

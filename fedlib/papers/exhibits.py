@@ -4,7 +4,7 @@ A paper's exhibits are declared in its own module, each in one place; grids of d
 ask the same, so that those train once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -111,12 +111,12 @@ def choose_exhibits(name: str) -> list[Exhibit]:
     return [item for item in known.values() if name in ("all", item.paper, item.name)]
 
 
-def index() -> pd.DataFrame:
-    """The papers' exhibits: what each shows, the notebook that makes it, and its runs at each scale."""
+def index(chosen: Mapping[str, Exhibit] | None = None) -> pd.DataFrame:
+    """The papers' exhibits, or those `chosen`: what each shows, the notebook that makes it, and its runs at each scale."""
     rows = [
         {"exhibit": item.name, "shows": item.title, "notebook": item.notebook}
         | {f"runs, {scale}": str(len(cells(item.grids, scale))) for scale in SCALES}
-        for item in EXHIBITS.values()
+        for item in (EXHIBITS if chosen is None else chosen).values()
     ]
     return pd.DataFrame(rows).set_index("exhibit")
 

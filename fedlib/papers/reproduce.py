@@ -7,11 +7,12 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import psutil
 
@@ -197,7 +198,11 @@ def execute(file: str, scale: str) -> None:
 
 def refresh(files: Sequence[str], jobs: int = 2) -> None:
     """Execute committed notebooks in place, `jobs` side by side; the runs that they need should be stored by then."""
-    command = [sys.executable, "-c", "import sys; from fedlib import reproduce; reproduce.refresh_one(sys.argv[1])"]
+    command = [
+        sys.executable,
+        "-c",
+        "import sys; from fedlib.papers import reproduce; reproduce.refresh_one(sys.argv[1])",
+    ]
     with ThreadPoolExecutor(jobs) as pool:
         list(pool.map(lambda file: subprocess.run([*command, file], check=True), files))
 
@@ -238,51 +243,95 @@ def readme() -> str:
     """README.md with its generated tables brought up to date: the results of record and the index of exhibits."""
     text = (notebook.NOTEBOOKS.parent / "README.md").read_text(encoding="utf-8")
     text = _between(text, "record", _record())
-    audits = {"FedSSA": "audit/fedssa", "FedGH": "audit/fedgh", "pFedES": "audit/pfedes"}
-    text = _between(text, "audit", pd.concat([_means(grid, case=paper) for paper, grid in audits.items()]))
-    reassembly = [_means(f"pfedhr/{labels}") for labels in ("labelled", "unlabelled")]
+    text = _between(text, "audit", pd.concat([_audited(paper.name) for paper in exhibits.PAPERS]))
+    reassembly = [_against(f"pfedhr/{labels}", "pFedHR") for labels in ("labelled", "unlabelled")]
     text = _between(text, "reassembly", pd.concat(reassembly))
-    return _between(text, "exhibits", exhibits.index().reset_index())
+    index = exhibits.index().reset_index()
+    ours = len(exhibits.AUDIT)
+    return _between(text, "exhibits", index, f"{len(index)} in all, and {ours} of the audit, which are ours.")
+
+
+_REFERENCE = "Standalone"
 
 
 def _record() -> pd.DataFrame:
-    """FedSSA's Table 2: methods down, settings across, with T and E in their names and the paper's numbers beside them."""
+    """FedSSA's Table 2: methods down, settings across, with T and E in their names; of each setting our mean, its difference to
+    Standalone paired by seed, and the paper's number with its difference to Standalone. n stands in each cell.
+    """
     found = recorded.load_record("fedssa/record")
-    summary = found.summary("last")
-    ranked = tables.wide(summary, list(dict.fromkeys(summary["method"])))
-    table = ranked.table.copy()
-    for row in summary[summary["n"] > 1].to_dict("records"):
-        table.loc[row["method"], row["setting"]] += f" (n = {row['n']})"
-    table = tables.Ranked(table, ranked.marks).markdown()
+    summary, changes = found.summary("last"), _differences(found, _REFERENCE)
+    methods = list(dict.fromkeys(summary["method"]))
     printed = accuracies("FedSSA", "Table 2").set_index(["method", "dataset", "clients"])["value"]
-    sizes = {cell.setting: f"T = {cell.spec.rounds}, E = {cell.spec.local_epochs}" for cell in found.cells}
-    columns: dict[str, list[str]] = {"method": list(table.index)}
-    for (dataset, clients, setting), _ in summary.groupby(["dataset", "clients", "setting"], sort=False):
-        columns[f"{clients}, {sizes[str(setting)]}"] = list(table[str(setting)])
-        paper = [printed.get((method, dataset, clients), float("nan")) for method in table.index]
-        columns[f"the paper's, {clients}"] = [f"{value:.2f}".replace("nan", "–") for value in paper]
+    columns: dict[str, list[str]] = {"method": methods}
+    for setting, rows in summary.groupby("setting", sort=False):
+        spec = next(cell.spec for cell in found.cells if cell.setting == setting)
+        dataset, clients = rows["dataset"].iloc[0], rows["clients"].iloc[0]
+        means = {row["method"]: _mean(row) for row in rows.to_dict("records")}
+        paper = {name: printed.get((name, dataset, clients), float("nan")) for name in methods}
+        columns[f"{clients}, T = {spec.rounds}, E = {spec.local_epochs}"] = [means.get(m, "not yet") for m in methods]
+        columns[f"less {_REFERENCE}, {clients}"] = [changes.get((str(setting), name), "–") for name in methods]
+        columns[f"the paper's, {clients}"] = [
+            _beside(paper[name], float("nan") if name == _REFERENCE else paper[_REFERENCE]) for name in methods
+        ]
     return pd.DataFrame(columns)
 
 
-def _means(grid: str, case: str = "") -> pd.DataFrame:
-    """A grid's results of record on the seeds that all have, a row a method (or a case of the audit of `case`): how they were run,
-    their mean over all clients and over the selected.
+def _mean(row: Mapping[Any, Any]) -> str:
+    """`74.84 ± 3.87 (n = 3)`."""
+    text = tables.cell(row["ours"], row["ci95"], row["n"], row["diverged"])
+    return text if row["n"] == 1 or row["diverged"] else f"{text} (n = {row['n']})"
+
+
+def _beside(value: float, reference: float) -> str:
+    """`92.92 (+0.95)`: what a paper prints, and how far it is from the reference; a dash where it prints none."""
+    if np.isnan(value):
+        return "–"
+    return f"{value:.2f}" if np.isnan(reference) else f"{value:.2f} ({value - reference:+.2f})"
+
+
+def _differences(found: notebook.Runs, reference: str, instead: Mapping[str, str] = {}) -> dict[tuple[str, str], str]:
+    """(setting, method) -> `+9.71 ± 4.20 (n = 3)`: its difference to the reference in points, paired by seed."""
+    made = {}
+    for setting in dict.fromkeys(cell.setting for cell in found.cells):
+        pairs = [(cell, record) for cell, record in found.pairs if cell.setting == setting]
+        own = notebook.Runs([cell for cell, _ in pairs], [record for _, record in pairs])
+        for row in own.effects(reference, "last", instead).to_dict("records"):
+            spread = "" if np.isnan(row["ci95"]) else f" ± {row['ci95']:.2f}"
+            text = "diverged" if np.isnan(row["difference"]) else f"{row['difference']:+.2f}{spread}"
+            made[setting, row["case"]] = f"{text} (n = {row['n']})"
+    return made
+
+
+def _audited(paper: str) -> pd.DataFrame:
+    """The audit of a paper's code: each case with its difference to the released code, or to the reference that it has instead."""
+    grid = f"audit/{paper.lower()}"
+    if grid not in exhibits.GRIDS:
+        return pd.DataFrame()
+    table = _against(grid, exhibits.AS_RELEASED, exhibits.AUDIT_INSTEAD)
+    if len(table):
+        table["method"] = [f"{paper}: {case}" for case in table["method"]]
+    return table.rename(columns={"method": "case", f"less {exhibits.AS_RELEASED}": "less its reference"})
+
+
+def _against(grid: str, reference: str, instead: Mapping[str, str] = {}) -> pd.DataFrame:
+    """A grid's results of record, one row per method: how they were run, their mean over all clients and its difference to
+    `reference`, paired by seed, and the mean over the last round's clients. n stands in each cell.
     """
-    found = recorded.load_record(grid).paired()
-    rows = found.summary("last").to_dict("records") if found.cells else []
+    found = recorded.load_record(grid)
+    rows, changes = found.summary("last").to_dict("records"), _differences(found, reference, instead)
     specs = {(cell.method, cell.setting): cell.spec for cell in found.cells}
     of = [specs[row["method"], row["setting"]] for row in rows]
     return pd.DataFrame(
         {
-            "case" if case else "method": [f"{case}: {row['method']}" if case else row["method"] for row in rows],
+            "method": [row["method"] for row in rows],
             "setting": [row["setting"] for row in rows],
             "N": [str(spec.num_clients) for spec in of],
             "T": [str(spec.rounds) for spec in of],
             "E": [str(spec.local_epochs) for spec in of],
             "protocol": [spec.protocol for spec in of],
-            "n": [str(row["n"]) for row in rows],
-            "all clients": [tables.cell(row["ours"], row["ci95"], row["n"], row["diverged"]) for row in rows],
-            "the last round's clients": [f"{row['selected']:.2f}" for row in rows],
+            "all clients": [_mean(row) for row in rows],
+            f"less {reference}": [changes.get((row["setting"], row["method"]), "–") for row in rows],
+            "the last round's clients": [f"{row['selected']:.2f} (n = {row['n']})" for row in rows],
         }
     )
 

@@ -1,0 +1,67 @@
+"""`fedlib exhibits`: the runs of an exhibit, resolved, and which layer gives each value."""
+
+import pytest
+
+from fedlib import lab
+from fedlib.__main__ import main
+from fedlib.papers import exhibits, explain
+
+
+def said(text, capsys):
+    assert main(text.split()) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def test_all_exhibits_are_listed_with_their_runs(capsys):
+    lines = said("exhibits", capsys)
+    assert max(map(len, lines)) <= 80
+    named = [line.split()[0] for line in lines[1:] if not line.startswith(" ")]
+    assert named == list(exhibits.every())
+    (line,) = [line for line in lines if line.startswith("fedssa/fig6")]
+    assert line.split()[1:4] == ["2", "6", "6"] and line.endswith("t-SNE of representations")
+
+
+def test_an_exhibit_is_shown_run_by_run_with_the_layer_of_each_value(capsys):
+    lines = said("exhibits show fedssa/fig7 --scale demo", capsys)
+    assert lines[0] == "fedssa/fig7: classes a client holds; notebooks/fedssa/5_robustness.ipynb; 66 runs at scale demo"
+    assert " ".join(lines[1].split()) == "method data scenario N C T E B lr protocol value seed differs in"
+    rows = lines[2 : lines.index("")]
+    assert len(rows) == 66 and max(map(len, lines)) <= 100
+    assert " ".join(rows[3].split()) == "FedProto cifar10 heterogeneous 100 0.1 30 5 64 0.01 paper 4 0 4 classes"
+    layers = {line.split()[0]: line for line in lines[lines.index("") + 2 :] if not line.startswith(" ")}
+    assert layers["num_clients"].split() == ["num_clients", "column", "66", "100"]
+    assert layers["rounds"].split() == ["rounds", "column", "at", "scale", "66", "30"]
+    assert layers["lr"].split() == ["lr", "protocol", "66", "0.01"]
+    assert layers["classes_per_client"].split()[:3] == ["classes_per_client", "sweep", "66"]
+    assert "  sweep: the swept quantity" in lines and not any(line.startswith("  change:") for line in lines)
+
+
+def test_an_exhibit_without_runs_and_a_wrong_name(capsys):
+    assert said("exhibits show fedssa/fig3", capsys) == [
+        "fedssa/fig3: decay of mu; notebooks/fedssa/1_method.ipynb; 0 runs at scale smoke"
+    ]
+    for text, message in (
+        ("exhibits show fedssa/fig77", "exhibit = 'fedssa/fig77' is unknown: did you mean 'fedssa/fig7'"),
+        ("exhibits show fedssa/fig7 --scale huge", "scale = 'huge' is unknown"),
+    ):
+        assert main(text.split()) == 2
+        assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("scale", lab.SCALES)
+def test_every_exhibit_can_be_shown_without_data(scale, tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDLIB_DATA", str(tmp_path / "none"))
+    for item in exhibits.every().values():
+        cells = exhibits.cells(item.grids, scale, seeds=(0,))
+        if cells:
+            rows, layers = explain.resolved_rows(cells, scale), explain.layers_of(cells, scale)
+            assert len(rows) == len(cells) and not rows[["N", "C", "T", "E", "B", "lr"]].isna().any(axis=None)
+            assert set(layers["layer"]) <= set(explain.used_layers(layers))
+            assert layers.groupby("field")["runs"].sum().max() <= len(cells)
+
+
+def test_what_a_row_and_a_protocol_give_is_told_apart():
+    cells = [cell for cell in exhibits.cells("audit/fedssa", "smoke") if cell.method == "as released"]
+    layers = explain.layers_of(cells, "smoke").set_index("field")["layer"]
+    assert layers["protocol"] == "method" and layers["lr"] == layers["stable_rounds"] == "protocol"
+    assert layers["classes_per_client"] == "data" and "mu0" not in layers
