@@ -11,7 +11,6 @@ from fedlib.algorithms.fd import FD, fd_loss
 from fedlib.algorithms.fedclassavg import FedClassAvg, supervised_contrast
 from fedlib.algorithms.lg_fedavg import LGFedAvg
 from fedlib.algorithms.standalone import Standalone
-from fedlib.federation import Message
 
 LABELS = [[0, 1, 0], [1, 2, 2, 1, 1]]
 
@@ -194,8 +193,8 @@ def test_fd_two_rounds_by_hand(distance: str, outputs: str) -> None:
 def test_fd_gamma_zero_is_standalone_to_the_bit() -> None:
     for distance, outputs in KINDS:
         pair = [pixels.federation(LABELS) for _ in range(2)]
-        method = FD(gamma=0.0, distance=distance, outputs=outputs)
-        for federation, method in zip(pair, (method, Standalone()), strict=True):
+        methods = FD(gamma=0.0, distance=distance, outputs=outputs), Standalone()
+        for federation, method in zip(pair, methods, strict=True):
             simulate(federation, method, 3)
         assert pixels.same_models(*pair)
 

@@ -272,7 +272,9 @@ def test_pfedbayes_learns_about_as_fast_as_fedavg() -> None:
     last = {}
     for name in ("FedAvg", "pFedBayes"):
         resolved = runs.resolve(dataclasses.replace(spec, algorithm=name))
-        last[name] = simulate(runs.federation_of(resolved), resolved.algorithm, 3, 0.5).rounds["accuracy_selected"].max()
+        last[name] = (
+            simulate(runs.federation_of(resolved), resolved.algorithm, 3, 0.5).rounds["accuracy_selected"].max()
+        )
     assert last["pFedBayes"] > last["FedAvg"] - 0.1 and last["FedAvg"] > 0.8
 
 

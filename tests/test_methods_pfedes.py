@@ -181,7 +181,10 @@ def test_the_order_of_arrival_does_not_matter() -> None:
         torch.testing.assert_close(tensor, servers[1][name], rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize(("field", "value"), [("mu", -0.1), ("mu", 1.5), ("extractor_epochs", -1), ("extra_epochs", -1), ("output", "tanh")])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("mu", -0.1), ("mu", 1.5), ("extractor_epochs", -1), ("extra_epochs", -1), ("output", "tanh")],
+)
 def test_bad_values_are_named(field: str, value: object) -> None:
     with pytest.raises(FedlibError, match=field):
         PFedES(**{field: value})
