@@ -29,7 +29,7 @@ lab: $(INSTALLED)
 
 notebooks: $(INSTALLED)
 	$(BIN)/python -m fedlib reproduce all --scale smoke
-	$(BIN)/python -c "from fedlib import reproduce; reproduce.refresh(reproduce.all_notebooks()); reproduce.write_readme()"
+	$(BIN)/python -c "from fedlib.papers import reproduce; reproduce.refresh(reproduce.all_notebooks()); reproduce.write_readme()"
 	$(BIN)/ruff format -q notebooks
 
 $(INSTALLED): requirements.txt pyproject.toml

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from fedlib.lab import runs
-from fedlib.papers import exhibits, notebook
+from fedlib.papers import exhibits, recorded
 from fedlib.protocol import protocol
 from fedlib.show import intervals, tables
 
@@ -111,7 +111,7 @@ def test_demo_is_what_the_results_of_record_ran():
         "batch_size": 64,
     }
     own = runs.RunSpec("Standalone", paper="FedSSA", protocol="released", overrides={"inherit": "none"}, **same)
-    meaning = notebook._meaning
+    meaning = recorded._meaning
     assert meaning(specs["Standalone"]) == meaning(own)
     assert meaning(specs["no inherited first visits"]) != meaning(specs[exhibits.AS_RELEASED])
     assert {cell.spec.dataset for cell in exhibits.cells("audit/fedssa", "demo")} == {"cifar10", "cifar100"}

@@ -106,7 +106,7 @@ def test_every_claim_names_methods_and_cells_that_its_grids_have():
 
 def test_embedded_cells_say_which_number_of_clients_they_stand_for():
     stands = {(cell.spec.num_clients, cell.stands_for) for cell in exhibits.cells("fedssa/heterogeneous", "smoke")}
-    assert {meant for _, meant in stands} == {None, 50, 100} and (10, None) in stands
+    assert {meant for _, meant in stands} == {None, 100} and (10, None) in stands
     assert {cell.stands_for for cell in exhibits.cells("fedssa/classes", "smoke")} == {100}
     assert {cell.stands_for for cell in exhibits.cells("pfedhr/many-labelled", "smoke")} == {100}
     assert {cell.stands_for for cell in exhibits.cells("fedssa/heterogeneous", "demo")} == {None}
@@ -223,7 +223,7 @@ def test_a_variation_of_a_scale_is_no_result_at_it():
 
 def test_embedded_data_never_give_a_verdict():
     value = lambda cell: 50 + (4 + cell.spec.seed if cell.method == "FedSSA" else 0)  # noqa: E731
-    found = judge(LEAD, Evidence({TABLE2: made(TABLE2, value, scale="smoke")}, "record"), 4.0)
+    found = judge(LEAD, Evidence({TABLE2: made(TABLE2, value, scale="smoke", dataset="digits100")}, "record"), 4.0)
     assert (found.verdict, found.why) == (STAND_IN, "on digits100")
     assert found.evidence == "FedSSA - FedProto, digits100, N = 100: +5.00 ± 2.48 points (n = 3)"
 

@@ -402,7 +402,7 @@ def test_smoke_runs_are_of_embedded_data_alone():
 
 
 def test_results_of_record_need_no_data(no_images):
-    found = notebook.recorded("fedssa/record")
+    found = notebook.load_record("fedssa/record")
     assert found.cells and len(found.costs("last"))
 
 

@@ -12,7 +12,8 @@ import pytest
 
 from fedlib.errors import FedlibError
 from fedlib.lab import runs
-from fedlib.papers import exhibits, notebook, printed
+from fedlib.papers import exhibits, grids, notebook, printed, recorded
+from fedlib.show import labels, plots
 
 BOTH = {"cifar10", "cifar100"}
 THREE = {(10, 1.0), (50, 0.2), (100, 0.1)}
@@ -132,10 +133,75 @@ def test_of_duplicates_the_one_that_keeps_most_is_trained(tmp_path, monkeypatch)
 
 def test_every_smoke_setting_says_what_it_stands_for():
     for cell in exhibits.cells(tuple(exhibits.GRIDS), "smoke"):
-        spec, papers_own = cell.spec, 12 if cell.spec.paper == "pFedHR" else 10
-        assert spec.num_clients == papers_own or (
-            f"N = {spec.num_clients}" in cell.clients and "(for N = " in cell.clients
-        ), cell
+        papers_own = 12 if cell.spec.paper == "pFedHR" else 10
+        if cell.num_clients == papers_own:
+            assert cell.stands_for is None
+        else:
+            assert cell.stands_for in (papers_own, 100)
+            assert labels.setting(num_clients=cell.num_clients) in cell.clients
+            assert f"(for {labels.setting(num_clients=cell.stands_for)}" in cell.clients
+
+
+@pytest.mark.parametrize(
+    ("grid", "scale", "value", "label"),
+    [
+        ("fedssa/heterogeneous", "demo", None, "CIFAR-10, N = 10, C = 100 %"),
+        ("fedssa/heterogeneous", "smoke", None, "digits, N = 10, C = 100 %"),
+        ("fedssa/classes", "smoke", 6, "digits, N = 12, C = 50 % (for N = 100, C = 10 %)"),
+        ("fedssa/participation", "smoke", 0.3, "digits, N = 12 (for N = 100)"),
+        ("pfedhr/labelled", "smoke", None, "digits, labelled, IID, N = 3 (for N = 12)"),
+        ("pfedhr/clusters", "demo", 4, "MNIST, IID"),
+        ("pfedhr/homogeneous", "paper", None, "MNIST, M1, IID"),
+    ],
+)
+def test_a_label_is_made_of_typed_values(grid, scale, value, label):
+    cell = next(cell for cell in exhibits.cells(grid, scale) if cell.value == value)
+    assert cell.setting == label
+    assert f"{labels.dataset(cell.dataset)}, {cell.clients}" == label
+
+
+def test_a_cell_follows_its_specification():
+    cell = exhibits.cells("fedssa/heterogeneous", "demo")[0]
+    other = replace(cell, spec=replace(cell.spec, num_clients=20, dataset="mnist"))
+    assert (other.num_clients, other.dataset, other.setting) == (20, "mnist", "MNIST, N = 20, C = 100 %")
+    own = exhibits.Cell(spec=runs.RunSpec("FedProto", num_clients=4))
+    assert (own.method, own.setting) == ("FedProto", "digits, N = 4, C = 100 %")
+
+
+@pytest.mark.parametrize("scale", runs.SCALES)
+def test_a_run_that_exhibits_share_keeps_what_any_of_them_needs(scale):
+    kept = {}
+    for cell in exhibits.cells(tuple(exhibits.GRIDS), scale, seeds=(0,)):
+        kept.setdefault(runs.resolve(cell.spec, scale).key, set()).add(cell.spec.keep)
+    assert {keep for keeps in kept.values() for keep in keeps} == set(runs.KEEP)
+    assert all(len(keeps) == 1 for keeps in kept.values())
+
+
+def test_every_value_of_a_run_names_its_layer():
+    cell = next(cell for cell in exhibits.cells("audit/pfedes", "smoke") if cell.method == "E_fe = 5")
+    layers = {
+        "paper": "method",
+        "scenario": "house",
+        "num_clients": "column at scale",
+        "rounds": "grid at scale",
+        "local_epochs": "scale",
+        "extractor_epochs": "method at scale",
+        "dataset": "data",
+        "seed": "seed",
+    }
+    assert {name: cell.layers[name] for name in layers} == layers
+    (swept,) = {cell.layers["classes_per_client"] for cell in exhibits.cells("fedssa/classes", "paper")}
+    assert swept == "sweep"
+    (changed,) = {cell.layers["rounds"] for cell in exhibits.cells("fedssa/classes", "paper", rounds=3)}
+    assert changed == "change"
+    assert set().union(*(cell.layers.values() for cell in exhibits.cells(tuple(exhibits.GRIDS), "smoke"))) <= set(
+        grids.LAYERS
+    )
+
+
+def test_an_exhibit_is_declared_once_and_every_grid_has_one_name():
+    assert all(exhibits.GRIDS[grid.name] is grid for item in exhibits.every().values() for grid in item.runs)
+    assert all(hasattr(plots, item.drawn) for item in exhibits.every().values())
 
 
 def test_unknown_grid():
@@ -145,11 +211,11 @@ def test_unknown_grid():
 
 def test_results_of_record_are_matched_by_what_was_run():
     grid = "fedssa/heterogeneous"
-    matched = notebook.recorded(grid)
+    matched = notebook.load_record(grid)
     assert {cell.method for cell in matched.cells} >= {"Standalone", "FedSSA"}
     for cell, record in zip(matched.cells, matched.records, strict=True):
         assert cell.spec.algorithm == record.row["algorithm"] and cell.spec.seed == record.row["seed"]
-    assert not {cell.method[:6] for cell in notebook.recorded("fedssa/table5").cells} & {"case B"}
+    assert not {cell.method[:6] for cell in notebook.load_record("fedssa/table5").cells} & {"case B"}
 
 
 @pytest.mark.parametrize(
@@ -163,22 +229,22 @@ def test_results_of_record_of_other_public_data_are_not_taken_for_a_cell(change)
         spec = vars(runs.resolve(stored.spec).spec)
         row = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in spec.items()}
         read = pd.read_csv(io.StringIO(pd.DataFrame([row]).to_csv(index=False))).to_dict("records")[0]
-        record = printed.Recorded("key", "finished", read, pd.DataFrame(), pd.DataFrame())
-        assert notebook._same(own, record) == (own is stored)
+        record = recorded.Recorded("key", "finished", read, pd.DataFrame(), pd.DataFrame())
+        assert recorded._same(own, record) == (own is stored)
 
 
 def test_papers_own_tables_have_our_labels():
-    for paper, item, *grids in (
+    for paper, item, *names in (
         ("FedSSA", "Table 1", "fedssa/homogeneous"),
         ("pFedES", "Table 3", "pfedes/heterogeneous"),
         ("pFedHR", "Table 2", "pfedhr/labelled", "pfedhr/unlabelled"),
         ("pFedHR", "Table 3", "pfedhr/many-labelled", "pfedhr/many-unlabelled"),
         ("pFedHR", "Table 4", "pfedhr/homogeneous"),
     ):
-        labels = {(cell.dataset, cell.clients) for cell in exhibits.cells(grids, "paper")}
+        labels = {(cell.dataset, cell.clients) for cell in exhibits.cells(names, "paper")}
         table = printed.accuracies(paper, item)
         assert set(zip(table["dataset"], table["clients"], strict=True)) == labels
-        assert set(table["method"]) <= {method for grid in grids for method in exhibits.GRIDS[grid].methods}
+        assert set(table["method"]) <= {method for grid in names for method in exhibits.GRIDS[grid].methods}
 
 
 @pytest.mark.parametrize("scale", ["smoke", "demo", "paper"])
@@ -189,7 +255,14 @@ def test_a_scale_fixes_no_swept_quantity_and_no_setting(scale):
             found = {**vars(cell.spec), **cell.spec.params}[grid.sweep.name]
             assert found == cell.value, (name, cell)
     for cell in exhibits.cells("pfedhr/homogeneous", scale):
-        assert cell.spec.scenario == f"homogeneous-{cell.clients[:2]}"
+        assert labels.word("scenario", cell.spec.scenario) in ("M1", "M4")
+        assert cell.typed() | {"stands_for": None} == {
+            "num_clients": cell.num_clients,
+            "participation": cell.participation,
+            "stands_for": None,
+            "scenario": cell.spec.scenario,
+            "partition": cell.spec.partition,
+        }
 
 
 def test_plan_at_scale_paper_prints_what_is_chosen(tmp_path, monkeypatch, capsys):

@@ -11,8 +11,9 @@ import nbformat
 import papermill
 import pytest
 
+from fedlib import ALGORITHMS
 from fedlib.errors import FedlibError
-from fedlib.papers import exhibits, notebook, reproduce
+from fedlib.papers import exhibits, notebook, pages, reproduce
 
 NOTEBOOKS = reproduce.all_notebooks()
 ROOT = notebook.NOTEBOOKS.parent
@@ -36,7 +37,7 @@ def text_of(cell):
 def test_every_exhibit_with_a_notebook_names_one_that_exists():
     named = {item.notebook for item in exhibits.EXHIBITS.values() if item.notebook}
     assert named and named <= set(NOTEBOOKS)
-    assert len(exhibits.EXHIBITS) == 44
+    assert {item.paper for item in exhibits.EXHIBITS.values()} == {"fedssa", "fedgh", "pfedes", "pfedhr"}
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
@@ -48,8 +49,58 @@ def test_shape(name):
     assert len(set(ids)) == len(ids)
     assert sum("parameters" in cell.metadata.get("tags", []) for cell in code(book)) == 1
     assert "papermill" not in book.metadata
+    assert len(book.cells) <= 30
     assert max(len(cell.source.splitlines()) for cell in code(book)) <= 14
     assert sum(len(cell.source.splitlines()) for cell in code(book)) / len(code(book)) <= 8
+
+
+PAPERS = ("fedssa", "fedgh", "pfedes", "pfedhr", "audit")
+ORDER = [name for name in NOTEBOOKS if "/" not in name] + [
+    name for paper in PAPERS for name in NOTEBOOKS if name.startswith(f"{paper}/")
+]
+LINK = re.compile(r"\]\(([^)#]+\.ipynb)(?:#[\w-]+)?\)")
+
+
+def links(cell, name):
+    """The notebooks that a cell links to."""
+    folder = (notebook.NOTEBOOKS / name).parent
+    return [str((folder / link).resolve().relative_to(notebook.NOTEBOOKS)) for link in LINK.findall(cell.source)]
+
+
+def test_one_can_walk_from_each_notebook_to_the_next():
+    assert sorted(ORDER) == NOTEBOOKS
+    for name, following in zip(ORDER, [*ORDER[1:], ORDER[0]], strict=True):
+        last = read(name).cells[-1]
+        assert last.cell_type == "markdown", name
+        assert links(last, name)[-1] == following
+
+
+def test_every_link_leads_to_a_notebook_and_the_map_to_all():
+    for name in NOTEBOOKS:
+        cells = [cell for cell in read(name).cells if cell.cell_type == "markdown"]
+        assert {link for cell in cells for link in links(cell, name)} <= set(NOTEBOOKS), name
+    (chart,) = [cell for cell in read(ORDER[0]).cells if cell.source.startswith("## The map")]
+    assert [link for link in links(chart, ORDER[0]) if link != ORDER[0]] == ORDER[1:]
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_the_first_cell_ends_with_what_it_costs(name):
+    last = read(name).cells[0].source.splitlines()[-1]
+    assert last.startswith("Costs on two cores: see the table in [")
+    assert last.endswith("#what-it-costs).")
+    anchors = [cell for cell in read(ORDER[0]).cells if '<a id="what-it-costs"></a>' in cell.source]
+    assert len(anchors) == 1
+
+
+@pytest.mark.parametrize("name", [name for name in NOTEBOOKS if name.endswith("1_method.ipynb")])
+def test_a_method_is_shown_as_it_is_run(name):
+    """Its file's own source: also in the committed output, which a changed method makes out of date."""
+    method = {key.lower(): kind for key, kind in ALGORITHMS.items()}[name.split("/")[0]]
+    (cell,) = [cell for cell in code(read(name)) if "pages.source(" in cell.source]
+    names = re.findall(r'"(\w+)"', cell.source)
+    assert {"download", "local_round", "aggregate"} <= set(names)
+    assert f"pages.source({method.__name__}, " in cell.source
+    assert [output.data["text/plain"] for output in cell.outputs] == [repr(pages.source(method, *names))]
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)

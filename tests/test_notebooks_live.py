@@ -14,10 +14,10 @@ from IPython.core.interactiveshell import InteractiveShell
 from torch import nn
 from traitlets.config import Config
 
-from fedlib import Model, models, reassembly, simulation
+from fedlib import Model, costs, models, reassembly, simulation
 from fedlib.errors import FedlibError
 from fedlib.lab import runs
-from fedlib.papers import exhibits, notebook, reproduce, views
+from fedlib.papers import exhibits, notebook, pages, reproduce, views
 from fedlib.show import plots
 
 pytestmark = pytest.mark.filterwarnings("default")  # as in a kernel: seaborn uses what matplotlib is about to drop
@@ -59,6 +59,12 @@ def tiny_networks(monkeypatch):
     monkeypatch.setattr(plots.Picture, "png", lambda figure: png)
     monkeypatch.setattr(plots.Picture, "_repr_png_", lambda figure: png)
     monkeypatch.setattr(views, "tsne", lambda features, *settings: np.ascontiguousarray(features[:, :2]))
+    counted = (costs.flops, runs._method_flops, pages._images)  # of networks of these names
+    for cached in counted:
+        cached.cache_clear()
+    yield
+    for cached in counted:
+        cached.cache_clear()
 
 
 class Kernel:
@@ -128,7 +134,8 @@ def test_a_notebook_runs_again_changed_and_after_an_interruption(name, kernel, h
     with monkeypatch.context() as patched:
         patched.setattr(simulation, "simulate", until_interrupted)
         stopped = kernel.run(name, **changed)
-    assert isinstance(stopped, KeyboardInterrupt) if grids else stopped is None
+    trains = grids or name in ("00_start_here.ipynb", "01_your_own_method.ipynb")  # these make no exhibit
+    assert isinstance(stopped, KeyboardInterrupt) if trains else stopped is None
     capsys.readouterr()
     assert kernel.run(name, **changed) is None
 

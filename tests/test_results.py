@@ -3,24 +3,25 @@
 from dataclasses import replace
 
 import pandas as pd
+import pytest
 
-from fedlib.papers import exhibits, notebook, printed
+from fedlib.papers import exhibits, notebook, recorded, results
 
 
 def test_coverage_says_what_is_on_record(monkeypatch):
-    assert "cifar10, N = 10, C = 100 %" in notebook.coverage("fedssa/heterogeneous")
-    monkeypatch.setattr(printed, "recorded", lambda folder: [])
+    assert "CIFAR-10, N = 10, C = 100 %" in notebook.coverage("fedssa/heterogeneous")
+    monkeypatch.setattr(recorded, "read_results", lambda: [])
     assert notebook.coverage("pfedes/mu") == "pfedes/mu: no results of record yet (0 of 30 runs at scale demo)."
 
 
 def test_a_run_that_is_recorded_twice_counts_once(monkeypatch):
-    once = notebook.recorded("fedssa/heterogeneous")
-    available = printed.recorded(notebook.NOTEBOOKS.parent / "results")
+    once = notebook.load_record("fedssa/heterogeneous")
+    available = recorded.read_results()
     newer = [
         replace(record, key=f"{record.key}-again", row=dict(record.row) | {"keep": "clients"}) for record in available
     ]
-    monkeypatch.setattr(printed, "recorded", lambda folder: [*newer, *available])
-    twice = notebook.recorded("fedssa/heterogeneous")
+    monkeypatch.setattr(recorded, "read_results", lambda: [*newer, *available])
+    twice = notebook.load_record("fedssa/heterogeneous")
     assert twice.cells == once.cells
     assert all(record.key.endswith("-again") for record in twice.records)
 
@@ -36,7 +37,7 @@ def test_top_leaves_out_settings_without_the_method():
 
 def test_a_swept_value_of_none_has_a_row_of_its_own():
     cells = exhibits.cells("pfedhr/public-labelled", "smoke")
-    record = printed.Recorded(
+    record = recorded.Recorded(
         "key",
         "finished",
         {},
@@ -44,16 +45,17 @@ def test_a_swept_value_of_none_has_a_row_of_its_own():
         pd.DataFrame(),
     )
     summary = notebook.Runs(cells, [record] * len(cells)).summary("last")
-    assert len(summary) == len(cells) and summary["value"].isna().sum() == 6  # three methods, IID and Non-IID
+    assert len(summary) == len(cells) and summary["value"].isna().sum() == 3  # three methods, IID
 
 
 def test_paired_keeps_the_seeds_that_all_have():
-    cells = exhibits.cells(
-        "fedssa/classes", "smoke", seeds=(0, 1, 2)
-    )  # FedProto and FedSSA, three values, two data sets
+    # FedProto and FedSSA, three values, two data sets
+    cells = [
+        cell for data in ("digits", "digits100") for cell in exhibits.cells("fedssa/classes", "smoke", data, (0, 1, 2))
+    ]
     lacking = {("digits", "FedProto", 2, 1), ("digits", "FedSSA", 10, 2)}
     kept = [cell for cell in cells if (cell.dataset, cell.method, cell.value, cell.spec.seed) not in lacking]
-    found = notebook.Runs(kept, [printed.Recorded("", "finished", {}, *[pd.DataFrame()] * 2)] * len(kept)).paired()
+    found = notebook.Runs(kept, [recorded.Recorded("", "finished", {}, *[pd.DataFrame()] * 2)] * len(kept)).paired()
     assert [cell for cell in found.cells if cell.dataset == "digits100"] == [
         cell for cell in cells if cell.dataset == "digits100"
     ]
@@ -61,3 +63,63 @@ def test_paired_keeps_the_seeds_that_all_have():
         (method, value, 0) for method in ("FedProto", "FedSSA") for value in (2, 6, 10)
     ]
     assert len(found.records) == len(found.cells) and notebook.Runs([], []).paired().cells == []
+
+
+def recorded_run(*accuracies, status="finished"):
+    rounds = pd.DataFrame({"round": range(len(accuracies)), "accuracy": accuracies, "accuracy_selected": accuracies})
+    return recorded.Recorded("key", status, {}, rounds, pd.DataFrame())
+
+
+def test_a_summary_says_the_lead_over_the_runner_up_paired_by_seed():
+    cells = exhibits.cells("fedgh/classes", "demo", "cifar10", (0, 1, 2))
+    cells = [cell for cell in cells if cell.value == 2]
+    accuracy = {
+        ("LG-FedAvg", 0): 0.50, ("LG-FedAvg", 1): 0.60, ("LG-FedAvg", 2): 0.70,
+        ("FedProto", 0): 0.10, ("FedProto", 1): 0.10, ("FedProto", 2): 0.10,
+        ("FedGH", 0): 0.52, ("FedGH", 1): 0.61,
+    }  # fmt: skip
+    pairs = [
+        (cell, accuracy[cell.method, cell.spec.seed]) for cell in cells if (cell.method, cell.spec.seed) in accuracy
+    ]
+    found = notebook.Runs([cell for cell, _ in pairs], [recorded_run(value) for _, value in pairs])
+    rows = found.summary("last").set_index("method")
+    assert rows["runner_up"].to_dict() == {"LG-FedAvg": "FedGH", "FedProto": "LG-FedAvg", "FedGH": "LG-FedAvg"}
+    assert rows["lead_n"].to_dict() == {"LG-FedAvg": 2, "FedProto": 3, "FedGH": 2}
+    assert rows.loc["FedGH", "lead"] == pytest.approx(
+        1.5
+    )  # 2 and 1, though its mean is below LG-FedAvg's of three seeds
+    assert rows.loc["FedGH", "lead_ci95"] == pytest.approx(12.7062 * 0.5)  # t of one degree of freedom
+    assert rows["ours"].to_dict() == pytest.approx({"LG-FedAvg": 60, "FedProto": 10, "FedGH": 56.5})
+
+
+def test_a_method_that_diverged_is_no_runner_up():
+    cells = exhibits.cells("fedssa/representations", "demo", seeds=(0,))
+    found = notebook.Runs(cells, [recorded_run(0.9, status="diverged"), recorded_run(0.5)])
+    rows = found.summary("last").set_index("method")
+    assert rows.loc["FedSSA", "lead_n"] == 0 and rows.loc["FedSSA", "runner_up"] == ""
+
+
+def test_tables_have_typed_columns_beside_their_labels():
+    cells = exhibits.cells("pfedhr/many-labelled", "smoke")
+    summary = notebook.Runs(cells, [recorded_run(0.5)] * len(cells)).summary("last")
+    names = ["clients", "num_clients", "stands_for", "public_labels", "partition", "scale", "protocol"]
+    (row,) = summary[names].drop_duplicates().to_dict("records")
+    assert row == {
+        "clients": "labelled, Non-IID, N = 9 (for N = 100)",
+        "num_clients": 9,
+        "stands_for": 100,
+        "public_labels": True,
+        "partition": "by-class",
+        "scale": "smoke",
+        "protocol": "paper",
+    }
+    rounds = notebook.Runs(cells, [recorded_run(0.5)] * len(cells)).rounds()
+    assert set(rounds["num_clients"]) == {9} and set(rounds["stands_for"]) == {100}
+
+
+def test_a_note_says_what_cells_have_in_common():
+    cells = exhibits.cells("fedssa/heterogeneous", "demo", "cifar10")
+    assert results.note(cells) == (
+        "N = 10, 50, 100; C = 10 %, 20 %, 100 %; T = 10, 30; E = 1, 5; B = 64; scale demo; protocol paper; n = 3"
+    )
+    assert results.note([]) == ""

@@ -70,13 +70,13 @@ def test_every_flipped_bit_of_a_finished_run_is_noticed(tmp_path, home, capsys):
     for name, bit in flips(whole):
         flip(record.path / name, bit)
         with pytest.raises(FedlibError, match=f"run {record.key}: its record is damaged"):
-            views.kept(runs.read(record.path), "clients")
+            views.load_weights(runs.read(record.path), "clients")
         assert runs._usable(resolved, reuse_stale=True) is None, (name, bit)
         shutil.copy(whole / name, record.path / name)
     assert runs._usable(resolved, reuse_stale=False) is not None
     flip(record.path / "final-clients.pt", 12345)
     again = run(SPEC, progress=False)
-    assert again.digest == record.digest and views.kept(again, "clients")
+    assert again.digest == record.digest and views.load_weights(again, "clients")
     assert "final-clients.pt is not what was written" in capsys.readouterr().err
     assert (home / "runs" / f"{record.key}.damaged-1" / "DONE").exists()
 
@@ -133,7 +133,7 @@ def test_a_run_folder_that_is_deleted_while_it_trains(tmp_path, monkeypatch):
         patch.setattr(runs, "_report", lambda samples: shutil.rmtree(runs.store()))
         record = run(SPEC, progress=False)
     assert processes.bits(record.path) == expected
-    assert views.kept(record, "clients")
+    assert views.load_weights(record, "clients")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -172,7 +172,9 @@ def test_servers_weights_are_in_the_clients_file(monkeypatch):
     monkeypatch.setattr(runs, "_compute", None)  # nothing is computed
     server = RunSpec(**vars(SPEC) | {"keep": "server"})
     assert run(server, progress=False).digest == record.digest
-    assert views.kept(record, "server")["server"].keys() == views.kept(record, "clients")["server"].keys()
+    assert (
+        views.load_weights(record, "server")["server"].keys() == views.load_weights(record, "clients")["server"].keys()
+    )
 
     monkeypatch.setattr(runs, "_compute", compute)
     other = RunSpec(**vars(server) | {"seed": 1})
@@ -197,7 +199,7 @@ def test_a_better_record_replaces_the_old_one_only_when_it_is_whole(monkeypatch)
         with pytest.raises(FedlibError, match="No space left on device"):
             run(SPEC, progress=False)
     assert runs.read(record.path).provenance == record.provenance
-    assert views.kept(run(SPEC, progress=False), "clients")
+    assert views.load_weights(run(SPEC, progress=False), "clients")
 
 
 def test_a_failed_start_leaves_nothing(monkeypatch, home):

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib.papers import exhibits, notebook, printed
+from fedlib.papers import exhibits, notebook, printed, recorded
 from fedlib.show import tables
 
 
@@ -42,7 +42,7 @@ def record(accuracies, selected=2):
         "selected": [0] + [selected] * (count - 1),
     }
     sent = {"download_words": 256 * selected, "upload_words": 256 * selected, "published_words": 256 * selected}
-    return printed.Recorded("key", "finished", {}, pd.DataFrame(rounds | sent), pd.DataFrame())
+    return recorded.Recorded("key", "finished", {}, pd.DataFrame(rounds | sent | {"samples": 1}), pd.DataFrame())
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import torch
 from fedlib import training
 from fedlib.errors import FedlibError
 from fedlib.lab import runs
-from fedlib.papers import exhibits, notebook, printed, views
+from fedlib.papers import exhibits, notebook, recorded, views
 
 SPEC = runs.RunSpec(algorithm="pFedES", num_clients=5, rounds=1, batch_size=64, keep="clients")
 
@@ -23,7 +23,7 @@ def record(small_digits):
 
 
 def test_representations_are_of_the_kept_networks_and_of_the_clients_own_test_images(record):
-    table, features = views.representations(record, per_client=3)
+    table, features = views.extract_representations(record, per_client=3)
     built = runs.federation_of(runs.resolve(record.spec))
     snapshots = torch.load(record.path / "final-clients.pt", weights_only=True)["clients"]
     assert list(table) == ["client", "architecture", "label"]
@@ -40,15 +40,15 @@ def test_representations_are_of_the_kept_networks_and_of_the_clients_own_test_im
 
 
 def test_maps_repeat_bit_by_bit_and_follow_the_perplexity(record):
-    first, second, other = (views.mapped(record, 4, perplexity=value, count=1) for value in (4, 4, 5))
+    first, second, other = (views.map_representations(record, 4, perplexity=value, count=1) for value in (4, 4, 5))
     assert first.equals(second) and not first.equals(other)
     assert list(first) == ["client", "architecture", "label", "x", "y", *views.SHARES]
-    table, features = views.representations(record, 4)
+    table, features = views.extract_representations(record, 4)
     assert first[list(views.SHARES)].mean().to_dict() == pytest.approx(
-        views.nearest(table, features, count=1).mean().to_dict()
+        views.share_of_nearest(table, features, count=1).mean().to_dict()
     )
     with pytest.raises(FedlibError, match=r"perplexity = 30.0: must be above 0 and below \d+, the points"):
-        views.mapped(record, 3)
+        views.map_representations(record, 3)
 
 
 def test_nearest_by_hand():
@@ -56,18 +56,18 @@ def test_nearest_by_hand():
     # client), 10, 9. Within the client: 1, 0, 1 and 9, 10, 9.
     features = np.array([[0.0], [1.0], [3.0], [4.0], [9.0], [10.0]])
     table = pd.DataFrame({"client": [0, 0, 0, 1, 1, 1], "label": [5, 5, 6, 5, 7, 7]})
-    found = views.nearest(table, features, count=1).mean().to_dict()
+    found = views.share_of_nearest(table, features, count=1).mean().to_dict()
     assert found == pytest.approx({"same client": 100 * 4 / 6, "same class, within the client": 100 * 4 / 6})
     with pytest.raises(FedlibError, match=re.escape("count = 3: must be between 1 and 2: a client has 3 images")):
-        views.nearest(table, features, count=3)
+        views.share_of_nearest(table, features, count=3)
 
 
 def test_enhanced_images_are_the_extractors_output_each_rescaled_on_its_own(record):
-    pictures = views.enhanced(record, count=4)
+    pictures = views.enhance_images(record, count=4)
     assert {name: rows.shape for name, rows in pictures.items()} == dict.fromkeys(
         ("original", "enhanced"), (4, 32, 32, 3)
     )
-    state = views.kept(record, "server")["server"]
+    state = views.load_weights(record, "server")["server"]
     data = runs.resolve(record.spec).data
     original = torch.from_numpy(pictures["original"]).permute(0, 3, 1, 2)
     mean, std = (torch.tensor(values).view(1, 3, 1, 1) for values in (data.mean, data.std))
@@ -77,13 +77,13 @@ def test_enhanced_images_are_the_extractors_output_each_rescaled_on_its_own(reco
         assert (made.min(), made.max()) == (0, 1)
         scaled = (expected - expected.min()) / (expected.max() - expected.min())
         assert np.abs(made - scaled).max() < 1e-4
-    again = views.enhanced(record, count=4)
+    again = views.enhance_images(record, count=4)
     assert all((again[name] == rows).all() for name, rows in pictures.items())
 
 
 def test_pixels_keep_pictures_to_a_byte():
     drawn = np.random.default_rng(0).random((2, 32, 32, 3))
-    kept = views.pictures(views.pixels({"original": drawn, "enhanced": 1 - drawn}))
+    kept = views.decode_images(views.encode_images({"original": drawn, "enhanced": 1 - drawn}))
     assert list(kept) == ["original", "enhanced"]
     assert np.abs(kept["original"] - drawn).max() <= 0.5 / 255 + 1e-9
     assert np.abs(kept["enhanced"] - (1 - drawn)).max() <= 0.5 / 255 + 1e-9
@@ -91,27 +91,27 @@ def test_pixels_keep_pictures_to_a_byte():
 
 def test_a_run_without_the_weights_says_how_to_get_them(small_digits, record):
     plain = runs.run(dataclasses.replace(SPEC, seed=1, keep="server"), progress=False)
-    assert views.enhanced(plain, 2)["enhanced"].shape[0] == 2
+    assert views.enhance_images(plain, 2)["enhanced"].shape[0] == 2
     message = f"run {plain.key}: it kept no weights of the clients; run it again with keep='clients'"
     with pytest.raises(FedlibError, match=re.escape(message)):
-        views.representations(plain)
+        views.extract_representations(plain)
     with pytest.raises(FedlibError, match="algorithm = 'FedProto': must be pFedES"):
-        views.enhanced(runs.run(dataclasses.replace(SPEC, algorithm="FedProto"), progress=False))
+        views.enhance_images(runs.run(dataclasses.replace(SPEC, algorithm="FedProto"), progress=False))
 
 
 def test_maps_of_record_are_of_the_first_seed_in_the_grids_order(tmp_path, monkeypatch):
     columns = ["key", "client", "architecture", "label", "x", "y", *views.SHARES]
-    monkeypatch.setattr(notebook, "NOTEBOOKS", tmp_path / "notebooks")
+    monkeypatch.setattr(recorded, "RESULTS", tmp_path / "results")
     cells = exhibits.cells("fedssa/representations", "demo", seeds=(1, 0))  # FedProto 1, 0, then FedSSA 1, 0
     keys = ["FedProto-1", "FedProto-0", "FedSSA-1", "FedSSA-0"]
-    found = notebook.Runs(cells, [printed.Recorded(key, "finished", {}, *[pd.DataFrame()] * 2) for key in keys])
-    monkeypatch.setattr(notebook, "recorded", lambda grid, scale: found)
-    none = notebook.recorded_maps("fedssa/representations")
+    found = notebook.Runs(cells, [recorded.Recorded(key, "finished", {}, *[pd.DataFrame()] * 2) for key in keys])
+    monkeypatch.setattr(recorded, "load_record", lambda grid, scale: found)
+    none = notebook.load_maps("fedssa/representations")
     assert none.empty and list(none) == ["method", *columns[1:]]
     (tmp_path / "results").mkdir()
     rows = [(key, 0, "CNN-1", 3, place, 0.0, 100.0, 100.0) for place, key in enumerate(reversed(keys))]
     pd.DataFrame(rows, columns=columns).to_csv(tmp_path / "results" / "maps.csv", index=False)
-    table = notebook.recorded_maps("fedssa/representations")
+    table = notebook.load_maps("fedssa/representations")
     assert table[["method", "x"]].to_numpy().tolist() == [["FedProto", 2], ["FedSSA", 0]]
 
 
@@ -125,7 +125,7 @@ def test_export_writes_the_maps_and_images_of_runs_that_kept_what_they_need(smal
     maps, images = (pd.read_csv(runs.home() / "results" / f"{name}.csv") for name in ("maps", "images"))
     assert maps.to_dict("list") == {"key": [clients.key] * 2, "client": [0, 1], "x": [2.0, 0.13]}
     assert images["key"].tolist() == [server.key] * 10
-    kept, made = views.pictures(images), views.enhanced(server)
+    kept, made = views.decode_images(images), views.enhance_images(server)
     assert list(kept) == list(made)
     assert all(np.abs(kept[row] - made[row]).max() <= 0.5 / 255 + 1e-6 for row in made)
 
@@ -137,39 +137,39 @@ def test_matches_by_hand():
         {"round": 0, "clients": [3], "matches": [None], "similarity": [[]], "structures": []},
         {"round": 1, "clients": [3, 7], "matches": [None, 1], "similarity": [[0.1, 0.2], [0.3, 0.41239]], "structures": chains},
     ]  # fmt: skip
-    table = views.matches(SimpleNamespace(details=rounds))
+    table = views.list_matches(SimpleNamespace(details=rounds))
     assert table.to_numpy().tolist() == [
         [2, 7, 0.4124, 1, 7, "M2", 1, "conv"],
         [2, 7, 0.4124, 2, 3, "M1", 4, "fc"],
     ]
-    assert list(table) == list(views.MATCHES) == list(views.matches(SimpleNamespace(details=[])))
+    assert list(table) == list(views.MATCHES) == list(views.list_matches(SimpleNamespace(details=[])))
 
 
 def test_matches_of_record_are_of_the_first_non_iid_run(tmp_path, monkeypatch):
-    monkeypatch.setattr(notebook, "NOTEBOOKS", tmp_path / "notebooks")
+    monkeypatch.setattr(recorded, "RESULTS", tmp_path / "results")
     cells = exhibits.cells("pfedhr/labelled", "demo", dataset="mnist", seeds=(1, 0))
     keys = [f"{cell.spec.algorithm}-{cell.spec.partition}-{cell.spec.seed}" for cell in cells]
-    found = notebook.Runs(cells, [printed.Recorded(key, "finished", {}, *[pd.DataFrame()] * 2) for key in keys])
-    monkeypatch.setattr(notebook, "recorded", lambda grid, scale: found)
-    assert notebook.recorded_matches("pfedhr/labelled").empty
+    found = notebook.Runs(cells, [recorded.Recorded(key, "finished", {}, *[pd.DataFrame()] * 2) for key in keys])
+    monkeypatch.setattr(recorded, "load_record", lambda grid, scale: found)
+    assert notebook.load_matches("pfedhr/labelled").empty
     (tmp_path / "results").mkdir()
     rows = [
         (f"pFedHR-{kind}-{seed}", place)
         for place, (kind, seed) in enumerate([("iid", 0), ("by-class", 1), ("by-class", 0)])
     ]
     pd.DataFrame(rows, columns=["key", "place"]).to_csv(tmp_path / "results/matches.csv", index=False)
-    assert notebook.recorded_matches("pfedhr/labelled")["place"].tolist() == [2]
+    assert notebook.load_matches("pfedhr/labelled")["place"].tolist() == [2]
 
 
 def test_images_of_record_are_of_the_first_seed(tmp_path, monkeypatch):
-    monkeypatch.setattr(notebook, "NOTEBOOKS", tmp_path / "notebooks")
+    monkeypatch.setattr(recorded, "RESULTS", tmp_path / "results")
     cells = exhibits.cells("pfedes/images", "demo", seeds=(1, 0, 2))
     found = notebook.Runs(
-        cells, [printed.Recorded(f"run-{cell.spec.seed}", "finished", {}, *[pd.DataFrame()] * 2) for cell in cells]
+        cells, [recorded.Recorded(f"run-{cell.spec.seed}", "finished", {}, *[pd.DataFrame()] * 2) for cell in cells]
     )
-    monkeypatch.setattr(notebook, "recorded", lambda grid, scale: found)
-    assert notebook.recorded_images("pfedes/images").empty
+    monkeypatch.setattr(recorded, "load_record", lambda grid, scale: found)
+    assert notebook.load_images("pfedes/images").empty
     (tmp_path / "results").mkdir()
     rows = [("run-2", "original", 0, "c"), ("run-1", "original", 0, "b")]  # seed 0 kept nothing
     pd.DataFrame(rows, columns=["key", "row", "picture", "pixels"]).to_csv(tmp_path / "results/images.csv", index=False)
-    assert notebook.recorded_images("pfedes/images")["pixels"].tolist() == ["b"]
+    assert notebook.load_images("pfedes/images")["pixels"].tolist() == ["b"]

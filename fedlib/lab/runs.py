@@ -684,7 +684,6 @@ def code_digest(spec: RunSpec) -> str:
     in_part = {
         data: {"Dataset"},
         protocol: {"Protocol"},
-        costs: set(),
         models: {"build", *(getattr(builder, "func", builder).__name__ for builder in shipped)},
     }
     homes = [sys.modules[cls.__module__] for cls in classes if cls not in own]
@@ -1112,11 +1111,11 @@ def export() -> int:
         tables["rounds"].append(rounds.assign(key=record.key))
         tables["clients"].append(record.final().round(6).assign(key=record.key))
         if (path / "final-clients.pt").exists():
-            tables["maps"].append(views.mapped(record).round(2).assign(key=record.key))
+            tables["maps"].append(views.map_representations(record).round(2).assign(key=record.key))
         if record.spec.algorithm == "pFedES" and (path / "final-server.pt").exists():
-            tables["images"].append(views.pixels(views.enhanced(record)).assign(key=record.key))
+            tables["images"].append(views.encode_images(views.enhance_images(record)).assign(key=record.key))
         if record.spec.algorithm == "pFedHR":
-            tables["matches"].append(views.matches(record).assign(key=record.key))
+            tables["matches"].append(views.list_matches(record).assign(key=record.key))
     if not tables["runs"]:
         raise FedlibError(f"runs: no finished run on real data in {store()}")
     folder.mkdir(exist_ok=True)

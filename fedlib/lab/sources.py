@@ -90,13 +90,36 @@ def _targets(statement: ast.stmt) -> list[str]:
 
 
 def _used(node: ast.AST) -> list[str]:
-    """Names that a statement reads, but for its annotations."""
+    """Names that a statement reads, but for its annotations and for what is a function's own."""
     found = [node.id] if isinstance(node, ast.Name) else []
     for field, value in ast.iter_fields(node):
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST) and field not in ("annotation", "returns"):
                 found += _used(child)
+    if isinstance(node, ast.FunctionDef | ast.Lambda):
+        own = _own_names(node)
+        found = [name for name in found if name not in own]
     return found
+
+
+def _own_names(function: ast.FunctionDef | ast.Lambda) -> set[str]:
+    """A function's parameters and the names that its statements assign, which hide the file's; those of comprehensions, which
+    hide them only there, count as the file's.
+    """
+    arguments = function.args
+    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+    own = {argument.arg for argument in every if argument}
+    waiting: list[ast.AST] = list(function.body) if isinstance(function, ast.FunctionDef) else []
+    outer: set[str] = set()
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Global):
+            outer |= set(node.names)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            own.add(node.id)
+        if not isinstance(node, ast.comprehension | ast.FunctionDef | ast.Lambda | ast.ClassDef):
+            waiting += ast.iter_child_nodes(node)
+    return own - outer
 
 
 # ------------------------------------------------------------------------------------------ a person's own parts

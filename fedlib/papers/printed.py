@@ -1,15 +1,15 @@
-"""What the papers print, and our numbers beside it. Reads `reported.csv` and, of our own, the results of record."""
+"""What the papers print, and our numbers beside it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from ..data import info
 from ..show import labels
 from .reported import ACCURACY, reported
+from .verdicts import judge_lead
 
 
 def accuracies(paper: str, item: str) -> pd.DataFrame:
@@ -24,15 +24,14 @@ def accuracies(paper: str, item: str) -> pd.DataFrame:
     return table[["method", "dataset"]].join(typed).assign(value=table["value"])
 
 
-_SMALL_MODELS = {"homogeneous-M1": "M1", "homogeneous-M4": "M4"}
-
-
 def _typed(row: Mapping[Any, Any]) -> dict[str, Any]:
     """N, C and the label of a printed setting; pFedHR prints how many clients are active, the others C."""
     clients = int(row["num_clients"])
     if row["distribution"]:
         participation = int(row["active_clients"]) / clients
-        label = labels.setting(others=[row["public_labels"] or _SMALL_MODELS[row["models"]], row["distribution"]])
+        label = labels.setting(
+            others=[row["public_labels"] or labels.word("scenario", row["models"]), row["distribution"]]
+        )
     else:
         participation = float(row["participation"])
         label = labels.setting(num_clients=clients, participation=participation)
@@ -40,47 +39,43 @@ def _typed(row: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def beside_paper(ours: pd.DataFrame, paper: pd.DataFrame, on: Sequence[str]) -> pd.DataFrame:
-    """`summarise`'s rows with the paper's number, the difference (ours - paper, points) and a verdict.
+    """`Runs.summary`'s rows with the paper's number, the difference (ours - paper, points) and whether the printed number lies
+    inside the interval of ours: this says how far the level is, not which method is better.
 
-    paper: columns `on` and `value` in per cent. The verdict speaks only where several seeds give an interval.
+    paper: columns `on` and `value` in per cent.
     """
     table = ours.merge(paper[[*on, "value"]].rename(columns={"value": "paper"}), on=list(on), how="left")
     table["difference"] = table["ours"] - table["paper"]
-    table["verdict"] = [_verdict(row) for row in table.to_dict("records")]
+    table["verdict"] = [_level(row) for row in table.to_dict("records")]
     return table
 
 
-def _verdict(row: Mapping[Any, Any]) -> str:
+def _level(row: Mapping[Any, Any]) -> str:
     if row["diverged"]:
         return "diverged" if not np.isnan(row["paper"]) else "diverges, as in the paper"
     if np.isnan(row["paper"]):
         return "the paper prints none"
     if row["n"] == 1:
-        return "one seed: no verdict"
-    if abs(row["difference"]) <= row["ci95"]:
-        return "the interval holds the paper's"
-    return "above the paper's" if row["difference"] > 0 else "below the paper's"
+        return "one seed, no interval"
+    return "inside the interval" if abs(row["difference"]) <= row["ci95"] else "outside the interval"
 
 
 def standing(table: pd.DataFrame, method: str, claimed: bool = False) -> list[str]:
-    """What `table` says of `method` against the others, a sentence a setting: its rank by our means, its lead over the best
-    other one, the lead that the paper prints over the best of the same ones, and whether the direction is the same.
+    """What `table` says of `method` against the others, one sentence per setting: its mean, its rank where all have the same number
+    of seeds, its lead over the best other one, paired by seed, the lead that the paper prints over the best of the same ones, and
+    the verdict on that lead by the rule of `verdicts`: supported, contradicted, or undecided with what it leans to and why.
 
-    table: `beside_paper`'s rows; claimed: the paper claims a lead where it prints no number. `holds` needs
-    intervals that do not touch; an empty table gives one sentence that says so.
+    table: `beside_paper`'s rows; claimed: the paper claims a lead where it prints no number. An empty table gives one sentence
+    that says so.
     """
     sentences = []
     for setting, group in table.dropna(subset=["ours"]).groupby("setting", sort=False):
         rows = group.to_dict("records")
-        others = [row for row in rows if row["method"] != method]
-        if len(others) in (0, len(rows)):
+        mine = next((row for row in rows if row["method"] == method), None)
+        if mine is None or not mine["lead_n"]:
             continue
-        (mine,) = (row for row in rows if row["method"] == method)
-        best = max(others, key=lambda row: row["ours"])
-        lead, rank = mine["ours"] - best["ours"], 1 + sum(row["ours"] > mine["ours"] for row in others)
-        ours = f"{method} {mine['ours']:.2f}, rank {rank} of {len(rows)}, {lead:+.2f} against {best['method']}"
-        ours = f"{setting}: {ours} (n = {min(mine['n'], best['n'])})"
-        rivals = [row for row in others if not np.isnan(row["paper"])]
+        ours = f"{setting}: {method} {mine['ours']:.2f}, {_rank(mine, rows)}{_lead(mine)}"
+        rivals = [row for row in rows if row is not mine and not np.isnan(row["paper"])]
         if not np.isnan(mine["paper"]) and rivals:
             rival = max(rivals, key=lambda row: row["paper"])
             printed = mine["paper"] - rival["paper"]
@@ -90,34 +85,26 @@ def standing(table: pd.DataFrame, method: str, claimed: bool = False) -> list[st
         else:
             sentences.append(f"{ours}; the paper prints nothing to compare with.")
             continue
-        clear = abs(lead) > mine["ci95"] + best["ci95"]  # false while an interval is NaN, of one seed
-        verdict = ("holds" if clear else "holds in direction") if lead * printed > 0 else "does not hold"
-        sentences.append(f"{ours}; {said}: {verdict}.")
+        as_printed = mine["lead"] * np.sign(printed)
+        evidence = (as_printed, mine["lead_ci95"], int(mine["lead_n"]), mine["scale"], mine["protocol"])
+        sentences.append(f"{ours}; {said}: {judge_lead(*evidence, embedded=info(mine['dataset']).embedded)}.")
     return sentences or [NO_RECORD]
 
 
+def _rank(mine: Mapping[Any, Any], rows: Sequence[Mapping[Any, Any]]) -> str:
+    """`rank 1 of 3, `; nothing where the methods have different numbers of seeds."""
+    if len({row["n"] for row in rows}) > 1:
+        return ""
+    return f"rank {1 + sum(row['ours'] > mine['ours'] for row in rows)} of {len(rows)}, "
+
+
+def _lead(row: Mapping[Any, Any]) -> str:
+    """`+3.00 ± 1.20 against C (n = 3)`."""
+    spread = "" if np.isnan(row["lead_ci95"]) else f" ± {row['lead_ci95']:.2f}"
+    return f"{row['lead']:+.2f}{spread} against {row['runner_up']} (n = {int(row['lead_n'])})"
+
+
 NO_RECORD = "No result of record compares these methods yet: not testable here."
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """A committed result of record: a run's row, its rounds and each client's last row (results/*.csv)."""
-
-    key: str
-    status: str
-    row: Mapping[Any, Any]
-    rounds: pd.DataFrame
-    clients: pd.DataFrame
-
-
-def recorded(folder: Path) -> list[Recorded]:
-    """Every result of record in `folder` (results/): small committed CSV, so that what is read from it never changes by itself."""
-    tables = {name: pd.read_csv(folder / f"{name}.csv") for name in ("runs", "rounds", "clients")}
-    by_key = {name: dict(list(tables[name].groupby("key"))) for name in ("rounds", "clients")}
-    return [
-        Recorded(row["key"], row["status"], row, by_key["rounds"][row["key"]], by_key["clients"][row["key"]])
-        for row in tables["runs"].to_dict("records")
-    ]
 
 
 # Metrics of FedGH's Table 3.
@@ -125,7 +112,7 @@ PER_ROUND, ROUNDS, TO_TARGET = "communication per client per round", "rounds to 
 
 
 def communication(words: pd.DataFrame, clients: int = 10, paper: str = "FedGH", item: str = "Table 3") -> pd.DataFrame:
-    """A paper's communication columns recomputed, a row a printed number that is not 0.
+    """A paper's communication columns recomputed, one row per printed number that is not 0.
 
     words: `costs.table`, words a client and round. `published` counts as the paper does, `real` every word that travels; totals
     are the paper's own number of rounds x `clients` a round x words. KB is 1024 bytes, MB 1024 KB.
@@ -148,7 +135,7 @@ def communication(words: pd.DataFrame, clients: int = 10, paper: str = "FedGH", 
 
 
 def beside_costs(costs: pd.DataFrame, paper: str = "FedGH", item: str = "Table 3") -> pd.DataFrame:
-    """`notebook.Runs.targets`'s rows with the paper's numbers beside them, in KB of 1024 bytes; NaN: a dash, or not reached."""
+    """`Runs.targets`'s rows with the paper's numbers beside them, in KB of 1024 bytes; NaN: a dash, or not reached."""
     names = {PER_ROUND: "per_round_kb", ROUNDS: "rounds", TO_TARGET: "total_kb"}
     table = costs.copy()
     for metric, name in names.items():

@@ -18,7 +18,7 @@ import psutil
 from ..errors import FedlibError, choose, require
 from ..lab import runs
 from ..show import tables
-from . import exhibits, notebook
+from . import exhibits, notebook, recorded
 from .printed import accuracies
 
 # A busy machine may start a kernel slowly; the kernel's own log says nothing that a reader needs.
@@ -247,7 +247,7 @@ def readme() -> str:
 
 def _record() -> pd.DataFrame:
     """FedSSA's Table 2: methods down, settings across, with T and E in their names and the paper's numbers beside them."""
-    found = notebook.recorded("fedssa/record")
+    found = recorded.load_record("fedssa/record")
     summary = found.summary("last")
     ranked = tables.wide(summary, list(dict.fromkeys(summary["method"])))
     table = ranked.table.copy()
@@ -268,7 +268,7 @@ def _means(grid: str, case: str = "") -> pd.DataFrame:
     """A grid's results of record on the seeds that all have, a row a method (or a case of the audit of `case`): how they were run,
     their mean over all clients and over the selected.
     """
-    found = notebook.recorded(grid).paired()
+    found = recorded.load_record(grid).paired()
     rows = found.summary("last").to_dict("records") if found.cells else []
     specs = {(cell.method, cell.setting): cell.spec for cell in found.cells}
     of = [specs[row["method"], row["setting"]] for row in rows]

@@ -8,7 +8,7 @@ of comparisons that were looked at. Both need every cell of the claim, at scale 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -35,7 +35,7 @@ _SAME_MODELS = {"reassembly-500": "reassembly"}
 
 
 class RunRecord(Protocol):
-    """What a check reads of a finished run: `runs.Record` and `printed.Recorded` have it."""
+    """What a check reads of a finished run: `runs.Record` and `recorded.Recorded` have it."""
 
     @property
     def status(self) -> str: ...
@@ -46,7 +46,7 @@ class RunRecord(Protocol):
 
 
 class Runs(Protocol):
-    """The finished runs of a grid, cells and records side by side: `notebook.Runs` has it."""
+    """The finished runs of a grid, cells and records side by side: `results.Runs` has it."""
 
     @property
     def cells(self) -> Sequence[exhibits.Cell]: ...
@@ -339,15 +339,39 @@ def judge(check: Check | None, found: Evidence, printed: float = float("nan")) -
 
 def _reasons(comparisons: list[Comparison], runs: list[Run], scale: str, there: int, planned: int) -> list[str]:
     """Why the runs at hand decide nothing, whatever they say."""
-    others = {run.cell.spec.protocol for run in runs} - {DECISIVE_PROTOCOL}
-    counts = sorted({one.n for one in comparisons if one.n})
     reasons = list(dict.fromkeys(one.obstacle for one in comparisons if one.obstacle))
     reasons += [f"{there} of {planned} cells run"] if there < planned else []
-    if counts and counts[0] < MIN_SEEDS:
-        few = "one seed" if counts[0] == 1 else f"{counts[0]} seeds"
-        reasons.append(few + (" in places" if counts[-1] > counts[0] else ""))
+    counts = {one.n for one in comparisons if one.n}
+    return reasons + obstacles(counts, scale, {run.cell.spec.protocol for run in runs})
+
+
+def obstacles(counts: Collection[int], scale: str, protocols: Collection[str]) -> list[str]:
+    """What keeps paired differences from deciding anything: too few seeds, another scale or protocol; counts: of seeds."""
+    fewest, others = min(counts, default=MIN_SEEDS), sorted(set(protocols) - {DECISIVE_PROTOCOL})
+    reasons = []
+    if fewest < MIN_SEEDS:
+        few = "one seed" if fewest == 1 else f"{fewest} seeds"
+        reasons.append(few + (" in places" if max(counts) > fewest else ""))
     reasons += [f"scale {scale}"] if scale not in DECISIVE_SCALES else []
-    return reasons + ([f"protocol {', '.join(sorted(others))}"] if others else [])
+    return reasons + ([f"protocol {', '.join(others)}"] if others else [])
+
+
+def judge_lead(mean: float, half: float, n: int, scale: str, protocol: str, embedded: bool = False) -> str:
+    """The verdict on a single claimed lead, in words: `supported`, `contradicted`, or `undecided` with what it leans to and why.
+
+    mean, half: of the paired differences over `n` common seeds, positive as claimed, and their 95 % interval.
+    """
+    if not n:
+        return f"{UNDECIDED}: no common seed"
+    lean = f"leans {'for' if mean > 0 else 'against'} (n = {n})"
+    if embedded:
+        return f"{STAND_IN}: {lean}"
+    reasons = obstacles({n}, scale, {protocol})
+    if reasons:
+        return f"{UNDECIDED}: {'; '.join([lean, *reasons])}"
+    if abs(mean) <= half:
+        return f"{UNDECIDED}: {lean}, and the interval includes 0"
+    return SUPPORTED if mean > 0 else CONTRADICTED
 
 
 def _varied(check: Check, found: Evidence) -> bool:

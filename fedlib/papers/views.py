@@ -2,7 +2,7 @@
 pFedHR's server matched, from what it noted.
 
 Only runs with `keep="clients"` have their clients' networks, and only those with `keep="server"` or `"clients"` the server's
-state: `exhibits.GRIDS` says which keep them.
+state: a grid's `keep` asks for them.
 """
 
 from base64 import b64decode, b64encode
@@ -19,13 +19,13 @@ from ..errors import FedlibError, require
 from ..lab import runs
 
 PERPLEXITY = 30.0  # of the t-SNE maps: the library's default; the papers state none (*chosen*)
-SHOWN = (  # how `enhanced` shows pixels, for the foot of a picture
+SHOWN = (  # how `enhance_images` shows pixels, for the foot of a picture
     "Originals as stored. Enhanced images are the extractor's output, which has no scale of pixels: each is rescaled by itself, "
     "its least value over all channels to 0 and its largest to 1."
 )
 
 
-def kept(record: runs.Record, what: str) -> dict[str, Any]:
+def load_weights(record: runs.Record, what: str) -> dict[str, Any]:
     """The weights of a run, on the CPU: {"server": ...} and, where `what` is `clients`, {"clients": {id: snapshot}} too.
 
     Raises FedlibError when the run did not keep them, or when they are not what it wrote.
@@ -40,14 +40,14 @@ def _rebuilt(record: runs.Record) -> federation.Federation:
     return runs.federation_of(runs.resolve(replace(record.spec, device="cpu")))
 
 
-def representations(record: runs.Record, per_client: int = 60) -> tuple[pd.DataFrame, np.ndarray]:
+def extract_representations(record: runs.Record, per_client: int = 60) -> tuple[pd.DataFrame, np.ndarray]:
     """What each client's extractor makes of the client's own test images, at most `per_client` of them, drawn by the run's seed.
 
-    Returns a table with a row an image (client, architecture, label) and the representations, float32 (rows, width). Clients
+    Returns a table with one row per image (client, architecture, label) and the representations, float32 (rows, width). Clients
     that were never visited are absent. Needs a run with keep="clients".
     """
     require(per_client >= 1, "per_client", per_client, "at least 1")
-    snapshots, built = kept(record, "clients")["clients"], _rebuilt(record)
+    snapshots, built = load_weights(record, "clients")["clients"], _rebuilt(record)
     rows, values = [], []
     with training.one_thread():
         for id, snapshot in snapshots.items():
@@ -80,11 +80,11 @@ def tsne(features: np.ndarray, seed: int = 0, perplexity: float = PERPLEXITY) ->
 SHARES = ("same client", "same class, within the client")
 
 
-def nearest(table: pd.DataFrame, features: np.ndarray, count: int = 5) -> pd.DataFrame:
-    """What a map shows, as numbers of the full space (SHARES), a row an image: of its representation's `count` nearest others
+def share_of_nearest(table: pd.DataFrame, features: np.ndarray, count: int = 5) -> pd.DataFrame:
+    """What a map shows, as numbers of the full space (SHARES), one row per image: of its representation's `count` nearest others
     (Euclidean), per cent that are the same client's; and of its nearest among the same client's, per cent of the same class.
 
-    table, features: as from `representations`; every client needs more than `count` rows.
+    table, features: as from `extract_representations`; every client needs more than `count` rows.
     """
     from scipy.spatial.distance import cdist
 
@@ -101,16 +101,16 @@ def nearest(table: pd.DataFrame, features: np.ndarray, count: int = 5) -> pd.Dat
     return pd.DataFrame(dict(zip(SHARES, (100 * same_client, 100 * same_class), strict=True)))
 
 
-def mapped(
+def map_representations(
     record: runs.Record, per_client: int = 60, seed: int = 0, perplexity: float = PERPLEXITY, count: int = 5
 ) -> pd.DataFrame:
-    """A run's t-SNE map with the shares of nearest others, a row an image: client, architecture, label, x, y, SHARES."""
-    table, features = representations(record, per_client)
+    """A run's t-SNE map with the shares of nearest others, one row per image: client, architecture, label, x, y, SHARES."""
+    table, features = extract_representations(record, per_client)
     x, y = tsne(features, seed, perplexity).T
-    return pd.concat([table.assign(x=x, y=y), nearest(table, features, count)], axis=1)
+    return pd.concat([table.assign(x=x, y=y), share_of_nearest(table, features, count)], axis=1)
 
 
-def enhanced(record: runs.Record, count: int = 5) -> dict[str, np.ndarray]:
+def enhance_images(record: runs.Record, count: int = 5) -> dict[str, np.ndarray]:
     """`count` images, each of another class, and what pFedES's final global extractor makes of them, for `plots.images`.
 
     Returns {"original": ..., "enhanced": ...}, each (count, 32, 32, 3) in [0, 1]. Originals are the pixels as stored. Enhanced
@@ -119,14 +119,14 @@ def enhanced(record: runs.Record, count: int = 5) -> dict[str, np.ndarray]:
     channel are shown grey. Needs a run of pFedES that kept the server's state.
     """
     require(record.spec.algorithm == "pFedES", "algorithm", record.spec.algorithm, "pFedES, which has the extractor")
-    state, resolved = kept(record, "server")["server"], runs.resolve(replace(record.spec, device="cpu"))
+    state, resolved = load_weights(record, "server")["server"], runs.resolve(replace(record.spec, device="cpu"))
     data, pool = resolved.data, runs.federation_of(resolved).pool
     require(1 <= count <= data.num_classes, "count", count, f"between 1 and {data.num_classes}, the classes")
     extractor = models.proxy_extractor(data.images.shape[1], resolved.hashed["params"]["output"])
     extractor.load_state_dict(state)
     stream = randomness.generator(record.spec.seed, "sampling", client=0)
     shuffled = stream.permutation(len(data.labels))
-    _, first = np.unique(data.labels.numpy()[shuffled], return_index=True)  # one image a class
+    _, first = np.unique(data.labels.numpy()[shuffled], return_index=True)  # one image per class
     indices = torch.from_numpy(shuffled[np.sort(first)[:count]])
     with training.one_thread():
         outputs = training.outputs(extractor, pool, indices).numpy()
@@ -140,7 +140,7 @@ def _pictures(images: np.ndarray) -> np.ndarray:
     return np.moveaxis(np.broadcast_to(images, (len(images), 3, *images.shape[2:])), 1, -1).astype(np.float32)
 
 
-def pixels(pictures: Mapping[str, np.ndarray]) -> pd.DataFrame:
+def encode_images(pictures: Mapping[str, np.ndarray]) -> pd.DataFrame:
     """Rows of 32 x 32 pictures (`plots.images`) as a small table, to be kept: row, picture, pixels (red, green and blue bytes by
     row and column, in base64).
     """
@@ -160,8 +160,8 @@ def pixels(pictures: Mapping[str, np.ndarray]) -> pd.DataFrame:
 MATCHES = ("round", "client", "similarity", "place", "origin", "model", "layer", "operation")
 
 
-def matches(record: runs.Record) -> pd.DataFrame:
-    """The candidates that pFedHR's server gave to clients (Eq. 2 and 5), a row a layer, in the columns of MATCHES: round (from 1),
+def list_matches(record: runs.Record) -> pd.DataFrame:
+    """The candidates that pFedHR's server gave to clients (Eq. 2 and 5), one row per layer, in the columns of MATCHES: round (from 1),
     client, Eq. 5's similarity, the layer's place in the chain, and the client (`reassembly.MERGED` where models were averaged),
     model, index and operation that it comes from.
     """
@@ -175,9 +175,13 @@ def matches(record: runs.Record) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(MATCHES))
 
 
-def pictures(table: pd.DataFrame) -> dict[str, np.ndarray]:
-    """What `pixels` kept, for `plots.images`: row -> (n, 32, 32, 3) in [0, 1]."""
+def decode_images(table: pd.DataFrame) -> dict[str, np.ndarray]:
+    """What `encode_images` kept, for `plots.images`: row -> (n, 32, 32, 3) in [0, 1]."""
     drawn: dict[str, list[np.ndarray]] = {}
     for row, text in zip(table["row"], table["pixels"], strict=True):
         drawn.setdefault(row, []).append(np.frombuffer(b64decode(text), np.uint8).reshape(32, 32, 3))
     return {row: np.stack(bytes) / 255 for row, bytes in drawn.items()}
+
+
+# Old names, for `runs.export` alone: they go when it moves.
+mapped, enhanced, pixels, matches = map_representations, enhance_images, encode_images, list_matches

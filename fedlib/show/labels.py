@@ -1,6 +1,7 @@
 """The words on tables and figures, each made once, from typed values: a label is never taken apart again."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 _DATASETS = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "mnist": "MNIST", "svhn": "SVHN"}
 _DIGITS = tuple("0123456789")
@@ -22,6 +23,19 @@ def classes(name: str) -> tuple[str, ...]:
     return _CLASSES.get(name, ())
 
 
+# Values of fields of a run's specification, in words.
+_WORDS: dict[str, dict[Any, str]] = {
+    "public_labels": {True: "labelled", False: "unlabelled"},
+    "partition": {"iid": "IID", "by-class": "Non-IID", "dirichlet": "Dirichlet"},
+    "scenario": {"homogeneous-M1": "M1", "homogeneous-M4": "M4"},
+}
+
+
+def word(field: str, value: Any) -> str:
+    """A field's value in a word: `labelled` of public_labels = True, `Non-IID` of partition = by-class; any other as it is."""
+    return _WORDS.get(field, {}).get(value, str(value))
+
+
 def per_cent(share: float) -> str:
     """`10 %` of 0.1; a third is `33 %`."""
     return f"{100 * share:.0f} %"
@@ -31,7 +45,7 @@ def setting(
     data: str = "",
     num_clients: int | None = None,
     participation: float | None = None,
-    stands_for: int | tuple[int, float] | None = None,
+    stands_for: int | tuple[int, float | None] | None = None,
     others: Sequence[str] = (),
 ) -> str:
     """`CIFAR-10, labelled, N = 10, C = 100 % (for N = 50)`: a setting in words; what is not given is left out.

@@ -6,7 +6,7 @@ without an interval, and the axis of a nearly flat result is at least LEAST_SPAN
 
 import functools
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from textwrap import fill
 from typing import Any, ParamSpec
 
@@ -17,6 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
+from matplotlib.text import Text
 from matplotlib.transforms import ScaledTranslation
 
 from ..look import Look
@@ -38,14 +39,37 @@ BLUE, RED, GREY = "#0173b2", "#d55e00", "#949494"
 
 
 class Picture(Figure):
-    """A figure outside pyplot's state; a notebook shows its PNG, the same bytes as are saved."""
+    """A figure outside pyplot's state; a notebook shows its PNG, the same bytes as are saved.
+
+    It remembers what it depends on besides its data: drawn_by, the function of this module that drew it, and methods, the
+    looks of the methods in it.
+    """
+
+    def __init__(self, *arguments: Any, **named: Any):
+        super().__init__(*arguments, **named)
+        self.drawn_by = ""
+        self.methods: dict[str, Look] = {}
+        self._notes: dict[str, None] = {}
+        self._foot: Text | None = None
+
+    def looks(self, names: Iterable[str]) -> dict[str, Look]:
+        """The look of each of `names` in this picture."""
+        asked = list(dict.fromkeys(names))
+        self.methods = looks([*self.methods, *asked])
+        return {name: self.methods[name] for name in asked}
 
     def note(self, text: str) -> "Picture":
-        """Print a line at the foot of the picture, such as `labels.note` makes: N, C, T, E, B, scale, protocol, n."""
+        """Print a line at the foot of the picture, such as `labels.note` makes: N, C, T, E, B, scale, protocol, n. Another one
+        goes below it; the same one is printed once.
+        """
+        self._notes[text] = None
+        if self._foot is not None:
+            self._foot.remove()
         width = int(self.get_size_inches()[0] * 23)  # characters of this size
         boxes = [legend.get_window_extent() for legend in self.legends]
         below = min([0.0, *(box.y0 / self.bbox.height for box in boxes)])
-        self.text(0.01, below - 0.01, fill(text, width), fontsize=6, color="#444444", va="top", ha="left")
+        style: Any = {"fontsize": 6, "color": "#444444", "va": "top", "ha": "left"}
+        self._foot = self.text(0.01, below - 0.01, "\n".join(fill(line, width) for line in self._notes), **style)
         return self
 
     def png(self) -> bytes:
@@ -87,7 +111,9 @@ def _styled(draw: Callable[Parameters, Picture]) -> Callable[Parameters, Picture
     @functools.wraps(draw)
     def styled(*arguments: Parameters.args, **named: Parameters.kwargs) -> Picture:
         with mpl.rc_context(STYLE):
-            return draw(*arguments, **named)
+            picture = draw(*arguments, **named)
+            picture.drawn_by = draw.__name__
+            return picture
 
     return styled
 
@@ -295,7 +321,7 @@ def intervals(
     rows_of = methods if isinstance(methods, Mapping) else dict.fromkeys(titles, methods)
     longest = max((len(rows_of[setting]) for setting in titles), default=0)
     figure, panels = _panels(titles, 2.6, 0.6 + 0.17 * longest, xlabel=unit)
-    shown, hollow = looks(name for names in rows_of.values() for name in names), False
+    shown, hollow = figure.looks(name for names in rows_of.values() for name in names), False
     for setting, axes in panels.items():
         names = list(rows_of[setting])
         rows = table[table["setting"] == setting].set_index("method")
@@ -353,7 +379,7 @@ def boxes(table: pd.DataFrame, methods: Mapping[str, Sequence[str]]) -> Picture:
         left = len(both[0]) - len(both[1])
         titles[setting] += f"\nwithout {100 * left / len(both[0]):.0f} % never visited" if left else ""
     figure, panels = _panels(titles, 2.4, 2.0, ylabel="test accuracy of a client (%)")
-    shown = looks(name for names in methods.values() for name in names)
+    shown = figure.looks(name for names in methods.values() for name in names)
     for setting, axes in panels.items():
         names, rows = list(methods[setting]), visited[visited["setting"] == setting]
         values = [100 * rows.loc[rows["method"] == name, "accuracy"].to_numpy() for name in names]
@@ -385,7 +411,7 @@ def curves(
     ]
     drawn = drawn[np.array(shown_there, dtype=bool)]
     figure, panels = _panels(_titles(drawn), 2.4, 1.9, xlabel="communication round", ylabel=ACCURACY)
-    shown = looks(drawn["method"])
+    shown = figure.looks(drawn["method"])
     for setting, axes in panels.items():
         present = [name for name in shown if name in methods[setting]]
         bands: list[tuple[str, Any, Any, Any]] = []
@@ -455,7 +481,7 @@ def trade_off(table: pd.DataFrame) -> Picture:
     titles = _titles(table, "dataset")
     settings, methods = (list(dict.fromkeys(table[name])) for name in ("clients", "method"))
     figure, panels = _panels(titles, 3.1, 2.7, len(titles), ACCURACY, "words transmitted")
-    shapes, shown, most = dict(zip(settings, "os^DP", strict=False)), looks(methods), table["flops"].max()
+    shapes, shown, most = dict(zip(settings, "os^DP", strict=False)), figure.looks(methods), table["flops"].max()
     sent = table.loc[table["words"] > 0, "words"]
     lowest, highest = (int(np.floor(np.log10(sent.min()))), int(np.ceil(np.log10(sent.max())))) if len(sent) else (0, 1)
     for dataset, axes in panels.items():
@@ -519,7 +545,7 @@ def sweeps(
     """
     titles = _titles(table, by)
     figure, panels = _panels(titles, 2.6, 2.0, xlabel=label, ylabel=ACCURACY)
-    shown = looks(methods)
+    shown = figure.looks(methods)
     hollow = [_sweep(axes, table[table[by] == key], shown, log, selected) for key, axes in panels.items()]
     handles = [_handle(name, look_, line=True) for name, look_ in shown.items()]
     if selected:
@@ -546,7 +572,7 @@ def sensitivity(tables: Mapping[str, pd.DataFrame], method: str) -> Picture:
     hollow, first = False, None
     for (dataset, label), axes in panels.items():
         table = tables[label]
-        hollow |= _sweep(axes, table[table["dataset"] == dataset], looks([method]), span=False)
+        hollow |= _sweep(axes, table[table["dataset"] == dataset], figure.looks([method]), span=False)
         axes.set_xlabel(label)
         if _is_first(axes) or first is None:
             first = axes
@@ -828,7 +854,7 @@ def by_group(table: pd.DataFrame, methods: Sequence[str], column: str, label: st
     """
     groups = list(dict.fromkeys(table[column]))
     figure, panels = _panels(_titles(table), 3.1, 2.1, columns=2, xlabel=label, ylabel=ACCURACY)
-    shown, hollow = looks(name for name in methods if name in set(table["method"])), False
+    shown, hollow = figure.looks(name for name in methods if name in set(table["method"])), False
     for setting, axes in panels.items():
         rows = table[table["setting"] == setting]
         present = [name for name in shown if name in set(rows["method"])]

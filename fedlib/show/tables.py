@@ -172,15 +172,17 @@ def with_selected(table: pd.DataFrame, methods: Sequence[str], column: str = "se
 
 
 def caption(
-    *, scale: str, datasets: Sequence[str], embedded: bool, protocol: str, rule: str, seeds: int, average: str = "all"
+    *, scale: str, datasets: Sequence[str], embedded: bool, protocol: str, rule: str, seeds: int, note: str = ""
 ) -> str:
-    """The sentence that every table carries: data, scale, protocol, seeds, selection rule, whose mean."""
+    """The sentence that every table carries: data, scale, protocol, seeds, selection rule, whose mean; note: `labels.note` of the
+    runs in it, in place of scale and protocol.
+    """
     spread = "one seed, no interval" if seeds == 1 else f"mean and 95 % interval over {seeds} seeds"
     stand_in = " Embedded data: a stand-in that shows the mechanics, not comparable with the paper." if embedded else ""
-    whose = "all clients" if average == "all" else "the selected clients"
     return (
-        f"Mean test accuracy in per cent over {whose}, {SELECTION_RULES[rule]}; {spread}. "
-        f"Data: {', '.join(labels.dataset(name) for name in datasets)}; scale {scale}; protocol {protocol}. {MARKED}{stand_in}"
+        f"Mean test accuracy in per cent over all clients, {SELECTION_RULES[rule]}; {spread}. "
+        f"Data: {', '.join(labels.dataset(name) for name in datasets)}; {note or f'scale {scale}; protocol {protocol}'}. "
+        f"{MARKED}{stand_in}"
     )
 
 

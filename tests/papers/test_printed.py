@@ -7,41 +7,63 @@ import pytest
 from fedlib.papers import notebook, printed
 
 ROWS = pd.DataFrame(
-    [  # method, setting, ours, ci95, n, selected, paper
-        ("A", "one", 70.0, 1.0, 3, 71.5, 90.0),
-        ("B", "one", 75.0, 1.0, 3, 75.0, 95.0),
-        ("C", "one", 72.0, 1.0, 3, 71.0, np.nan),
-        ("A", "two", 60.0, np.nan, 1, 60.0, 90.0),
-        ("B", "two", 61.0, np.nan, 1, 60.5, 95.0),
-        ("A", "three", 61.0, 1.0, 3, 61.0, 90.0),
-        ("B", "three", 60.0, 1.0, 3, 60.0, 95.0),
+    [  # method, setting, ours, n, paper, runner_up, lead, lead_ci95, lead_n
+        ("A", "one", 70.0, 3, 90.0, "B", -5.0, 1.0, 3),
+        ("B", "one", 75.0, 3, 95.0, "C", 3.0, 1.0, 3),
+        ("C", "one", 72.0, 3, np.nan, "B", -3.0, 1.0, 3),
+        ("A", "two", 60.0, 1, 90.0, "B", -1.0, np.nan, 1),
+        ("B", "two", 61.0, 1, 95.0, "A", 1.0, np.nan, 1),
+        ("A", "three", 61.0, 3, 90.0, "B", 1.0, 1.5, 3),
+        ("B", "three", 60.0, 3, 95.0, "A", -1.0, 0.5, 3),
+        ("A", "four", 61.0, 4, 90.0, "B", 1.0, 1.5, 3),
+        ("B", "four", 62.0, 3, 95.0, "A", 1.0, 1.5, 3),
     ],
-    columns=["method", "setting", "ours", "ci95", "n", "selected", "paper"],
-)
+    columns=["method", "setting", "ours", "n", "paper", "runner_up", "lead", "lead_ci95", "lead_n"],
+).assign(ci95=9.0, scale="record", protocol="reconstructed", dataset="cifar10")
 
 
-def test_standing_says_rank_lead_and_verdict():
-    one, two, three = printed.standing(ROWS, "B")
-    assert one == "one: B 75.00, rank 1 of 3, +3.00 against C (n = 3); in the paper +5.00 against A: holds."
-    assert two.endswith("+1.00 against A (n = 1); in the paper +5.00 against A: holds in direction.")
-    assert three.endswith("rank 2 of 2, -1.00 against A (n = 3); in the paper +5.00 against A: does not hold.")
+def test_standing_says_rank_paired_lead_and_verdict():
+    one, two, three, four = printed.standing(ROWS, "B")
+    assert one == (
+        "one: B 75.00, rank 1 of 3, +3.00 ± 1.00 against C (n = 3); in the paper +5.00 against A: supported."
+    )  # by the paired interval, whatever the intervals of the means are
+    assert two.endswith(
+        "+1.00 against A (n = 1); in the paper +5.00 against A: undecided: leans for (n = 1); one seed."
+    )
+    assert three.endswith("rank 2 of 2, -1.00 ± 0.50 against A (n = 3); in the paper +5.00 against A: contradicted.")
+    assert four == (  # different numbers of seeds: no rank
+        "four: B 62.00, +1.00 ± 1.50 against A (n = 3); in the paper +5.00 against A: "
+        "undecided: leans for (n = 3), and the interval includes 0."
+    )
 
 
-def test_standing_needs_intervals_apart_to_hold():
-    near = ROWS[ROWS["setting"] == "one"].assign(ci95=1.5)
-    assert printed.standing(near, "B")[0].endswith("holds in direction.")  # 3 points apart, 1.5 + 1.5: they touch
+def test_standing_is_never_decided_at_a_smaller_scale_or_under_another_protocol():
+    small = ROWS.assign(scale="demo", protocol="paper")
+    assert printed.standing(small, "B")[0].endswith(": undecided: leans for (n = 3); scale demo; protocol paper.")
+    stand_in = ROWS.assign(dataset="digits")
+    assert printed.standing(stand_in, "B")[0].endswith(": stand-in: leans for (n = 3).")
 
 
 def test_standing_without_the_papers_number_or_without_records():
     (sentence,) = printed.standing(ROWS[ROWS["setting"] == "one"], "C")
-    assert sentence.endswith("-3.00 against B (n = 3); the paper prints nothing to compare with.")
+    assert sentence.endswith("-3.00 ± 1.00 against B (n = 3); the paper prints nothing to compare with.")
     (sentence,) = printed.standing(ROWS[ROWS["setting"] == "one"], "C", claimed=True)
-    assert sentence.endswith("(n = 3); the paper claims a lead: does not hold.")
+    assert sentence.endswith("(n = 3); the paper claims a lead: contradicted.")
     empty = notebook.Runs([], []).summary("last")
     table = printed.accuracies("FedSSA", "Table 1")
     beside = printed.beside_paper(empty, table, ["method", "dataset", "clients"])
-    assert {"ours", "paper", "difference", "verdict"} <= set(beside.columns)
+    assert {"ours", "paper", "difference", "verdict", "lead"} <= set(beside.columns)
     assert printed.standing(beside, "FedSSA") == [printed.NO_RECORD]
+
+
+def test_a_level_is_inside_or_outside_of_our_interval():
+    ours = pd.DataFrame(
+        [("A", 70.0, 1.0, 3, 0), ("B", 70.0, np.nan, 1, 0), ("C", np.nan, np.nan, 3, 1), ("D", 70.0, 0.5, 3, 0)],
+        columns=["method", "ours", "ci95", "n", "diverged"],
+    )
+    paper = pd.DataFrame({"method": list("ABCD"), "value": [70.9, 70.9, 70.9, 70.9]})
+    found = printed.beside_paper(ours, paper, ["method"])["verdict"].tolist()
+    assert found == ["inside the interval", "one seed, no interval", "diverged", "outside the interval"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,274 @@
+"""What a notebook shows besides its exhibits, one call each: a method's source, who holds what, the results of record, what
+runs cost and where they come from.
+"""
+
+import functools
+import inspect
+import sys
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from .. import costs as flops
+from .. import models, partition, randomness, reassembly
+from ..errors import choose, require
+from ..lab import runs
+from ..show import plots, tables
+from . import exhibits, notebook, printed, reproduce
+
+# ------------------------------------------------------------------------------------------------ a method's source
+
+
+@dataclass(frozen=True)
+class Source:
+    """Python source, which a notebook highlights; as text it is the source itself."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        from IPython.display import Code
+
+        return str(Code(self.text, language="python")._repr_html_())
+
+
+def source(method: type, *names: str) -> Source:
+    """The source of `names`, functions of the class `method` or of its module, as they stand in the method's own file.
+
+    Raises FedlibError for a name that neither has.
+    """
+    module = sys.modules[method.__module__]
+    parts = []
+    for name in names:
+        functions = {key: value for owner in (module, method) for key, value in inspect.getmembers(owner, callable)}
+        choose(f"function of {method.__name__}", name, functions)
+        parts.append(textwrap.dedent(inspect.getsource(functions[name])).strip())
+    return Source("\n\n".join(parts))
+
+
+# ------------------------------------------------------------------------------------------------ runs of a notebook
+
+
+def provenance(records: Iterable[runs.Record]) -> pd.DataFrame:
+    """Where runs come from, one row per run by its key: when it finished, seconds of training, device, version of torch, commit and
+    digest of the code. Prints the number of runs and their seconds.
+    """
+    own = {record.key: record.provenance for record in records}
+    shown = ["finished", "seconds", "device", "torch", "commit", "code"]
+    table = pd.DataFrame(list(own.values()), index=pd.Index(own, name="run")).reindex(columns=shown)
+    print(f"{len(table)} runs, {table['seconds'].sum():.0f} s of training in all")
+    return table
+
+
+def holdings(cells: Sequence[exhibits.Cell]) -> pd.DataFrame:
+    """Draw who holds what in the first setting of `cells`, and count it in each setting, for its first seed.
+
+    One row per setting (and swept value, where it says who holds what): the mean number of classes per client, the mean share of
+    a client's commonest class (per cent), the fewest, mean and most owners of a class, and the fewest and mean images per client.
+    """
+    found: dict[Any, tuple[dict[str, Any], pd.DataFrame]] = {}
+    for cell in cells:
+        key = (cell.setting, cell.spec.partition, cell.spec.classes_per_client, cell.spec.alpha)
+        if key not in found:
+            found[key] = _held(cell)
+    if not found:
+        return pd.DataFrame()
+    rows, counts = zip(*found.values(), strict=True)
+    display(plots.holdings(counts[0], f"{cells[0].setting}: images of each class per client"))
+    table = pd.DataFrame(rows).set_index("setting")
+    return table.drop(columns=[] if table.index.has_duplicates else ["value"]).round(1)
+
+
+def _held(cell: exhibits.Cell) -> tuple[dict[str, Any], pd.DataFrame]:
+    """A setting's row of `holdings`, and its images by client and class."""
+    run = runs.resolve(cell.spec)
+    counts = partition.counts(run.data.labels.numpy(), runs.partition_of(run), run.info.num_classes)
+    owners, images = partition.owners(counts), counts.sum(axis=1)
+    row = {
+        "setting": cell.setting,
+        "value": cell.value,
+        "classes per client": (counts > 0).sum(axis=1).mean(),
+        "commonest (%)": 100 * (counts.max(axis=1) / images).mean(),
+        "fewest owners": owners.min(),
+        "mean owners": owners.mean(),
+        "most owners": owners.max(),
+        "fewest images": images.min(),
+        "mean images": images.mean(),
+    }
+    return row, counts
+
+
+# ------------------------------------------------------------------------------------------------ results of record
+
+_BESIDE = ["method", "setting", "value", "paper", "ours", "ci95", "selected", "n", "difference", "verdict"]
+
+
+def record_block(grids: str | Sequence[str], paper: pd.DataFrame | None = None) -> tuple[notebook.Runs, pd.DataFrame]:
+    """Say how much of `grids` is on record, show its means beside the paper's, and hand back the runs and the rows of the table.
+
+    paper: `printed.accuracies`'s rows; None where the paper prints no numbers. `selected` is the mean over the last round's clients.
+    """
+    names = [grids] if isinstance(grids, str) else list(grids)
+    found = [notebook.load_record(name) for name in names]
+    print(*(notebook.coverage(name) for name in names), sep="\n")
+    record = notebook.Runs([c for part in found for c in part.cells], [r for part in found for r in part.records])
+    ours = record.summary("last")
+    if paper is None:
+        table, shown = (
+            ours.assign(paper=np.nan),
+            [name for name in _BESIDE if name not in ("paper", "difference", "verdict")],
+        )
+    else:
+        table, shown = printed.beside_paper(ours, paper, ["method", "dataset", "clients"]), _BESIDE
+    if len(table):
+        display(table[[name for name in shown if name in table]].round(2))
+    return record, table
+
+
+def figure_of_record(
+    name: str, settings: notebook.Settings, table: pd.DataFrame, methods: Sequence[str], absent: str = "not yet"
+) -> None:
+    """Save and show an accuracy table of record: the intervals beside the paper's numbers, and methods by settings.
+
+    table: `record_block`'s rows; methods: those of the exhibit, in row order.
+    """
+    present = [method for method in methods if method in set(table["method"])]
+    if not present:
+        print(f"{name}: no results of record, so there is nothing to draw")
+        return
+    ranked, figure = tables.wide(table, present, absent=absent), plots.intervals(table, present, absent=absent)
+    display(notebook.save_record(name, settings, figure, table.round(4), ranked), ranked)
+
+
+def sweep_of_record(
+    name: str,
+    settings: notebook.Settings,
+    table: pd.DataFrame,
+    methods: Sequence[str],
+    label: str,
+    selected: bool = False,
+) -> None:
+    """Save and show a sweep of record: one point per value and method.
+
+    table: `record_block`'s rows, see `with_values`; label: of the swept quantity; selected: draw the mean over the last round's
+    clients too.
+    """
+    if table.get("value", pd.Series(dtype=float)).nunique() < 2:
+        print(f"{name}: fewer than two values have results of record, so there is nothing to draw")
+        return
+    figure = plots.sweeps(table, methods, label, selected=selected)
+    display(notebook.save_record(name, settings, figure, table.round(4), tables.wide(table, methods)))
+
+
+def with_values(summary: pd.DataFrame, form: str = "{:g}") -> pd.DataFrame:
+    """A sweep's summary with the swept value in its setting, `cifar10, 4 classes`, since a table has one column per setting; form:
+    how the value is written, such as `{:g} classes`.
+    """
+    pairs = zip(summary["dataset"], summary.get("value", []), strict=True)
+    return summary.assign(setting=[f"{data}, {form.format(value)}" for data, value in pairs])
+
+
+# ------------------------------------------------------------------------------------------------ pFedHR's candidates
+
+
+def blocks(structure: Sequence[tuple[Any, ...]]) -> list[tuple[str, str, bool]]:
+    """A candidate as `plots.chains` draws it: of each layer the model that it comes from, its name, and whether a stitch with
+    parameters precedes it; at the end a new last layer, where the chain has one.
+    """
+    network = reassembly.assemble(structure, 10, 3, 1, randomness.generator(0, "server"))
+    parts = dict(network.named_children())
+    drawn = []
+    for number, (_, name, depth, kind) in enumerate(structure, 1):
+        stitch = parts.get(f"stitch{number}")
+        drawn.append((name, f"{kind}{depth}", stitch is not None and models.num_floats(stitch) > 0))
+    return drawn + ([("", "output", False)] if "output" in parts else [])
+
+
+def first_and_last(matches: pd.DataFrame) -> tuple[pd.DataFrame, plots.Picture]:
+    """The candidates that the client with most matches got first and last, as rows of `matches` and as a picture.
+
+    matches: `views.list_matches`'s rows, of at least one match.
+    """
+    client = matches.groupby("client")["round"].nunique().idxmax()
+    table = matches[matches["client"] == client]
+    table = table[table["round"].isin([table["round"].min(), table["round"].max()])]
+    layers = ["origin", "model", "layer", "operation"]
+    rows = {
+        f"client {client},\nround {number}": blocks(list(own[layers].itertuples(index=False, name=None)))
+        for number, own in table.groupby("round")
+    }
+    return table, plots.chains(rows)
+
+
+# ------------------------------------------------------------------------------------------------ scales and costs
+
+
+def scales() -> pd.DataFrame:
+    """What each scale is, as numbers, from the grids of the papers' main tables: one row per scale and setting, with N, C, T, E, B,
+    the learning rate and the seeds.
+    """
+    mains = {"FedSSA, FedGH, pFedES": "fedssa/heterogeneous", "pFedHR": "pfedhr/labelled"}
+    rows = []
+    for scale in runs.SCALES:
+        for papers, grid in mains.items():
+            specs = [runs.resolve(cell.spec, scale) for cell in exhibits.cells(grid, scale)]
+            data = ", ".join(dict.fromkeys(str(run.spec.dataset) for run in specs))
+            for run in {(run.spec.num_clients, run.spec.participation): run for run in specs}.values():
+                spec = run.spec
+                lr = spec.lr if spec.lr is not None else run.protocol.lr
+                numbers: dict[str, Any] = {"N": spec.num_clients, "C": f"{spec.participation:.0%}", "T": spec.rounds}
+                numbers |= {"E": spec.local_epochs, "B": spec.batch_size, "rate": lr}
+                seeds = ", ".join(map(str, exhibits.SEEDS[scale]))
+                rows.append({"scale": scale, "papers": papers, "data": data} | numbers | {"seeds": seeds})
+    return pd.DataFrame(rows).set_index("scale")
+
+
+def costs(images_per_second: float = 2800.0) -> pd.DataFrame:
+    """What each notebook's runs cost at each scale: their number, and hours on one core; two cores take half as long.
+
+    Nothing is timed: hours = training images x FLOPs per image / images_per_second, FLOPs in units of plain training of the mean of
+    CNN-1 to CNN-5 at 10 classes, times what the method computes besides (`runs.relative_work`). images_per_second: of that mean,
+    in fp32, on one core; above 0. The default is an ordinary core's. A run that several notebooks share is counted in each, and
+    once in the last row. Hours have two significant digits.
+    """
+    require(images_per_second > 0, "images_per_second", images_per_second, "above 0")
+    own = {name: list(dict.fromkeys(_grids(name))) for name in reproduce.all_notebooks()}
+    own["all, shared runs once"] = [grid for grids in own.values() for grid in grids]
+    rows: dict[str, dict[str, str]] = {}
+    for name, grids in own.items():
+        rows[name] = {}
+        for scale in runs.SCALES:
+            images = {key: count for grid in grids for key, count in _images(grid, scale).items()}
+            rows[name][f"{scale}: runs"] = str(len(images))
+            rows[name][f"{scale}: core-hours"] = f"{float(f'{sum(images.values()) / images_per_second / 3600:.2g}'):g}"
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("notebook")
+
+
+def _grids(name: str) -> list[str]:
+    return [grid for item in exhibits.every().values() if item.notebook == name for grid in item.grids]
+
+
+@functools.cache
+def _images(grid: str, scale: str) -> dict[str, float]:
+    """Key of a run -> its training images, each weighed by the work on it in units of plain training of the CNNs' mean."""
+    cells = [runs.resolve(cell.spec, scale) for cell in exhibits.cells(grid, scale)]
+    return {run.key: run.samples * _weight(run) * runs.relative_work(run) for run in cells}
+
+
+def _weight(run: runs.Resolved) -> float:
+    shape = run.info.num_classes, run.info.channels
+    plain = np.mean([flops.training_flops(name, *shape) for name in run.architectures])
+    return float(plain / np.mean([flops.training_flops(name, 10, 3) for name in models.CNN_WIDTHS]))
+
+
+def display(*shown: Any) -> None:
+    """As IPython's, which is loaded on first use."""
+    from IPython import display as ipython
+
+    ipython.display(*shown)

@@ -1,0 +1,133 @@
+"""The results of record: committed summaries of runs on real data (results/*.csv), read as runs."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from .. import algorithms, data
+from .. import protocol as presets
+from ..lab import runs
+from . import exhibits, views
+from .results import Runs
+
+RESULTS = Path(__file__).resolve().parents[2] / "results"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A committed result of record: a run's row, its rounds and each client's last row."""
+
+    key: str
+    status: str
+    row: Mapping[Any, Any]
+    rounds: pd.DataFrame
+    clients: pd.DataFrame
+
+
+def read_results() -> list[Recorded]:
+    """Every result of record: small committed CSV, so that what is read from it never changes by itself."""
+    tables = {name: pd.read_csv(RESULTS / f"{name}.csv") for name in ("runs", "rounds", "clients")}
+    by_key = {name: dict(list(tables[name].groupby("key"))) for name in ("rounds", "clients")}
+    return [
+        Recorded(row["key"], row["status"], row, by_key["rounds"][row["key"]], by_key["clients"][row["key"]])
+        for row in tables["runs"].to_dict("records")
+    ]
+
+
+def load_record(grid: str, scale: str = "demo") -> Runs:
+    """The results of record (results/*.csv) that are runs of `grid` at `scale`; what has not been run yet is absent.
+
+    A run that is there twice, under the keys of two versions, counts once: the one that kept most, or the last by key.
+    """
+    available = read_results()
+    available.sort(key=lambda record: (runs.KEEP.index(record.row["keep"]), record.key))
+    matched = [(cell, [one for one in available if _same(cell, one)]) for cell in exhibits.cells(grid, scale)]
+    found = [(cell, records[-1]) for cell, records in matched if records]
+    return Runs([cell for cell, _ in found], [record for _, record in found])
+
+
+def load_maps(grid: str, scale: str = "demo") -> pd.DataFrame:
+    """The t-SNE maps of a grid's results of record (results/maps.csv), of each method's first seed: method and the columns of
+    `views.map_representations`. Without rows where no such run kept its clients.
+    """
+    file, found = RESULTS / "maps.csv", load_record(grid, scale)
+    pairs = sorted(found.pairs, key=lambda pair: pair[0].spec.seed)
+    columns = ["client", "architecture", "label", "x", "y", *views.SHARES]
+    table = pd.read_csv(file) if file.exists() else pd.DataFrame(columns=["key", *columns])
+    chosen = {cell.method: table[table["key"] == record.key] for cell, record in reversed(pairs)}
+    parts = [rows.assign(method=method) for method, rows in chosen.items() if len(rows)]
+    joined = pd.concat(parts, ignore_index=True) if parts else table.assign(method=[])
+    order = [method for method in exhibits.GRIDS[grid].methods if method in set(joined["method"])]
+    return joined.sort_values("method", key=lambda names: names.map(order.index), kind="stable")[["method", *columns]]
+
+
+def load_images(grid: str, scale: str = "demo") -> pd.DataFrame:
+    """The enhanced images of a grid's results of record (results/images.csv), of the first seed: the columns of
+    `views.encode_images`. Without rows where no such run kept its extractor.
+    """
+    found = load_record(grid, scale)
+    return _of_first_seed("images", ["row", "picture", "pixels"], found.pairs)
+
+
+def load_matches(grid: str, scale: str = "demo") -> pd.DataFrame:
+    """What pFedHR's server matched (results/matches.csv) in a grid's results of record, of the first Non-IID run that has it, by
+    seed: `views.list_matches`'s columns. Without rows where there is none.
+    """
+    found = load_record(grid, scale)
+    pairs = [pair for pair in found.pairs if pair[0].spec.partition == "by-class"]
+    return _of_first_seed("matches", views.MATCHES, pairs)
+
+
+def _of_first_seed(name: str, columns: Sequence[str], found: Iterable[tuple[exhibits.Cell, Any]]) -> pd.DataFrame:
+    """The rows of results/<name>.csv of the first record of `found`, by seed, that has some."""
+    file = RESULTS / f"{name}.csv"
+    table = pd.read_csv(file) if file.exists() else pd.DataFrame(columns=["key", *columns])
+    pairs = sorted(found, key=lambda pair: pair[0].spec.seed)
+    keys = [record.key for _, record in pairs if record.key in set(table["key"])]
+    return table[table["key"].isin(keys[:1])].drop(columns="key")
+
+
+def coverage(grid: str, scale: str = "demo") -> str:
+    """How much of a grid the results of record hold, in a sentence."""
+    found, every = load_record(grid, scale).cells, exhibits.cells(grid, scale)
+    if not found:
+        return f"{grid}: no results of record yet (0 of {len(every)} runs at scale {scale})."
+    settings = list(dict.fromkeys(cell.setting for cell in found))
+    return f"{grid}: {len(found)} of {len(every)} runs at scale {scale} are on record ({'; '.join(settings)})."
+
+
+def _same(cell: exhibits.Cell, record: Recorded) -> bool:
+    """Whether a result of record is a run of `cell`: fields compared by value, the data's fingerprint left aside."""
+    spec, row = cell.spec, record.row
+    fields = [
+        *("algorithm", "dataset", "scenario", "num_clients", "participation", "partition"),
+        *("rounds", "local_epochs", "batch_size", "seed"),
+        *(["alpha"] if spec.partition == "dirichlet" else []),
+    ]
+    if any(getattr(spec, name) != row[name] for name in fields):
+        return False
+    if spec.partition == "by-class":
+        held = spec.classes_per_client or runs.classes_held(data.info(str(spec.dataset)))  # as `runs.resolve` fills it
+        if held != row["classes_per_client"]:
+            return False
+    for name in ("public_dataset", "public_fraction", "public_images", "public_labels"):
+        default = getattr(runs.RunSpec(), name)  # what an empty cell means
+        if getattr(spec, name) != (default if pd.isna(row.get(name)) else row[name]):
+            return False
+    stored = runs.RunSpec(
+        algorithm=row["algorithm"], scenario=row["scenario"], paper=row["paper"], protocol=row["protocol"], lr=row["lr"],
+        params=json.loads(row["params"]), overrides=json.loads(row["overrides"]),
+    )  # fmt: skip
+    return _meaning(spec) == _meaning(stored)
+
+
+def _meaning(spec: runs.RunSpec) -> tuple[algorithms.Algorithm, presets.Protocol]:
+    """The method and the protocol that a specification names, every field filled."""
+    whose = (str(spec.paper), spec.protocol, str(spec.scenario))
+    preset = presets.protocol(*whose, spec.overrides)
+    preset = preset if spec.lr is None else replace(preset, lr=spec.lr)
+    return algorithms.make(spec.algorithm, presets.params(*whose, spec.algorithm) | spec.params), preset

@@ -1,0 +1,309 @@
+"""The finished runs of exhibits, side by side with the cells that asked for them, as tables: accuracies, rounds, clients, costs."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+
+from .. import algorithms, costs, data, models
+from ..lab import runs
+from ..show import intervals, labels
+from .grids import Cell
+
+
+class RunRecord(Protocol):
+    """What tables read of a finished run: `runs.Record` and `recorded.Recorded` have it."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def rounds(self) -> pd.DataFrame: ...
+    @property
+    def clients(self) -> pd.DataFrame: ...
+
+
+LABELS = (
+    "method",
+    "dataset",
+    "clients",
+    "setting",
+)  # of a run in a table, in words; then typed, as `Cell.typed` gives them
+TYPED = ("num_clients", "participation", "stands_for")
+LABELLED = ("setting", "method", "seed", "value")  # of a row of its rounds and clients
+LEADS = (
+    "runner_up",
+    "lead",
+    "lead_ci95",
+    "lead_n",
+)  # columns of a summary: the paired difference to the best other method
+
+
+def note(cells: Sequence[Cell]) -> str:
+    """N, C, T, E, B, scale, protocol and number of seeds of some cells, in the words of a picture's foot; empty without cells."""
+    specs = [cell.spec for cell in cells]
+    seeds: dict[Any, set[int]] = {}
+    for cell in cells:
+        seeds.setdefault((cell.method, cell.setting, cell.value), set()).add(cell.spec.seed)
+    return labels.note(
+        num_clients=[spec.num_clients for spec in specs if spec.num_clients],
+        participation=[spec.participation for spec in specs if spec.participation],
+        rounds=[spec.rounds for spec in specs if spec.rounds],
+        local_epochs=[spec.local_epochs for spec in specs if spec.local_epochs],
+        batch_size=[spec.batch_size for spec in specs if spec.batch_size],
+        scale=", ".join(dict.fromkeys(cell.scale for cell in cells if cell.scale)),
+        protocol=[spec.protocol for spec in specs],
+        seeds=[len(found) for found in seeds.values()],
+    )
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The finished runs of a grid: cells and their records, side by side."""
+
+    cells: list[Cell]
+    records: Sequence[Any]
+
+    @property
+    def pairs(self) -> list[tuple[Cell, RunRecord]]:
+        return list(zip(self.cells, self.records, strict=True))
+
+    def summary(self, rule: str, column: str = "accuracy") -> pd.DataFrame:
+        """method, dataset, clients, setting (in words), value (of the swept quantity, if any), num_clients, participation,
+        stands_for (the paper's N, where another), what else the label names, protocol, scale, then `intervals.summarise`'s columns
+        and LEADS: the other method of the same setting and value that is best against this one, the lead over it in points,
+        paired by seed, with its 95 % interval, and the number of common seeds.
+
+        column: of the record's rounds, `accuracy` over all clients or `accuracy_selected` over the last round's.
+        """
+        swept = any(
+            cell.value is not None for cell in self.cells
+        )  # None itself may be one of the values: the clients' own data
+        named = [
+            {"method": cell.method, "dataset": cell.dataset, "clients": cell.clients, "setting": cell.setting}
+            | ({"value": cell.value} if swept else {})
+            | typed
+            | {"protocol": cell.spec.protocol, "scale": cell.scale}
+            for cell, typed in zip(self.cells, self._typed(), strict=True)
+        ]
+        table = intervals.summarise(zip(named, self.records, strict=True), rule, column)
+        if not len(table):
+            return pd.DataFrame(columns=[*LABELS, "value", *TYPED, "protocol", "scale", *intervals.SUMMARY, *LEADS])
+        leads = self._leads(rule, column)
+        places = zip(table["setting"], table.get("value", [None] * len(table)), table["method"], strict=True)
+        rows = [leads.get(_place(*place), ("", np.nan, np.nan, 0)) for place in places]
+        return table.join(pd.DataFrame(rows, columns=list(LEADS), index=table.index))
+
+    def _typed(self) -> list[dict[str, Any]]:
+        """The typed columns of each cell, the same for all."""
+        typed = [cell.typed() for cell in self.cells]
+        return [dict.fromkeys(name for one in typed for name in one) | own for own in typed]
+
+    def _leads(self, rule: str, column: str) -> dict[Any, tuple[str, float, float, int]]:
+        """(setting, value, method) -> LEADS."""
+        found: dict[Any, dict[str, dict[int, float]]] = {}
+        diverged = {
+            (*_place(cell.setting, cell.value), cell.method)
+            for cell, record in self.pairs
+            if record.status == "diverged"
+        }
+        for cell, record in self.pairs:
+            if (*_place(cell.setting, cell.value), cell.method) not in diverged:
+                accuracy = 100 * intervals.selected_accuracy(record.rounds, rule, column)
+                place = found.setdefault(_place(cell.setting, cell.value), {})
+                place.setdefault(cell.method, {})[cell.spec.seed] = accuracy
+        leads = {}
+        for place, by_method in found.items():
+            for method, own in by_method.items():
+                against = [
+                    (name, [own[seed] - other[seed] for seed in own if seed in other])
+                    for name, other in by_method.items()
+                    if name != method
+                ]
+                made = [(name, differences) for name, differences in against if differences]
+                if made:
+                    name, differences = min(made, key=lambda one: float(np.mean(one[1])))
+                    leads[(*place, method)] = (name, *intervals.interval(differences), len(differences))
+        return leads
+
+    def of(self, *methods: str) -> "Runs":
+        """The runs of some methods only."""
+        kept = [(cell, record) for cell, record in self.pairs if cell.method in methods]
+        return Runs([cell for cell, _ in kept], [record for _, record in kept])
+
+    def among(self, methods: Iterable[str]) -> list[str]:
+        """Those of `methods` that have a run here, in the same order."""
+        present = {cell.method for cell in self.cells}
+        return [method for method in methods if method in present]
+
+    def paired(self) -> "Runs":
+        """Only the seeds that every method and value of a setting has: what differs is then not the draw of the clients."""
+        seeds: dict[str, dict[Any, set[int]]] = {}
+        for cell in self.cells:
+            seeds.setdefault(cell.setting, {}).setdefault((cell.method, cell.value), set()).add(cell.spec.seed)
+        common = {setting: set.intersection(*own.values()) for setting, own in seeds.items()}
+        pairs = self.pairs
+        kept = [(cell, record) for cell, record in pairs if cell.spec.seed in common[cell.setting]]
+        return Runs([cell for cell, _ in kept], [record for _, record in kept])
+
+    def rounds(self) -> pd.DataFrame:
+        """dataset, clients, setting, method, seed, value (of the swept quantity, if any), typed columns and the records' rounds
+        from 0.
+        """
+        tables = [
+            record.rounds.query("round >= 0").assign(
+                dataset=cell.dataset,
+                clients=cell.clients,
+                setting=cell.setting,
+                method=cell.method,
+                seed=cell.spec.seed,
+                value=cell.value,
+                **typed,
+            )
+            for (cell, record), typed in zip(self.pairs, self._typed(), strict=True)
+        ]
+        return (
+            pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=["round", "accuracy", *LABELLED])
+        )
+
+    def clients(self) -> pd.DataFrame:
+        """dataset, clients, setting, method, seed, typed columns and each client's last measured row."""
+        tables = [
+            _final(record).assign(
+                dataset=cell.dataset,
+                clients=cell.clients,
+                setting=cell.setting,
+                method=cell.method,
+                seed=cell.spec.seed,
+                **typed,
+            )
+            for (cell, record), typed in zip(self.pairs, self._typed(), strict=True)
+        ]
+        return (
+            pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=["client", "accuracy", *LABELLED])
+        )
+
+    def top(self, summary: pd.DataFrame, method: str = "FedSSA", others: int = 2) -> dict[str, list[str]]:
+        """setting -> the `others` methods of highest mean and `method`, as the papers choose the baselines that they draw; settings
+        without `method` are left out.
+        """
+        chosen = {}
+        for setting, rows in summary.groupby("setting", sort=False):
+            if method not in set(rows["method"]):
+                continue
+            ranked = rows[rows["method"] != method].sort_values("ours", ascending=False)["method"]
+            chosen[str(setting)] = [*ranked.head(others), method]
+        return chosen
+
+    def targets(self) -> pd.DataFrame:
+        """Communication as FedGH's Table 3 counts it, means over seeds: dataset, setting, method, n, target (per cent), per_round_kb
+        (a client and round, the last one's), reached (seeds whose mean over all clients got there), rounds, total_kb and
+        real_total_kb until then. The last three are NaN unless every seed got there. KB is 1024 bytes.
+        """
+        rows = []
+        for cell, record in self.pairs:
+            spent, last = costs.until(record.rounds, cell.target), record.rounds.iloc[-1]
+            named = {
+                "dataset": cell.dataset,
+                "setting": cell.setting,
+                "method": cell.method,
+                "target": 100 * cell.target,
+            }
+            kilobytes = {
+                "per_round_kb": costs.kilobytes(last["published_words"] / last["selected"]),
+                "total_kb": costs.kilobytes(spent.published_words),
+                "real_total_kb": costs.kilobytes(spent.words),
+            }
+            rows.append(named | {"reached": spent.reached, "rounds": float(spent.rounds)} | kilobytes)
+        keys = ["dataset", "setting", "method", "target"]
+        groups = pd.DataFrame(rows).groupby(keys, sort=False)
+        means = groups[["per_round_kb", "rounds", "total_kb", "real_total_kb"]].mean()
+        counts = groups["reached"].agg(n="size", reached="sum")
+        means.loc[counts["reached"] < counts["n"], ["rounds", "total_kb", "real_total_kb"]] = float("nan")
+        return counts.join(means).reset_index()
+
+    def effects(self, reference: str, rule: str, instead: Mapping[str, str] = {}) -> pd.DataFrame:
+        """What each method changes against the method `reference`, see `intervals.effects`."""
+        pairs = self.pairs
+        runs_ = ((cell.method, cell.dataset, cell.spec.seed, record) for cell, record in pairs)
+        return intervals.effects(runs_, reference, rule, instead)
+
+    def costs(self, rule: str) -> pd.DataFrame:
+        """Words and FLOPs until the target accuracy (or in all rounds where it is not reached), means over seeds."""
+        rows = [_cost(cell, record, rule) for cell, record in self.pairs]
+        keys = ["dataset", "clients", "method"]
+        columns = [*keys, "accuracy", "words", "flops", "reached"]
+        means = pd.DataFrame(rows, columns=columns).groupby(keys, sort=False, as_index=False)
+        return means.agg(
+            accuracy=("accuracy", "mean"), words=("words", "mean"), flops=("flops", "mean"), reached=("reached", "all")
+        )
+
+
+def _place(setting: str, value: Any, *method: str) -> tuple[Any, ...]:
+    """A key of a setting and a swept value; None and NaN, as a table may say it, are the same."""
+    return (setting, None if value is None or (isinstance(value, float) and np.isnan(value)) else value, *method)
+
+
+def _final(record: RunRecord) -> pd.DataFrame:
+    return record.clients.groupby("client", as_index=False).last()
+
+
+def _cost(cell: Cell, record: RunRecord, rule: str) -> dict[str, Any]:
+    spec, dataset = cell.spec, data.info(cell.dataset)
+    method = algorithms.make(spec.algorithm, spec.params)
+    assert spec.local_epochs
+    plain = [
+        costs.training_flops(name, dataset.num_classes, dataset.channels)
+        for name in models.architectures(str(spec.scenario))
+    ]
+    # The method's share beyond plain training is measured on CNN-3, where it is within 1 % of the mean of the five.
+    per_image = sum(plain) / len(plain) * costs.relative_to_standalone(method, "CNN-3", spec.local_epochs)
+    spent = costs.until(record.rounds, cell.target, flops_per_image=per_image)
+    return {
+        "dataset": cell.dataset,
+        "clients": cell.clients,
+        "method": cell.method,
+        "reached": spent.reached,
+        "accuracy": 100 * intervals.selected_accuracy(record.rounds, rule),
+        "words": int(spent.words),
+        "flops": spent.flops,
+    }
+
+
+def train_cells(cells: Sequence[Cell], jobs: int = 2) -> Runs:
+    """The runs of `cells`: read where they are finished, trained side by side (with a progress bar) where they are not."""
+    return Runs(list(cells), runs.sweep([cell.spec for cell in cells], jobs=jobs))
+
+
+def check_training(records: Sequence[runs.Record], *methods: str) -> None:
+    """Print whether training trained, for all records and for those of each of `methods` (algorithms): facts so coarse that they
+    do not depend on the machine, for nbval to check.
+
+    Both are means over runs of the clients that trained, in units of chance, 1 / number of classes: `above their start` is a
+    rise by at least 1.5 of it from the accuracy before training (round -1) to the last one, `above chance` at least twice it.
+    FedSSA's mu makes a client prefer its own classes without any training, so FedSSA alone proves little: name another method
+    beside it, or hand in runs with mu0 = 0.
+    """
+    measured = [(record.spec.algorithm, *_gain(record)) for record in records]
+    for name in ("all runs", *methods):
+        rows = np.array([numbers for algorithm, *numbers in measured if name in ("all runs", algorithm)])
+        if not len(rows):
+            print(f"{name}: not among these runs")
+            continue
+        rise, end = rows.mean(axis=0)
+        said = {"above their start": rise >= 1.5, "above chance": end >= 2}
+        print(
+            f"{name}: trained clients end",
+            "; ".join(f"{fact}: {'ok' if holds else 'NO'}" for fact, holds in said.items()),
+        )
+
+
+def _gain(record: runs.Record) -> tuple[float, float]:
+    """(rise since before training, last accuracy) of a run: means over the clients that trained, in units of chance."""
+    classes = data.info(str(record.spec.dataset)).num_classes
+    before = record.clients[record.clients["round"] < 0].set_index("client")["accuracy"]
+    last = record.clients[record.clients["round"] >= 0].groupby("client")["accuracy"].last()
+    return classes * float((last - before[last.index]).mean()), classes * float(last.mean())

@@ -1,0 +1,210 @@
+"""The parameters of a notebook: checked, typed, and turned into the runs that they ask for."""
+
+import ast
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from .. import data
+from .. import protocol as presets
+from ..errors import FedlibError, choose, coerce, require
+from ..lab import runs
+from ..show import intervals, tables
+from . import exhibits
+from .results import note
+
+# name -> (type, default, help): the parameters that every notebook has. Defaults are the smoke scale.
+PARAMETERS: dict[str, tuple[type, Any, str]] = {
+    "scale": (str, "smoke", "smoke (embedded digits, minutes), demo (real data) or paper (the published setting)"),
+    "dataset": (str, "", "one data set only; empty: those of the scale"),
+    "methods": (list, [], 'methods, such as ["Standalone", "FedSSA"]; empty: all of the exhibit'),
+    "seeds": (list, [], "seeds, such as [0, 1, 2]; empty: those of the scale"),
+    "rounds": (int, 0, "communication rounds T; 0: the scale's"),
+    "protocol": (str, "", "paper (what the text says) or released (what its code does); empty: the exhibit's own"),
+    "device": (str, "cpu", "cpu, cuda, or auto (cuda where there is one)"),
+    "jobs": (int, 2, "runs trained side by side, one thread each"),
+    "rule": (str, "last", "round that a table reports: last, last10, validation or best"),
+}
+LONGEST_NAME = 95  # characters of a variation's files, so that the extension fits into a hundred
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A notebook's checked parameters. `methods`, `rounds` and `protocol` are empty or 0 where the exhibit's own hold."""
+
+    scale: str
+    dataset: str
+    methods: tuple[str, ...]
+    seeds: tuple[int, ...]
+    rounds: int
+    protocol: str
+    device: str
+    jobs: int
+    rule: str
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        return (self.dataset,) if self.dataset else exhibits.DATASETS[self.scale]
+
+    @property
+    def embedded(self) -> bool:
+        return any(data.info(name).embedded for name in self.datasets)
+
+    @property
+    def variation(self) -> str:
+        """What differs from an exhibit's own settings, as a part of a file's name: `rounds-3--rule-best`; empty where nothing does.
+
+        The order of `methods` does not count; a name that would be too long ends in a digest of the whole.
+        """
+        own = {"dataset": "", "methods": (), "seeds": exhibits.SEEDS[self.scale], "rounds": 0} | {
+            "protocol": "", "device": "cpu", "rule": "last",
+        }  # fmt: skip
+        given = {name: getattr(self, name) for name in own} | {"methods": tuple(sorted(set(self.methods)))}
+        changed = {name: value for name, value in given.items() if value != own[name]}
+        words = [
+            [name, *(map(str, value) if isinstance(value, tuple) else [str(value)])] for name, value in changed.items()
+        ]
+        whole = "--".join("-".join(re.sub(r"[^\w.]+", "-", word).strip("-") for word in part) for part in words)
+        digest = hashlib.sha256(json.dumps(changed).encode()).hexdigest()[:8]
+        longest = LONGEST_NAME - max(len(item.item) for item in exhibits.every().values()) - 2
+        return whole if len(whole) <= longest else f"{whole[: longest - 9]}-{digest}"
+
+    def grids(self, *names: str) -> dict[str, list[exhibits.Cell]]:
+        """The runs of each grid under these settings.
+
+        `methods` keeps those whose label or algorithm it names, in the grids that have one; raises FedlibError for a name that
+        none of `names` has.
+        """
+        replaced = {
+            "rounds": self.rounds,
+            "protocol": self.protocol,
+            "device": self.device if self.device != "cpu" else "",
+        }
+        changes = {name: value for name, value in replaced.items() if value}
+        every = {name: exhibits.cells(name, self.scale, self.dataset, self.seeds, **changes) for name in names}
+        known = dict.fromkeys(cell.method for cells in every.values() for cell in cells)
+        known |= dict.fromkeys(cell.spec.algorithm for cells in every.values() for cell in cells)
+        for method in self.methods:
+            choose("method", method, known)
+        if not self.methods:
+            return every
+        return {
+            name: [cell for cell in cells if {cell.method, cell.spec.algorithm} & set(self.methods)]
+            for name, cells in every.items()
+        }
+
+    def cells(self, *grids: str) -> list[exhibits.Cell]:
+        """The runs of one or more grids under these settings, one grid after the other, see `grids`."""
+        return [cell for cells in self.grids(*dict.fromkeys(grids)).values() for cell in cells]
+
+    def spec(self, grid: str, method: str) -> runs.RunSpec:
+        """The specification of the first run of `method` (a label or an algorithm) in a grid, to be changed by hand, even where
+        the parameter `methods` leaves that method out.
+        """
+        return replace(self, methods=(method,)).cells(grid)[0].spec
+
+    def caption(self, cells: Sequence[exhibits.Cell] = ()) -> str:
+        """The sentence under a table; cells: those in it, whose data, N, C, T, E, B, protocol and number of seeds it then says."""
+        names = tuple(dict.fromkeys(cell.dataset for cell in cells)) or self.datasets
+        return tables.caption(
+            scale=self.scale,
+            datasets=names,
+            embedded=any(data.info(name).embedded for name in names),
+            protocol=self.protocol or "as each exhibit says",
+            rule=self.rule,
+            seeds=len(self.seeds),
+            note=note(cells),
+        )
+
+
+def settings(
+    *,
+    scale: Any,
+    dataset: Any,
+    methods: Any,
+    seeds: Any,
+    rounds: Any,
+    protocol: Any,
+    device: Any,
+    jobs: Any,
+    rule: Any,
+) -> Settings:
+    """Check a notebook's parameters, print them resolved and hand them back; call it right after the parameters cell.
+
+    Strings that papermill's `-p` passes for numbers and lists are understood. Raises FedlibError, one line, for a wrong type or
+    value, and for a parameter that papermill was given and that does not exist (with the nearest that does). Nothing else that
+    a notebook defines is looked at.
+    """
+    for name in _injected():
+        choose("notebook parameter", name, PARAMETERS)
+    texts = {"scale": scale, "dataset": dataset, "protocol": protocol, "device": device, "rule": rule}
+    values: dict[str, Any] = {name: coerce(name, value, str) for name, value in texts.items()}
+    values |= {"rounds": coerce("rounds", rounds, int), "jobs": coerce("jobs", jobs, int)}
+    values |= {"methods": _methods(methods), "seeds": _seeds(seeds)}
+    choose("scale", values["scale"], runs.SCALES)
+    choose("rule", values["rule"], intervals.SELECTION_RULES)
+    if values["dataset"]:
+        choose("dataset", values["dataset"], data.names())
+    if values["protocol"]:
+        choose("protocol", values["protocol"], dict.fromkeys(variant for _, variant in presets.PROTOCOLS))
+    choose("device", values["device"], runs.CHOICES["device"])
+    if values["device"] == "auto":
+        values["device"] = "cuda" if torch.cuda.is_available() else "cpu"
+    allowed = "cpu on this machine, which has no CUDA device"
+    require(values["device"] == "cpu" or torch.cuda.is_available(), "device", values["device"], allowed)
+    require(values["rounds"] >= 0, "rounds", values["rounds"], "at least 1, or 0 for the scale's")
+    require(values["jobs"] >= 1, "jobs", values["jobs"], "at least 1")
+    values["seeds"] = values["seeds"] or exhibits.SEEDS[values["scale"]]
+    resolved = Settings(**values)
+    print(
+        f"scale {resolved.scale}; data {', '.join(resolved.datasets)}; methods {', '.join(resolved.methods) or 'all of the exhibit'}; "
+        f"seeds {', '.join(map(str, resolved.seeds))}; rounds {resolved.rounds or 'as the scale says'}; "
+        f"protocol {resolved.protocol or 'of the exhibit'}; device {resolved.device}; jobs {resolved.jobs}; "
+        f"selection rule {resolved.rule}"
+    )
+    return resolved
+
+
+def _injected() -> list[str]:
+    """The names that papermill's latest cell in this kernel assigns: it puts the parameters of its caller into a cell of its own,
+    which begins with `# Parameters`. Without IPython, or without such a cell, none.
+    """
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    inputs = shell.user_ns.get("In", []) if shell else []
+    source = next((text for text in reversed(inputs) if text.startswith("# Parameters")), "")
+    try:
+        statements = ast.parse(source).body
+    except SyntaxError:  # a reader's own cell
+        return []
+    targets = [target for statement in statements if isinstance(statement, ast.Assign) for target in statement.targets]
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def _methods(value: Any) -> tuple[str, ...]:
+    """A list of names; text is such a list in brackets, or a single name."""
+    allowed = 'names in brackets, such as ["Standalone", "FedSSA"]'
+    if isinstance(value, str) and value.strip().startswith("["):
+        try:
+            value = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            raise FedlibError(f"methods = {value!r}: must be {allowed}") from None
+    value = [value] if isinstance(value, str) and value else value or []
+    require(isinstance(value, list | tuple) and all(isinstance(name, str) for name in value), "methods", value, allowed)
+    return tuple(value)
+
+
+def _seeds(value: Any) -> tuple[int, ...]:
+    if isinstance(value, str):
+        try:
+            value = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            raise FedlibError(f"seeds = {value!r}: must be whole numbers in brackets, such as [0, 1, 2]") from None
+    value = [value] if isinstance(value, int) else value
+    require(isinstance(value, list | tuple), "seeds", value, "whole numbers in brackets, such as [0, 1, 2]")
+    return tuple(coerce("seeds", seed, int) for seed in value)

@@ -1,0 +1,294 @@
+"""Exhibits as files, each with a stamp by which it is fresh or stale by content, whatever the file times.
+
+A stamp (figures/<scale>/<paper>/<exhibit>.json) holds what the exhibit was made of: the notebook's code, the source of the function
+that drew it and of whatever of fedlib the notebook names, the looks of the methods in it, its cells, the runs that were read, and
+the files themselves. Another exhibit, method, model or data set, and the look of a method that is not in it, leave it fresh.
+"""
+
+import ast
+import dataclasses
+import functools
+import hashlib
+import importlib.util
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from .. import costs, data
+from ..errors import choose
+from ..lab import runs, sources
+from ..show import intervals, labels, looks, plots, tables
+from ..simulation import write_bytes
+from . import exhibits, recorded, results
+from .results import Runs, note
+from .settings import Settings
+
+NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
+
+
+def figures(scale: str) -> Path:
+    return runs.home() / "figures" / scale
+
+
+def save(
+    name: str,
+    settings: Settings,
+    figure: plots.Picture,
+    table: pd.DataFrame,
+    used: Runs | None = None,
+    ranked: tables.Ranked | None = None,
+) -> plots.Picture:
+    """Write an exhibit's PNG, CSV, LaTeX (of `ranked`, where it is given) and stamp under figures/<scale>/ and hand back the
+    figure for display, with N, C, T, E, B, scale, protocol and n of the runs `used` at its foot, and a label where their data are
+    embedded ones.
+
+    A reader's variation, whichever parameter it changes, goes beside the exhibit under a name of its own, such as
+    `fig5--rounds-3`: the exhibit's own files and stamp stay as they are.
+    """
+    choose("exhibit", name, exhibits.every())
+    exhibit = exhibits.every()[name]
+    folder = figures(settings.scale) / exhibit.paper
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = "--".join(filter(None, (exhibit.item, settings.variation)))
+    cells = used.cells if used else []
+    if any(data.info(cell.dataset).embedded for cell in cells):
+        plots.label_stand_in(figure)
+    _describe(figure, cells)
+    drawn = {f"{stem}.png": figure.png(), f"{stem}.csv": _csv(table)}
+    if ranked is not None:
+        drawn[f"{stem}.tex"] = ranked.latex(settings.caption(cells)).encode()
+    for file, content in drawn.items():
+        write_bytes(folder / file, content)
+    stamp = {
+        "notebook": notebook_digest(exhibit.notebook),
+        "drawn by": figure.drawn_by,
+        "code": code_digest(exhibit.notebook, figure.drawn_by),
+        "looks": _looks(figure.methods),
+        "cells": cells_digest(exhibit, settings.scale),
+        "runs": run_digests(used.records) if used else {},
+        "files": {file: hashlib.sha256(content).hexdigest() for file, content in drawn.items()},
+    }
+    write_bytes(folder / f"{stem}.json", json.dumps(stamp, indent=1).encode())
+    return figure
+
+
+def save_record(
+    name: str,
+    settings: Settings,
+    figure: plots.Picture,
+    table: pd.DataFrame,
+    ranked: tables.Ranked | None = None,
+    scale: str = "demo",
+    used: Runs | None = None,
+) -> plots.Picture:
+    """Write a picture of results of record, figures/<scale>/<paper>/<exhibit>-of-record.png, .svg, .csv and .tex, and hand it back
+    for display. These files are committed, and do not depend on a notebook's parameters: a variation leaves them as they are.
+
+    used: the runs in it, by default those of the exhibit's grids that `table` has rows of; what they have in common with each
+    other stands at its foot.
+    """
+    if settings.variation:
+        return figure
+    choose("exhibit", name, exhibits.every())
+    exhibit = exhibits.every()[name]
+    grids = (exhibit.of_record.name,) if exhibit.of_record else exhibit.grids
+    found = [used] if used else [recorded.load_record(grid, scale) for grid in grids]
+    cells = [cell for runs_ in found for cell in runs_.cells]
+    cells = cells if used else _in_table(cells, table, set(figure.methods))
+    _describe(figure, cells)
+    folder = figures(scale) / exhibit.paper
+    folder.mkdir(parents=True, exist_ok=True)
+    written = {"png": figure.png(), "svg": figure.svg(), "csv": _csv(table)}
+    if ranked is not None:
+        about = note(cells) or f"scale {scale}"
+        caption = (
+            f"Results of record on real data: mean test accuracy in per cent over all clients, "
+            f"{intervals.SELECTION_RULES['last']}; a 95 % interval where n, the number of seeds, is above 1. {about}. {tables.MARKED}"
+        )
+        written["tex"] = ranked.latex(caption).encode()
+    for kind, content in written.items():
+        write_bytes(folder / f"{exhibit.item}-of-record.{kind}", content)
+    return figure
+
+
+def _csv(table: pd.DataFrame) -> bytes:
+    return table.to_csv(index=False, lineterminator="\n").encode()
+
+
+def _describe(figure: plots.Picture, cells: Sequence[exhibits.Cell]) -> None:
+    """What the cells in a picture have in common, at its foot."""
+    drawn = [cell for cell in cells if not figure.methods or cell.method in figure.methods] or cells
+    if drawn:
+        figure.note(note(drawn))
+
+
+def _in_table(cells: Sequence[exhibits.Cell], table: pd.DataFrame, methods: set[str]) -> list[exhibits.Cell]:
+    """Those of `cells` that a table has rows of, by the labels that it has; a table without any has all."""
+    names = {"method": "method", "case": "method", "dataset": "dataset", "clients": "clients", "value": "value"}
+    names = {column: name for column, name in names.items() if column in table and table[column].notna().any()}
+    if "method" in names and not methods & set(table["method"]):  # rows of a figure, such as learning rates
+        names.pop("method")
+    rows = set(table[list(names)].itertuples(index=False, name=None)) if names else set()
+    return [cell for cell in cells if not names or tuple(getattr(cell, name) for name in names.values()) in rows]
+
+
+# ------------------------------------------------------------------------------------------------------------- freshness
+
+
+def freshness(exhibit: exhibits.Exhibit, scale: str) -> str:
+    """`fresh`, or why the exhibit must be made again."""
+    folder = figures(scale) / exhibit.paper
+    try:
+        stamp = json.loads((folder / f"{exhibit.item}.json").read_text())
+        for file, digest in stamp["files"].items():
+            if hashlib.sha256((folder / file).read_bytes()).hexdigest() != digest:
+                return f"{file} changed"
+        if not {f"{exhibit.item}.png", f"{exhibit.item}.csv"} <= set(stamp["files"]):
+            return "incomplete"
+        if stamp["notebook"] != notebook_digest(exhibit.notebook):
+            return "notebook changed"
+        if stamp["code"] != code_digest(exhibit.notebook, stamp["drawn by"]):
+            return "drawing code changed"
+        if stamp["looks"] != _looks(looks.looks(stamp["looks"])):
+            return "looks changed"
+        if stamp["cells"] != cells_digest(exhibit, scale):
+            return "grid changed"
+        needed = {runs.resolve(cell.spec, scale).key for cell in exhibits.cells(exhibit.grids, scale)}
+        for key in needed | set(stamp["runs"]):
+            record = runs.read(runs.store() / key)
+            if record is None or record.stale or stamp["runs"].get(key) != record.digest:
+                return "runs changed"
+    except FileNotFoundError as error:
+        return f"{Path(error.filename).name} missing"
+    except (KeyError, ValueError, TypeError, AttributeError):
+        return "stamp damaged"
+    return "fresh"
+
+
+def run_digests(records: Sequence[Any]) -> dict[str, str]:
+    return {record.key: record.digest for record in records}
+
+
+def cells_digest(exhibit: exhibits.Exhibit, scale: str) -> str:
+    """SHA-256 of what the exhibit's grids ask for at a scale: rows, settings, values, targets and runs, in their order."""
+    cells = exhibits.cells(exhibit.grids, scale)
+    rows = [
+        (cell.method, cell.setting, cell.value, cell.target, cell.stands_for, runs.resolve(cell.spec, scale).key)
+        for cell in cells
+    ]
+    return _digest([repr(rows)])
+
+
+def notebook_digest(notebook: str) -> str:
+    """SHA-256 of a notebook's code cells, without outputs and prose."""
+    return _digest(["\n".join(_code(notebook))])
+
+
+def code_digest(notebook: str, drawn_by: str) -> str:
+    """SHA-256 of the source that turns records into an exhibit: the function of `show.plots` that drew it with what that uses,
+    intervals, tables, labels, and whatever else of fedlib the notebook names. Registries, which know everybody, are left out, and
+    so are data sets, grids and simulation: what they give is in the cells and the runs.
+    """
+    texts = [sources.part_of_source(_file(plots), (drawn_by, "Picture", "label_stand_in"))]
+    texts += [sources.bare_source(_file(module)) for module in (intervals, labels, looks, tables, results)]
+    texts.append(sources.part_of_source(_file(costs), tuple(sorted(sources.mentioned(_file(results), "costs")))))
+    for module, names in _named(notebook).items():
+        texts += _sources(module, names)
+    return _digest(texts)
+
+
+def _digest(texts: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
+
+
+def _file(module: Any) -> Path:
+    return Path(str(module.__file__))
+
+
+def _looks(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Looks as a stamp holds them."""
+    return json.loads(json.dumps({name: dataclasses.asdict(look) for name, look in found.items()}))
+
+
+def _code(notebook: str) -> list[str]:
+    content = json.loads((NOTEBOOKS / notebook).read_text())
+    return ["".join(cell["source"]) for cell in content["cells"] if cell["cell_type"] == "code"]
+
+
+# Of these a stamp knows otherwise: by the function that drew, by cells, by runs.
+_APART = ("fedlib", "fedlib.show", "fedlib.lab", "fedlib.data", "fedlib.algorithms", "fedlib.papers")
+_FRONT = {
+    f"fedlib.papers.{name}"
+    for name in ("exhibits", "grids", "notebook", "recorded", "reproduce", "results", "settings", "stamps")
+}
+_DECLARING = {f"fedlib.papers.{paper}" for paper in ("fedssa", "fedgh", "pfedes", "pfedhr", "audit")}
+
+
+def _named(notebook: str) -> dict[str, tuple[str, ...]]:
+    """Modules of fedlib that a notebook names, each with what it names of it."""
+    found: dict[str, set[str]] = {}
+    aliases: dict[str, str] = {}
+    trees = [ast.parse(source) for source in _code(notebook)]
+    for node in (node for tree in trees for node in ast.walk(tree)):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == "fedlib":
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                if _is_module(whole):
+                    aliases[alias.asname or alias.name] = whole
+                    found.setdefault(whole, set())
+                else:
+                    found.setdefault(node.module, set()).add(alias.name)
+    for node in (node for tree in trees for node in ast.walk(tree)):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in aliases:
+            found[aliases[node.value.id]].add(node.attr)
+    return {module: tuple(sorted(names)) for module, names in sorted(found.items())}
+
+
+@functools.cache
+def _is_module(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _sources(module: str, names: tuple[str, ...]) -> list[str]:
+    """The source of what is named of a module: of the papers' modules all, with those that they import."""
+    room = module.rpartition(".")[0]
+    if module in _APART or room in ("fedlib.show", "fedlib.lab") or module in _FRONT | _DECLARING:
+        return []
+    if module.split(".")[:2] == ["fedlib", "papers"]:
+        return [text for one in sorted(_papers(module)) for text in _text(one)]
+    spec = importlib.util.find_spec(module)
+    assert spec and spec.origin
+    return [sources.part_of_source(Path(spec.origin), names, runs.REGISTRIES)]
+
+
+@functools.cache
+def _papers(module: str) -> frozenset[str]:
+    """A module of the papers and those of them that it imports, itself or by another; without the declarations of exhibits."""
+    waiting, found = [module], set[str]()
+    while waiting:
+        name = waiting.pop()
+        spec = importlib.util.find_spec(name)
+        if name in found | _FRONT | _DECLARING or spec is None or spec.origin is None:
+            continue
+        found.add(name)
+        package = name if spec.submodule_search_locations else name.rpartition(".")[0]
+        for node in ast.walk(ast.parse(Path(spec.origin).read_text())):
+            if isinstance(node, ast.ImportFrom):
+                base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+                wanted = [base, *(f"{base}.{alias.name}" for alias in node.names)]
+                waiting += [one for one in wanted if one.split(".")[:2] == ["fedlib", "papers"] and _is_module(one)]
+    return frozenset(found) - {"fedlib.papers"}
+
+
+def _text(module: str) -> list[str]:
+    spec = importlib.util.find_spec(module)
+    assert spec and spec.origin
+    file = Path(spec.origin)
+    printed = [(file.parent / "reported.csv").read_text()] if module == "fedlib.papers.reported" else []
+    return [sources.bare_source(file), *printed]

@@ -1,0 +1,214 @@
+"""A figure is out of date when something changed that it is made of, and only then."""
+
+import dataclasses
+
+import pandas as pd
+import pytest
+
+from fedlib import ALGORITHMS, data, models
+from fedlib.algorithms.base import Algorithm
+from fedlib.lab import runs, sources
+from fedlib.look import Look
+from fedlib.papers import exhibits, grids, notebook, stamps
+from fedlib.show import plots, tables
+
+NAMES = ("fedssa/table1", "fedgh/table1", "fedgh/fig2", "pfedhr/table4", "fedssa/fig3")
+
+
+def settings(**changed):
+    return notebook.settings(**{name: default for name, (_, default, _) in notebook.PARAMETERS.items()} | changed)
+
+
+@dataclasses.dataclass(frozen=True)
+class Stored:
+    """A run that is there and fresh."""
+
+    key: str
+    rounds: pd.DataFrame
+    status: str = "finished"
+    digest: str = "bits"
+    stale: bool = False
+
+
+def stored(key):
+    rounds = pd.DataFrame({"round": [0, 1], "accuracy": [0.5, 0.6], "accuracy_selected": [0.5, 0.6]})
+    return Stored(key, rounds)
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """Some exhibits, drawn from made-up runs by different functions; returns exhibit -> its state."""
+    monkeypatch.setattr(runs, "read", lambda path: stored(path.name))
+    monkeypatch.setattr(plots.Picture, "png", lambda figure: b"drawn")
+    for name in NAMES:
+        cells = exhibits.cells(exhibits.every()[name].grids, "smoke")
+        used = notebook.Runs(cells, [stored(runs.resolve(cell.spec, "smoke").key) for cell in cells])
+        if name == "fedssa/fig3":
+            notebook.save(name, settings(), plots.decay({"mu": float}, 3), pd.DataFrame({"mu": [1]}))
+            continue
+        summary, shown = used.summary("last"), list(dict.fromkeys(cell.method for cell in cells))
+        if name == "fedgh/fig2":
+            drawn = plots.curves(used.rounds(), dict.fromkeys(summary["setting"], shown))
+        else:
+            drawn = plots.intervals(summary, shown)
+        notebook.save(name, settings(), drawn, summary, used)
+    return lambda: {name: notebook.freshness(exhibits.every()[name], "smoke") for name in NAMES}
+
+
+def stale(states):
+    return {name for name, state in states.items() if state != "fresh"}
+
+
+def changed_file(monkeypatch, changed, before, after):
+    """As if the file of the module `changed` had other text."""
+    text = stamps._file(changed).read_text()
+    assert text.count(before) == 1
+    read = type(stamps._file(changed)).read_text
+
+    def other(path, *arguments, **named):
+        return text.replace(before, after) if path == stamps._file(changed) else read(path, *arguments, **named)
+
+    monkeypatch.setattr(type(stamps._file(changed)), "read_text", other)
+    for cached in (sources._bare, sources.bare_source, sources.part_of_source, sources.mentioned):
+        cached.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def unchanged_sources():
+    yield
+    for cached in (sources._bare, sources.bare_source, sources.part_of_source, sources.mentioned):
+        cached.cache_clear()
+
+
+def test_what_nothing_happened_to_is_fresh(made):
+    assert stale(made()) == set()
+
+
+def test_another_exhibit_leaves_all_others_fresh(made, monkeypatch):
+    grid = grids.Grid("fedssa/new", grids.methods("FedSSA"), (grids.TEN,))
+    exhibit = grids.Exhibit("fedssa/fig12", "a sweep", "fedssa/1_method.ipynb", (grid,), "sweeps")
+    monkeypatch.setitem(exhibits.GRIDS, grid.name, grid)
+    monkeypatch.setitem(exhibits.EXHIBITS, exhibit.name, exhibit)
+    assert stale(made()) == set()
+    assert notebook.freshness(exhibit, "smoke") == "fig12.json missing"
+
+
+def test_another_method_model_or_data_set_leaves_all_fresh(made, monkeypatch):
+    class Another(Algorithm):
+        name = "Another"
+        look = Look("#123456")
+
+    monkeypatch.setitem(ALGORITHMS, "Another", Another)
+    monkeypatch.setitem(models.BUILDERS, "another", lambda num_classes, channels: None)
+    monkeypatch.setattr(data, "names", lambda: [*data.BUILT_IN, "another"])
+    assert stale(made()) == set()
+
+
+def test_a_models_or_data_sets_lines_in_a_registry_leave_all_fresh(made, monkeypatch):
+    changed_file(monkeypatch, models, "BUILDERS: ", "ANOTHER = 1\nBUILDERS: ")
+    assert stale(made()) == set()
+    changed_file(monkeypatch, data, "def names", "ANOTHER = 1\n\n\ndef names")
+    assert stale(made()) == set()
+
+
+def test_a_methods_colour_is_of_the_figures_that_it_is_in(made, monkeypatch):
+    monkeypatch.setattr(ALGORITHMS["FedProx"], "look", Look("#123456"))
+    assert stale(made()) == {"pfedhr/table4"}
+    assert made()["pfedhr/table4"] == "looks changed"
+
+
+def test_what_draws_curves_is_not_of_bars(made, monkeypatch):
+    changed_file(
+        monkeypatch,
+        plots,
+        'xlabel="communication round", ylabel=ACCURACY)\n    shown = figure',
+        'xlabel="round", ylabel=ACCURACY)\n    shown = figure',
+    )
+    assert made() == {name: "drawing code changed" if name == "fedgh/fig2" else "fresh" for name in NAMES}
+
+
+def test_what_all_figures_share_is_of_all(made, monkeypatch):
+    changed_file(monkeypatch, plots, '"font.size": 8', '"font.size": 9')
+    assert stale(made()) == set(NAMES)
+
+
+def test_how_tables_are_made_is_of_all(made, monkeypatch):
+    changed_file(monkeypatch, tables, "of {n} diverged)", "of {n} runs diverged)")
+    assert stale(made()) == set(NAMES)
+
+
+def test_what_a_notebook_names_of_a_methods_file_is_of_its_figures():
+    named = stamps._named("fedssa/1_method.ipynb")
+    assert "FedSSA" in named["fedlib.algorithms.fedssa"]
+
+
+def test_other_rows_or_values_are_another_grid(made, monkeypatch):
+    grid = exhibits.GRIDS["fedgh/homogeneous"]
+    fewer = {name: fields for name, fields in grid.methods.items() if name != "FML"}
+    monkeypatch.setitem(exhibits.GRIDS, grid.name, dataclasses.replace(grid, methods=fewer))
+    assert made() == {name: "grid changed" if name in ("fedgh/table1", "fedgh/fig2") else "fresh" for name in NAMES}
+
+
+def test_another_run_or_file_is_found(made, monkeypatch, home):
+    def other(path):
+        record = stored(path.name)
+        return dataclasses.replace(record, digest="others") if path.name.startswith("FedAvg") else record
+
+    monkeypatch.setattr(runs, "read", other)
+    assert made()["fedgh/table1"] == made()["fedgh/fig2"] == "runs changed" and made()["fedssa/table1"] == "fresh"
+    file = home / "figures" / "smoke" / "fedssa" / "table1.csv"
+    file.write_bytes(file.read_bytes() + b"\n")
+    assert made()["fedssa/table1"] == "table1.csv changed"
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"files": 3}'])
+def test_a_damaged_stamp_is_said_to_be(made, home, content):
+    (home / "figures" / "smoke" / "fedssa" / "table1.json").write_text(content)
+    assert made()["fedssa/table1"] == "stamp damaged"
+
+
+def test_every_exhibit_is_drawn_by_a_function_that_its_notebook_calls():
+    for item in exhibits.every().values():
+        assert any(f"plots.{item.drawn}(" in source for source in stamps._code(item.notebook)), item.name
+
+
+# ------------------------------------------------------------------------------------------------------- what is written
+
+
+def text_of(figure):
+    return [text.get_text() for text in figure.texts] + ([figure.get_suptitle()] if figure.get_suptitle() else [])
+
+
+def test_a_picture_carries_its_settings_and_says_stand_in_only_of_embedded_runs(made, home):
+    cells = exhibits.cells("fedssa/homogeneous", "smoke")
+    used = notebook.Runs(cells, [stored(str(place)) for place in range(len(cells))])
+    summary = used.summary("last")
+    figure = notebook.save(
+        "fedssa/table1", settings(), plots.intervals(summary, list(summary["method"])), summary, used
+    )
+    said = " ".join(text_of(figure)).replace("\n", " ")
+    assert "N = 10; C = 100 %; T = 4; E = 1; B = 16; scale smoke; protocol paper; n = 1" in said and "stand-in" in said
+    table = tables.wide(summary, list(summary["method"]))
+    notebook.save("fedssa/table1", settings(), figure, summary, used, table)
+    latex = (home / "figures/smoke/fedssa/table1.tex").read_text()
+    assert "N = 10; C = 100 \\%; T = 4; E = 1; B = 16; scale smoke; protocol paper; n = 1" in latex
+    none = notebook.save("audit/contradictions", settings(), plots.decay({"mu": float}, 2), summary)
+    assert not any("stand-in" in text or "N = " in text for text in text_of(none))
+
+
+def test_a_picture_of_record_has_an_svg_and_the_settings_of_what_is_in_it(home):
+    found = notebook.load_record("fedssa/record")
+    summary = found.summary("last")
+    rows = summary[summary["num_clients"] == 10]
+    figure = notebook.save_record("fedssa/table2", settings(), plots.intervals(rows, list(rows["method"])), rows)
+    (said,) = text_of(figure)
+    assert said.replace("\n", " ") == "N = 10; C = 100 %; T = 10; E = 1; B = 64; scale demo; protocol paper; n = 1"
+    folder = home / "figures" / "demo" / "fedssa"
+    assert {path.name for path in folder.iterdir()} == {f"table2-of-record.{kind}" for kind in ("png", "svg", "csv")}
+    assert b"<svg" in (folder / "table2-of-record.svg").read_bytes()
+
+
+def test_a_variation_leaves_pictures_of_record_as_they_are(home):
+    figure = plots.decay({"mu": float}, 2)
+    assert notebook.save_record("fedssa/fig4", settings(seeds=[3]), figure, pd.DataFrame()) is figure
+    assert not (home / "figures").exists()

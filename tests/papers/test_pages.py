@@ -1,0 +1,168 @@
+"""What notebooks show besides their exhibits: sources, holdings, provenance, results of record, scales and costs."""
+
+import inspect
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedlib import ALGORITHMS, FedlibError
+from fedlib.algorithms import pfedes
+from fedlib.papers import exhibits, notebook, pages
+from fedlib.papers.printed import accuracies
+
+
+def settings(**changed):
+    return notebook.settings(**{name: default for name, (_, default, _) in notebook.PARAMETERS.items()} | changed)
+
+
+def shown(monkeypatch):
+    """What `display` was given."""
+    found = []
+    monkeypatch.setattr(pages, "display", lambda *values: found.extend(values))
+    return found
+
+
+def test_source_is_the_files_own():
+    method = ALGORITHMS["pFedES"]
+    page = pages.source(method, "mixed_loss", "local_round")
+    file = inspect.getsource(pfedes)
+    first, second = repr(page).split("\n\n")[0], repr(page).split("def local_round")[1]
+    assert repr(page).startswith("def mixed_loss(") and first in file
+    assert all(line.strip() in file for line in second.splitlines())
+    assert "highlight" in page._repr_html_() and "local_round" in page._repr_html_()
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_method_can_show_its_round(name):
+    text = repr(pages.source(ALGORITHMS[name], "local_round", "aggregate"))
+    assert text.count("def local_round(") == text.count("def aggregate(") == 1
+
+
+def test_a_function_that_is_not_there_is_named():
+    with pytest.raises(FedlibError, match="function of FedSSA = 'local_ruond' is unknown: did you mean 'local_round'"):
+        pages.source(ALGORITHMS["FedSSA"], "local_ruond")
+
+
+def test_provenance_has_each_run_once(capsys):
+    first = SimpleNamespace(key="a", provenance={"seconds": 2.0, "device": "cpu", "python": "3.11"})
+    second = SimpleNamespace(key="b", provenance={"seconds": 3.4, "device": "cpu"})
+    table = pages.provenance([first, second, first])
+    assert list(table.index) == ["a", "b"]
+    assert list(table.columns) == ["finished", "seconds", "device", "torch", "commit", "code"]
+    assert capsys.readouterr().out == "2 runs, 5 s of training in all\n"
+    assert not len(pages.provenance([]))
+
+
+def test_holdings_by_hand(monkeypatch):
+    labels = np.array([0, 0, 0, 1, 1, 2, 2, 2])
+    run = SimpleNamespace(data=SimpleNamespace(labels=SimpleNamespace(numpy=lambda: labels)))
+    run.info = SimpleNamespace(num_classes=4)
+    parts = [np.array([0, 1, 2, 3]), np.array([4, 5])]  # classes 0, 0, 0, 1 and 1, 2
+    monkeypatch.setattr(pages.runs, "resolve", lambda spec: run)
+    monkeypatch.setattr(pages.runs, "partition_of", lambda run: parts)
+    pictures = shown(monkeypatch)
+    cells = exhibits.cells("fedgh/heterogeneous", "smoke")
+    (row,) = pages.holdings(cells).to_dict("records")  # all methods have the same clients
+    assert row == {
+        "classes per client": 2.0,
+        "commonest (%)": 62.5,  # (3 / 4 + 1 / 2) / 2
+        "fewest owners": 0,  # of class 3
+        "mean owners": 1.0,
+        "most owners": 2,
+        "fewest images": 2,
+        "mean images": 3.0,
+    }
+    assert len(pictures) == 1
+    assert not len(pages.holdings([]))
+
+
+def test_holdings_of_a_sweep_have_a_row_per_value(monkeypatch):
+    shown(monkeypatch)
+    table = pages.holdings(exhibits.cells("fedssa/classes", "smoke"))
+    assert table["value"].tolist() == table["classes per client"].tolist() == [2, 6, 10]
+    assert "value" not in pages.holdings(exhibits.cells("fedgh/server_lr", "smoke"))  # the same clients at any rate
+
+
+def test_record_block_stands_beside_the_paper(monkeypatch, capsys):
+    tables = shown(monkeypatch)
+    record, rows = pages.record_block("fedssa/record", accuracies("FedSSA", "Table 2"))
+    assert capsys.readouterr().out.strip() == notebook.coverage("fedssa/record")
+    assert len(record.cells) >= len(rows) > 0
+    (row,) = rows.query("method == 'Standalone' and clients == 'N = 10, C = 100 %'").to_dict("records")
+    assert row["paper"] == 96.53
+    assert row["difference"] == pytest.approx(row["ours"] - 96.53)
+    assert {"paper", "ours", "selected", "verdict"} <= set(tables[0])
+    _, rows = pages.record_block(["fedssa/classes", "fedgh/classes"])
+    assert rows["paper"].isna().all()
+    assert "verdict" not in tables[1]
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_nothing_on_record_is_said_and_not_drawn(capsys, home):
+    nothing = pd.DataFrame(columns=["method", "setting", "dataset", "value", "ours"])
+    one = pd.DataFrame({"dataset": ["cifar10"] * 2, "value": [2, 2], "setting": "cifar10, 2", "method": ["A", "B"]})
+    pages.figure_of_record("fedssa/table1", settings(), nothing, exhibits.FEDSSA_TABLE1)
+    pages.sweep_of_record("fedssa/fig7", settings(), one, ["A"], "classes")
+    pages.sweep_of_record("fedssa/fig8", settings(), nothing, ["A"], "classes")
+    said = capsys.readouterr().out
+    assert "fedssa/table1: no results of record" in said
+    assert said.count("fewer than two values have results of record") == 2
+    assert not (home / "figures").exists()
+
+
+def test_values_go_into_settings_in_words():
+    table = pd.DataFrame({"dataset": ["cifar10", "digits"], "value": [0.5, 10]})
+    assert pages.with_values(table, "C = {:g}")["setting"].tolist() == ["cifar10, C = 0.5", "digits, C = 10"]
+    assert pages.with_values(table[:0])["setting"].tolist() == []
+
+
+def test_scales_as_numbers():
+    table = pages.scales()
+    assert list(dict.fromkeys(table.index)) == ["smoke", "demo", "paper"]
+    row = table.loc["paper"].query("N == 10").iloc[0]
+    assert (row["T"], row["E"], row["B"], row["C"], row["seeds"]) == (500, 10, 512, "100%", "0, 1, 2")
+
+
+@pytest.fixture
+def plain_costs(monkeypatch):
+    """Two notebooks that share runs and one without, whose images all cost the same."""
+    names = ["fedgh/1_method.ipynb", "fedssa/3_heterogeneous.ipynb", "fedssa/4_representations.ipynb"]
+    monkeypatch.setattr(pages.reproduce, "all_notebooks", lambda: names)
+    monkeypatch.setattr(pages, "_weight", lambda run: 2.0)
+    monkeypatch.setattr(pages.runs, "relative_work", lambda run: 3.0)
+    pages._images.cache_clear()
+    yield names
+    pages._images.cache_clear()
+
+
+def test_costs_are_images_by_speed(plain_costs):
+    table = pages.costs(images_per_second=100.0)
+    assert list(table.index) == [*plain_costs, "all, shared runs once"]
+    runs = {
+        run.key: run.samples
+        for cell in exhibits.cells("fedssa/representations", "smoke")
+        for run in [pages.runs.resolve(cell.spec, "smoke")]
+    }
+    hours = sum(runs.values()) * 2 * 3 / 100 / 3600
+    assert table.loc[plain_costs[2], "smoke: runs"] == str(len(runs))
+    assert float(table.loc[plain_costs[2], "smoke: core-hours"]) == pytest.approx(hours, rel=0.05)
+    assert table.loc[plain_costs[0]].unique().tolist() == ["0"]
+    assert table.iloc[-1]["demo: runs"] == table.loc[plain_costs[1], "demo: runs"]  # of which the third's are part
+    twice = pages.costs(images_per_second=200.0)
+    assert float(twice.iloc[-1, 3]) == pytest.approx(float(table.iloc[-1, 3]) / 2, rel=0.1)
+    with pytest.raises(FedlibError, match="images_per_second = 0: must be above 0"):
+        pages.costs(0)
+
+
+def test_a_networks_weight_is_in_units_of_the_mean_of_the_five(monkeypatch):
+    own = {"CNN-1": 6, "CNN-2": 5, "CNN-3": 4, "CNN-4": 3, "CNN-5": 2}
+    monkeypatch.setattr(pages.flops, "training_flops", lambda name, classes, channels: own[name] * classes / 10)
+    for grid, dataset, weight in (
+        ("fedssa/heterogeneous", "cifar10", 1.0),
+        ("fedssa/homogeneous", "cifar10", 1.5),
+        ("fedssa/homogeneous", "cifar100", 15.0),
+    ):
+        spec = exhibits.cells(grid, "demo", dataset)[0].spec
+        assert pages._weight(pages.runs.resolve(spec, "demo")) == pytest.approx(weight)
