@@ -80,8 +80,8 @@ class Upload(NamedTuple):
 class Client:
     """One client: indices of its images, its personal model, and what a method keeps between rounds (`state`).
 
-    train, validation, test: int64 indices into `pool`. `model` is built on first use from its architecture's initial
-    state.
+    train, validation, test: int64 indices into `pool`. build: called with an architecture, the network that the client
+    starts from. `model` is built on first use.
     """
 
     info: ClientInfo
@@ -146,8 +146,9 @@ def statistics(dataset: Dataset, normalise: str) -> tuple[tuple[float, ...], tup
 
 @dataclass
 class Initial:
-    """Called with an architecture, a copy of its initial network: one initial state an architecture, as in the
-    released code. Knows nothing of the clients, so that a federation is freed as soon as nobody holds it.
+    """Called with an architecture, a copy of its initial network: one initial state an architecture or, of the `client`
+    whose id it has (`Protocol.starts` apart), one drawn from that client's own stream. Knows nothing else of the
+    clients, so that a federation is freed as soon as nobody holds it.
     """
 
     seed: int
@@ -155,14 +156,19 @@ class Initial:
     channels: int
     device: torch.device
     states: dict[str, nn.Module] = field(default_factory=dict)
+    client: int | None = None
 
     def __call__(self, architecture: str) -> nn.Module:
         with training.one_thread():
+            if self.client is not None:
+                return self._drawn(architecture, self.client)
             if architecture not in self.states:
-                stream = randomness.generator(self.seed, "init", client=zlib.crc32(architecture.encode()))
-                network = models.build(architecture, self.num_classes, self.channels, stream)
-                self.states[architecture] = network.to(self.device)
+                self.states[architecture] = self._drawn(architecture, zlib.crc32(architecture.encode()))
             return copy.deepcopy(self.states[architecture])
+
+    def _drawn(self, architecture: str, whose: int) -> nn.Module:
+        stream = randomness.generator(self.seed, "init", client=whose)
+        return models.build(architecture, self.num_classes, self.channels, stream).to(self.device)
 
 
 Parts = np.ndarray | tuple[np.ndarray, np.ndarray, np.ndarray]  # what a client holds: to be split, or split already
@@ -308,7 +314,8 @@ class Federation:
         info = ClientInfo(
             id, self.architectures[id % len(self.architectures)], self.pool.labels[train].unique(), len(train)
         )
-        return Client(info, self.pool, train, validation, test, self.build)
+        build = replace(self.build, client=id) if self.protocol.starts == "apart" else self.build
+        return Client(info, self.pool, train, validation, test, build)
 
     @property
     def infos(self) -> list[ClientInfo]:
@@ -321,7 +328,8 @@ class Federation:
 
     def client_context(self, client: int, round: int = 0, rounds: int = 1) -> "ClientContext":
         """What the client with this id may use in `round` of `rounds`."""
-        return ClientContext(**self._known(round, rounds), client=self.clients[client])
+        known = self._known(round, rounds) | {"build": self.clients[client].build}
+        return ClientContext(**known, client=self.clients[client])
 
     def _known(self, round: int, rounds: int) -> dict[str, Any]:
         """The fields of `SharedContext`."""
@@ -396,7 +404,9 @@ class ServerContext(SharedContext):
         return self.shared_generator(purpose)
 
     def initial_header(self) -> nn.Linear:
-        """A copy of the initial header of client 0's architecture."""
+        """A copy of the initial header of the first architecture (CNN-1 in the papers' scenarios), whatever the clients
+        start from.
+        """
         return self.build(self.infos[0].architecture).header  # type: ignore[return-value]
 
 

@@ -26,7 +26,9 @@ class Protocol:
     augmentation: of training images, `none`, or `released`: flip, erasing and crop, see `training.augmented`;
     optimiser: of every network that a method trains, `sgd` or `adam` (PyTorch's betas), fresh for each client and round;
     lr, momentum, weight_decay: its settings; clip_norm: largest gradient norm of a step, 0 for none;
-    inherit: what a client's model is at its first visit. `none`: its architecture's initial state. `first_visit`: the
+    starts: the clients' initial models. `equal`: one state an architecture, as in the released code; `apart`: each
+    client's drawn from its own stream. What the server starts from is the architecture's under both;
+    inherit: what a client's model is at its first visit. `none`: its initial state. `first_visit`: the
     model, as it then is, of the last client of its architecture that trained; `first_round`: likewise, but in round 0
     only. The only thing besides messages that connects clients, whatever the method.
     """
@@ -42,6 +44,7 @@ class Protocol:
     momentum: float = 0.0
     weight_decay: float = 0.0
     clip_norm: float = 0.0
+    starts: str = "equal"
     inherit: str = "none"
 
     def __post_init__(self) -> None:
@@ -49,6 +52,7 @@ class Protocol:
         choose("normalise", self.normalise, ("dataset", "imagenet", "half", "released"))
         choose("augmentation", self.augmentation, ("none", "released"))
         choose("optimiser", self.optimiser, OPTIMISERS)
+        choose("starts", self.starts, ("equal", "apart"))
         choose("inherit", self.inherit, ("none", "first_round", "first_visit"))
         require(self.lr >= 0, "lr", self.lr, "at least 0")
         require(0 <= self.momentum < 1, "momentum", self.momentum, "in [0, 1)")

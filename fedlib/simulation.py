@@ -388,11 +388,14 @@ def _evaluate_everyone(outcome: Outcome, algorithm: Algorithm, rounds: int, exch
 
 
 def _evaluate_initial(federation: Federation, clients: Sequence[Client]) -> list[Reply]:
-    """Replies in round -1: one pass per architecture over the pooled test images of its clients."""
+    """Replies in round -1: one pass per initial model over the pooled test images of the clients that start from it."""
+    apart = federation.protocol.starts == "apart"
+    alike: dict[str | int, list[Client]] = {}
+    for client in clients:
+        alike.setdefault(client.id if apart else client.info.architecture, []).append(client)
     replies: dict[int, Reply] = {}
-    for architecture in dict.fromkeys(client.info.architecture for client in clients):
-        model = federation.build(architecture)
-        own = [client for client in clients if client.info.architecture == architecture]
+    for own in alike.values():
+        model = own[0].build(own[0].info.architecture)
         indices = torch.cat([torch.cat([client.validation, client.test]) for client in own])
         hits = training.correct(partial(_plain, model), federation.pool, indices)["accuracy"]
         parts = hits.split([len(client.validation) + len(client.test) for client in own])

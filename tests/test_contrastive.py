@@ -87,7 +87,7 @@ def test_a_batch_of_one_image_has_nothing_to_tell_apart():
 
 
 def test_the_projection_head_is_simclrs(monkeypatch):
-    """Two linear layers with a ReLU between, 128 wide, on the 10 logits; the model's own layers are trained beside it."""
+    """Two linear layers with a ReLU between, 128 wide, on the 10 logits, trained beside the model."""
     seen = {}
     monkeypatch.setattr(training, "train", lambda loss, modules, *rest, **named: seen.update(modules))
     pool = training.Pool(torch.zeros(2, 3, 32, 32, dtype=torch.uint8), torch.full((2,), -1), *scale(3))

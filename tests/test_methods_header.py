@@ -193,9 +193,9 @@ def test_fd_two_rounds_by_hand(distance: str, outputs: str) -> None:
 def test_fd_gamma_zero_is_standalone_to_the_bit() -> None:
     for distance, outputs in KINDS:
         pair = [pixels.federation(LABELS) for _ in range(2)]
-        method = FD(gamma=0.0, distance=distance, outputs=outputs)
-        for federation, each in zip(pair, (method, Standalone()), strict=True):
-            simulate(federation, each, 3)
+        methods = FD(gamma=0.0, distance=distance, outputs=outputs), Standalone()
+        for federation, method in zip(pair, methods, strict=True):
+            simulate(federation, method, 3)
         assert pixels.same_models(*pair)
 
 

@@ -182,7 +182,8 @@ def test_the_order_of_arrival_does_not_matter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("mu", -0.1), ("mu", 1.5), ("extractor_epochs", -1), ("extra_epochs", -1), ("output", "tanh")]
+    ("field", "value"),
+    [("mu", -0.1), ("mu", 1.5), ("extractor_epochs", -1), ("extra_epochs", -1), ("output", "tanh")],
 )
 def test_bad_values_are_named(field: str, value: object) -> None:
     with pytest.raises(FedlibError, match=field):

@@ -269,7 +269,7 @@ def test_options_run_and_change_the_candidates(params):
 
 
 def test_unlabelled_public_images():
-    """SimCLR needs no labels: they are -1 here, which cross-entropy would refuse. Its head, 128 wide by default, counts."""
+    """SimCLR needs no labels: they are -1 here, which cross-entropy would refuse. Its head counts."""
     assert PFedHR().projection == 128
     given = (spec(), *(spec(public_labels=False, params={"projection": width}) for width in (128, 16, 0)))
     details = [played(each)[2] for each in given]

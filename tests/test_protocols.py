@@ -1,6 +1,7 @@
 """Protocols: the presets, and each released behaviour worked out by hand."""
 
 import dataclasses
+import itertools
 import signal
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -85,7 +86,7 @@ def test_every_field_can_be_overridden_by_name() -> None:
     others = {
         "split": "official-4:1:1", "distinct": "false", "floors": True, "normalise": "half",
         "augmentation": "released", "lr": "0.5", "momentum": 0.5, "weight_decay": 0.1, "clip_norm": 1,
-        "inherit": "first_visit", "reserve": "true", "optimiser": "adam",
+        "inherit": "first_visit", "starts": "apart", "reserve": "true", "optimiser": "adam",
     }  # fmt: skip
     assert set(others) == {field.name for field in dataclasses.fields(Protocol)}
     plain = lab.resolve(DIGITS)
@@ -123,6 +124,7 @@ def test_pfedhr_presets() -> None:
     [
         ({"inherits": "none"}, "protocol field = 'inherits' is unknown: did you mean 'inherit'"),
         ({"inherit": "always"}, "inherit = 'always' is unknown"),
+        ({"starts": "alike"}, "starts = 'alike' is unknown: .*known are equal, apart"),
         ({"split": "8:1:1"}, "split = '8:1:1' is unknown"),
         ({"augmentation": "flip"}, "augmentation = 'flip' is unknown: .*known are none, released"),
         ({"normalise": "mean"}, "normalise = 'mean' is unknown"),
@@ -383,6 +385,55 @@ def five_architectures(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for i in range(5):
         monkeypatch.setitem(models.BUILDERS, f"tiny-{i}", models.BUILDERS["tiny"])
+
+
+def test_clients_of_one_architecture_start_equal_or_apart() -> None:
+    """Apart: each from its own stream, whoever else there is; the server's own start is the architecture's."""
+
+    def headers(built: Federation) -> list[torch.Tensor]:
+        return [client.model.header.weight.detach() for client in built.clients]
+
+    built = {starts: federation([[0, 1, 0]] * 4, starts=starts) for starts in ("equal", "apart")}
+    equal, apart = (headers(each) for each in built.values())
+    assert all(torch.equal(header, equal[0]) for header in equal)
+    assert not any(torch.equal(one, other) for one, other in itertools.combinations([*apart, equal[0]], 2))
+    fewer = headers(federation([[0, 1, 0]] * 2, starts="apart"))
+    assert all(torch.equal(one, other) for one, other in zip(fewer, apart, strict=False))
+    for each in built.values():
+        assert torch.equal(each.server_context().initial_header().weight, equal[0])
+        own = [each.client_context(id).build("tiny").header.weight for id in range(4)]  # what a reset goes back to
+        assert all(torch.equal(one, other) for one, other in zip(own, headers(each), strict=True))
+    assert all(preset.starts == "equal" for preset in PROTOCOLS.values())
+
+
+def test_the_untrained_start_is_each_clients_own_when_they_start_apart() -> None:
+    built = federation([[0, 1, 2]] * 8, starts="apart")
+    outcome = simulate(built, ALGORITHMS["Standalone"](), 1, 0.25)
+    before = outcome.client_table.query("round == -1").set_index("client")
+    fresh = federation([[0, 1, 2]] * 8, starts="apart")
+    for client in fresh.clients:
+        images = fresh.pool.batch(client.test)
+        right = (client.model(images).argmax(1) == fresh.pool.labels[client.test]).double().mean()
+        assert before.loc[client.id, "accuracy"] == right
+    assert before["accuracy"].nunique() == 2  # one test image each: some get it right
+    trained = [client for client in built.clients if client.visited]
+    assert len(trained) == 2 and not torch.equal(trained[0].model.header.weight, trained[1].model.header.weight)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_method_runs_when_clients_start_apart(name: str) -> None:
+    fields = {field.name for field in dataclasses.fields(ALGORITHMS[name])}
+    given = {"shared": "tiny", "knowledge": "tiny", "clusters": 1}
+    method = ALGORITHMS[name](**{field: value for field, value in given.items() if field in fields})
+    runs_ = [
+        simulate(federation([[0, 1, 2], [2, 1, 0]], public=7, starts=starts), method, 2)
+        for starts in ("apart", "equal")
+    ]
+    assert [outcome.status for outcome in runs_] == ["finished", "finished"]
+    if name == "FedAvg":  # the whole model comes down, so nothing of the start is left
+        assert runs_[0].digest() == runs_[1].digest()
+    if name == "Standalone":
+        assert runs_[0].digest() != runs_[1].digest()
 
 
 def test_first_visits_inherit_in_round_0() -> None:

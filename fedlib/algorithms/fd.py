@@ -19,6 +19,7 @@ distillation regularizer" (sciencestack.ai/paper/1811.11479); the paper's own te
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -91,13 +92,13 @@ class FD(Algorithm):
         targets = torch.zeros(context.num_classes, context.num_classes, device=context.device)
         known = torch.zeros(context.num_classes, device=context.device)
         targets[message["classes"]], known[message["classes"]] = message["outputs"], 1.0
-        context.train(
-            fd_loss, targets=targets, known=known, gamma=self.gamma, distance=self.distance, outputs=self.outputs
-        )
-        model = client.model
-        means = class_means(
-            lambda images: shown(model(images), self.outputs), client.pool, client.train, client.classes
-        )
+        named: dict[str, Any] = {"gamma": self.gamma, "distance": self.distance, "outputs": self.outputs}
+        context.train(fd_loss, targets=targets, known=known, **named)
+
+        def outputs(images: Tensor) -> Tensor:
+            return shown(client.model(images), self.outputs)
+
+        means = class_means(outputs, client.pool, client.train, client.classes)
         return Message({"classes": client.classes, "outputs": means}, client.num_samples)
 
     def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:

@@ -8,10 +8,10 @@ representation's width must be equal. Down and up: prototypes of the client's se
 Known disagreements. The paper weights owners by their share of the class's images, |D_ij| / N_j (Eq. 6,
 `weighted=True`, weights that sum to 1); its code, and our default, take the unweighted mean. The paper's distance is
 unspecified up to scale; its code, and this file, use the mean squared error over batch and features (the squared L2
-distance is d times larger). A sample whose class has no global prototype yet
-has zero distance. A class that no selected client holds this round keeps its prototype: forgetting it, as some
-libraries do, would make the loss depend on who was sampled last. Both ways of predicting are recorded: `accuracy` of
-the classifier and `prototype_accuracy` of the nearest global prototype among the client's own classes.
+distance is d times larger). A sample whose class has no global prototype yet has zero distance. A class that no
+selected client holds this round keeps its prototype: forgetting it, as some libraries do, would make the loss depend
+on who was sampled last. Both ways of predicting are recorded: `accuracy` of the classifier and `prototype_accuracy` of
+the nearest global prototype among the client's own classes.
 """
 
 from collections.abc import Sequence

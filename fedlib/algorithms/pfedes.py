@@ -61,10 +61,8 @@ class PFedES(Algorithm):
 
     def __post_init__(self) -> None:
         require(0 <= self.mu <= 1, "mu", self.mu, "in [0, 1]")
-        require(
-            self.extractor_epochs >= 0, "extractor_epochs", self.extractor_epochs, "at least 0 (0: E + extra_epochs)"
-        )
-        require(self.extra_epochs >= 0, "extra_epochs", self.extra_epochs, "at least 0")
+        for field in ("extractor_epochs", "extra_epochs"):
+            require(getattr(self, field) >= 0, field, getattr(self, field), "at least 0")
         choose("output", self.output, ("relu", "linear"))
 
     def init_server(self, context: ServerContext) -> ServerState:
