@@ -403,7 +403,7 @@ def test_clients_of_one_architecture_start_equal_or_apart() -> None:
         assert torch.equal(each.server_context().initial_header().weight, equal[0])
         own = [each.client_context(id).build("tiny").header.weight for id in range(4)]  # what a reset goes back to
         assert all(torch.equal(one, other) for one, other in zip(own, headers(each), strict=True))
-    assert all(preset.starts == "equal" for preset in PROTOCOLS.values())
+    assert all(preset.protocol.starts == "equal" for preset in PRESETS.values())
 
 
 def test_the_untrained_start_is_each_clients_own_when_they_start_apart() -> None:
