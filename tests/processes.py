@@ -1,5 +1,6 @@
 """Runs in processes of their own, to be killed, and what must not depend on any of it."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -67,3 +68,16 @@ def bits(run: Path) -> tuple[dict[str, bytes], str]:
 def done(run: Path) -> dict[str, Any]:
     """What DONE says."""
     return json.loads(files.unseal((run / "DONE").read_bytes()))
+
+
+def rewrite(path: Path, name: str, change: Callable[[Any], Any]) -> None:
+    """Replace a file of a stored run (JSON, or bytes as they are), and the digests to match."""
+    said = done(path)
+    if name == "DONE":
+        said = change(said)
+    else:
+        content = change(json.loads((path / name).read_bytes()))
+        content = content if isinstance(content, bytes) else json.dumps(content).encode()
+        (path / name).write_bytes(content)
+        said["files"][name] = hashlib.sha256(content).hexdigest()
+    files.write_files({path / "DONE": files.seal(json.dumps(said).encode())})

@@ -1,8 +1,6 @@
 """Every mistake gets one clear line and a non-zero exit, and nothing is written or lost."""
 
 import errno
-import hashlib
-import json
 import os
 import pickle
 import subprocess
@@ -14,6 +12,7 @@ import numpy as np
 import processes
 import pytest
 import torch
+from processes import rewrite
 
 from fedlib import FedlibError, RunSpec, data, lab, run, simulation
 from fedlib.__main__ import main
@@ -207,19 +206,6 @@ def test_coercion_never_rounds():
 
 
 # -------------------------------------------------------------------- records and checkpoints that cannot be used
-
-
-def rewrite(path, name: str, change) -> None:
-    """Replace a file of a stored run (JSON, or bytes as they are), and the digests to match."""
-    done = processes.done(path)
-    if name == "DONE":
-        done = change(done)
-    else:
-        content = change(json.loads((path / name).read_bytes()))
-        content = content if isinstance(content, bytes) else json.dumps(content).encode()
-        (path / name).write_bytes(content)
-        done["files"][name] = hashlib.sha256(content).hexdigest()
-    files.write_files({path / "DONE": files.seal(json.dumps(done).encode())})
 
 
 def without(values: dict, name: str) -> dict:

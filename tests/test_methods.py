@@ -286,7 +286,7 @@ def test_fedssa_rows_of_a_single_owner_grow_by_one_plus_mu():
 
 def test_mu_is_cos_shaped_and_recorded():
     fed, _ = federation()
-    recorded = simulate(fed, FedSSA(mu0=0.6, stable_rounds=4), 7).rounds.set_index("round")["mu"]
+    recorded = lab.rounds_of(simulate(fed, FedSSA(mu0=0.6, stable_rounds=4), 7)).set_index("round")["mu"]
     # cos of 0, 22.5, 45 and 67.5 degrees
     np.testing.assert_allclose(recorded.loc[0:3], 0.6 * np.array([1, 0.92387953, 0.70710678, 0.38268343]), rtol=1e-7)
     assert (recorded.loc[4:] == 0).all() and np.isnan(recorded.loc[-1])
@@ -355,7 +355,7 @@ def test_fedproto_with_lam_0_is_standalone_to_the_bit(architectures):
     one, other = (simulate(fresh(), m, 3) for m in (FedProto(lam=0.0), Standalone()))
     for mine, theirs in zip(models_of(one), models_of(other), strict=True):
         assert tiny.equal_states(mine, theirs)
-    assert one.rounds["accuracy"].equals(other.rounds["accuracy"])
+    assert lab.rounds_of(one)["accuracy"].equals(lab.rounds_of(other)["accuracy"])
     other = simulate(fresh(), FedProto(lam=0.5), 3)
     assert not tiny.equal_states(models_of(one)[0], models_of(other)[0])
 

@@ -5,7 +5,7 @@ import pixels
 import pytest
 import torch
 
-from fedlib import FedlibError, simulate
+from fedlib import FedlibError, lab, simulate
 from fedlib.algorithms.base import Algorithm
 from fedlib.algorithms.fd import FD, fd_loss
 from fedlib.algorithms.fedclassavg import FedClassAvg, supervised_contrast
@@ -205,9 +205,9 @@ def test_fd_the_only_owner_of_its_classes_has_no_target() -> None:
     runs = [pixels.federation(own) for _ in range(3)]
     methods = (FD(), Standalone(), FD(exclude_self=False))
     outcomes = [simulate(federation, method, 3) for federation, method in zip(runs, methods, strict=True)]
-    assert outcomes[0].rounds["download_words"].iloc[1:].tolist() == [0, 0, 0]
+    assert lab.rounds_of(outcomes[0])["download_words"].iloc[1:].tolist() == [0, 0, 0]
     assert pixels.same_models(runs[0], runs[1])
-    assert outcomes[2].rounds["download_words"].iloc[-1] == 3 * 3 + 3  # its own vectors come back
+    assert lab.rounds_of(outcomes[2])["download_words"].iloc[-1] == 3 * 3 + 3  # its own vectors come back
     assert not pixels.same_models(runs[0], runs[2])
 
 

@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 
 import pytest
+from processes import rewrite
 
 from fedlib import RunSpec, lab, run
 from fedlib.__main__ import main
@@ -53,9 +54,8 @@ def three(small_digits):
     specs = [SPEC, replace(SPEC, algorithm="FedSSA", params={"mu0": 0.3}, partition="iid"), inherits]
     records = [run(spec, progress=False) for spec in specs]
     for number, record in enumerate(records):  # the second finished first
-        file = record.path / "provenance.json"
-        provenance = json.loads(file.read_text()) | {"finished": f"2026-01-0{(2, 1, 3)[number]}T00:00:00Z"}
-        file.write_text(json.dumps(provenance))
+        finished = f"2026-01-0{(2, 1, 3)[number]}T00:00:00Z"
+        rewrite(record.path, "provenance.json", lambda provenance, at=finished: provenance | {"finished": at})
     (lab.store() / "FedGH-digits-0123456789abcdef").mkdir()
     (lab.store() / "FedGH-digits-0123456789abcdef" / "spec.json").write_text("{}")
     return records

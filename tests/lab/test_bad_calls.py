@@ -40,8 +40,8 @@ def refused(call, message: str) -> None:
         ({"seed": [0]}, "seed = [0]: must be a whole number"),
         ({"alpha": None}, "alpha = None: must be given"),
         ({"public_labels": None}, "public_labels = None: must be given"),
-        ({"batch_size": 2**63}, "batch_size = 9223372036854775808: must be below 2**63"),
-        ({"batch_size": "99999999999999999999"}, "batch_size = 99999999999999999999: must be below 2**63"),
+        ({"batch_size": 2**63}, "batch_size = 9223372036854775808: must be below 2**31"),
+        ({"batch_size": "99999999999999999999"}, "batch_size = 99999999999999999999: must be below 2**31"),
         ({"local_epochs": 0}, "local_epochs = 0: must be at least 1"),
     ],
 )
@@ -181,9 +181,8 @@ def test_a_checkpoint_given_as_text(tmp_path):
 @pytest.mark.parametrize(
     ("home", "message"),
     [
-        ("relative/home", "FEDLIB_HOME = 'relative/home': must be an absolute path"),
-        ("~nosuchuser/home", "FEDLIB_HOME = '~nosuchuser/home': cannot be a folder"),
-        ("/" + 300 * "x", "cannot be a folder (File name too long)"),
+        ("~nosuchuser/home", "FEDLIB_HOME = '~nosuchuser/home': must begin with a user that exists"),
+        ("/" + 300 * "x", "must be a path of fewer than 3800 bytes, each name of at most 255"),
     ],
 )
 def test_places_that_cannot_be(home, message, monkeypatch, tmp_path):
