@@ -92,8 +92,8 @@ CHOSEN = {
     "rounds": "500, of the text's {100, 500}",
     "local_epochs": "10, of {1, 10} (FedGH: of {1, 10, 30, 50, 100})",
     "batch_size": "512, of {64, 128, 256, 512} (FedGH: also 32)",
-    "stable_rounds": "20, FedSSA's Figure 3; the text searches",
-    "mu and extractor_epochs": "0.5 and E, pFedES's homogeneous script; the text searches",
+    "stable_rounds": "20 of 500 rounds in proportion, FedSSA's Figure 3; the text searches",
+    "mu and extractor_epochs": "0.1 and 5, best of pFedES's Figure 10; the text searches",
     "hyper-parameters of the baselines": "each method's defaults; the text searches",
 }
 

@@ -117,7 +117,7 @@ class Settings:
             embedded=any(data.info(name).embedded for name in names),
             protocol=self.protocol or "as each exhibit says",
             rule=self.rule,
-            seeds=len(self.seeds),
+            seeds=len({cell.spec.seed for cell in cells} or self.seeds),
             note=note(cells),
         )
 

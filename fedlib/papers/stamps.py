@@ -97,7 +97,8 @@ def save_record(
     grids = (exhibit.of_record.name,) if exhibit.of_record else exhibit.grids
     found = [used] if used else [recorded.load_record(grid, scale) for grid in grids]
     cells = [cell for runs_ in found for cell in runs_.cells]
-    cells = cells if used else _in_table(cells, table, set(figure.methods))
+    if not used:  # counts of claims are of many grids' runs: no line says what they have in common
+        cells = [] if exhibit.drawn == "tallies" else _in_table(cells, table, set(figure.methods))
     _describe(figure, cells)
     folder = figures(scale) / exhibit.paper
     folder.mkdir(parents=True, exist_ok=True)

@@ -208,7 +208,7 @@ def test_standalone_clients_do_not_see_each_others_data(small_digits):
         resolved = lab.resolve(spec("Standalone", num_clients=6))
         images = small_digits.images.clone()
         if perturbed is not None:
-            own = lab.partition_of(resolved)[perturbed]
+            own = np.concatenate(lab.partition_of(resolved)[perturbed])
             images[own] = 255 - images[own]
         changed = dataclasses.replace(small_digits, images=images)
         return simulate(Federation(changed, lab.partition_of(resolved), batch_size=16), resolved.algorithm, ROUNDS, 0.5)

@@ -95,7 +95,10 @@ def test_what_is_chosen_is_what_a_run_gets():
     spec = exhibits.cells("fedssa/heterogeneous", "paper")[0].spec
     for name in ("rounds", "local_epochs", "batch_size"):
         assert exhibits.CHOSEN[name].split(",")[0] == str(getattr(spec, name))
-    assert exhibits.CHOSEN["stable_rounds"].startswith(f"{algorithms.make('FedSSA', {}).stable_rounds},")
+    assert algorithms.make("FedSSA").mu(19, 500) > 0 == algorithms.make("FedSSA").mu(20, 500)
+    assert exhibits.CHOSEN["stable_rounds"].startswith("20 of 500")
+    proxy = algorithms.make("pFedES")
+    assert exhibits.CHOSEN["mu and extractor_epochs"].startswith(f"{proxy.mu} and {proxy.extractor_epochs},")
 
 
 def test_ablations_are_the_cases_of_the_paper():
@@ -212,7 +215,7 @@ def test_unknown_grid():
 def test_results_of_record_are_matched_by_what_was_run():
     grid = "fedssa/heterogeneous"
     matched = notebook.load_record(grid)
-    assert {cell.method for cell in matched.cells} >= {"Standalone", "FedSSA"}
+    assert {cell.method for cell in matched.cells} >= {"Standalone", "FedProto"}
     for cell, record in zip(matched.cells, matched.records, strict=True):
         assert cell.spec.algorithm == record.row["algorithm"] and cell.spec.seed == record.row["seed"]
     assert not {cell.method[:6] for cell in notebook.load_record("fedssa/table5").cells} & {"case B"}
