@@ -1,4 +1,6 @@
-"""What every method must do on real networks: run, refuse what it cannot, resume, repeat, keep to itself, diverge."""
+"""What every method must do on real networks: run, refuse what it cannot, resume, repeat, keep to itself, diverge, and not
+mind the order in which uploads arrive.
+"""
 
 import dataclasses
 import itertools
@@ -6,7 +8,6 @@ import multiprocessing
 import os
 import re
 import signal
-from dataclasses import fields
 from functools import cache
 from typing import Any
 
@@ -268,7 +269,7 @@ def derived(method, **methods):
     """The same method and hyper-parameters with some of its steps replaced."""
     own = type(method)
     copy = type(own.__name__, (own,), methods)
-    return copy(**{field.name: getattr(method, field.name) for field in fields(own)})
+    return copy(**{field.name: getattr(method, field.name) for field in dataclasses.fields(own)})
 
 
 def reversed_arrival(method):
