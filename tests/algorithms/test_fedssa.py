@@ -234,14 +234,14 @@ def test_fedssa_ablations() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "field", "allowed"),
+    ("field", "allowed"),
     [
-        (FedSSA, "fusion", "literal, convex"),
-        (FedSSA, "aggregate_over", "selected, all"),
-        (FedSSA, "aggregation", "by_class, whole"),
-        (FedSSA, "replace", "seen, all"),
+        ("fusion", "literal, convex"),
+        ("aggregate_over", "selected, all"),
+        ("aggregation", "by_class, whole"),
+        ("replace", "seen, all"),
     ],
 )
-def test_a_wrong_switch_says_what_is_known(method: Any, field: str, allowed: str) -> None:
+def test_a_wrong_switch_says_what_is_known(field: str, allowed: str) -> None:
     with pytest.raises(FedlibError, match=f"{field} = 'x' is unknown: known are {allowed}"):
-        method(**{field: "x"})
+        FedSSA(**{field: "x"})
