@@ -409,7 +409,7 @@ def test_clients_of_one_architecture_start_equal_or_apart() -> None:
 def test_the_untrained_start_is_each_clients_own_when_they_start_apart() -> None:
     built = tiny.federation_of([[0, 1, 2]] * 8, starts="apart")
     outcome = simulate(built, ALGORITHMS["Standalone"](), 1, 0.25)
-    before = outcome.client_table.query("round == -1").set_index("client")
+    before = lab.clients_of(outcome).query("round == -1").set_index("client")
     fresh = tiny.federation_of([[0, 1, 2]] * 8, starts="apart")
     for client in fresh.clients:
         images = fresh.pool.batch(client.test)
