@@ -18,7 +18,7 @@ def home(tmp_path, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def tiny_architectures(monkeypatch):
-    """Makes `tiny-a` and `tiny-b` known for the length of a test."""
+    """Makes `tiny`, `tiny-a` and `tiny-b` known for the length of a test."""
     for name, builder in ARCHITECTURES.items():
         monkeypatch.setitem(models.BUILDERS, name, builder)
 

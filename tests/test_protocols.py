@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tiny
 import torch
-from pixels import federation
 
 from fedlib import ALGORITHMS, Dataset, Federation, FedlibError, RunSpec, data, lab, partition
 from fedlib.algorithms.base import Algorithm, Message
@@ -348,7 +348,7 @@ def test_every_method_trains_on_augmented_images(name: str, monkeypatch: pytest.
         return augmented(images, stream)
 
     monkeypatch.setattr("fedlib.training.augmented", spy)
-    built = federation([[0, 1, 2]] * 2, public=7, augmentation="released")
+    built = tiny.federation_of([[0, 1, 2]] * 2, public=7, augmentation="released")
     simulate(built, ALGORITHMS[name](**params, **({"pretrain_epochs": 0} if name == "FedMD" else {})), 2)
     assert len(seen) >= 4 and {len(images) for images in seen} == {3}  # 2 clients, 2 rounds, a batch of 3
 
@@ -371,7 +371,7 @@ class Counter(Algorithm):
 
 def visits(inherit: str, clients: int, participation: float, rounds: int) -> tuple[list[int], list[float], Any]:
     """Inherited first visits a round, and the visits that each client's model has been through."""
-    built = federation([[0, 1]] * clients, architectures=[f"tiny-{i}" for i in range(5)], inherit=inherit)
+    built = tiny.federation_of([[0, 1]] * clients, architectures=[f"tiny-{i}" for i in range(5)], inherit=inherit)
     start = {id: built.build(built.clients[id].info.architecture).header.bias[0].item() for id in range(clients)}
     outcome = simulate(built, Counter(), rounds, participation)
     counts = [c.model.header.bias[0].item() - start[c.id] if c.visited else 0 for c in outcome.clients]
@@ -393,11 +393,11 @@ def test_clients_of_one_architecture_start_equal_or_apart() -> None:
     def headers(built: Federation) -> list[torch.Tensor]:
         return [client.model.header.weight.detach() for client in built.clients]
 
-    built = {starts: federation([[0, 1, 0]] * 4, starts=starts) for starts in ("equal", "apart")}
+    built = {starts: tiny.federation_of([[0, 1, 0]] * 4, starts=starts) for starts in ("equal", "apart")}
     equal, apart = (headers(each) for each in built.values())
     assert all(torch.equal(header, equal[0]) for header in equal)
     assert not any(torch.equal(one, other) for one, other in itertools.combinations([*apart, equal[0]], 2))
-    fewer = headers(federation([[0, 1, 0]] * 2, starts="apart"))
+    fewer = headers(tiny.federation_of([[0, 1, 0]] * 2, starts="apart"))
     assert all(torch.equal(one, other) for one, other in zip(fewer, apart, strict=False))
     for each in built.values():
         assert torch.equal(each.server_context().initial_header().weight, equal[0])
@@ -407,10 +407,10 @@ def test_clients_of_one_architecture_start_equal_or_apart() -> None:
 
 
 def test_the_untrained_start_is_each_clients_own_when_they_start_apart() -> None:
-    built = federation([[0, 1, 2]] * 8, starts="apart")
+    built = tiny.federation_of([[0, 1, 2]] * 8, starts="apart")
     outcome = simulate(built, ALGORITHMS["Standalone"](), 1, 0.25)
-    before = outcome.client_table.query("round == -1").set_index("client")
-    fresh = federation([[0, 1, 2]] * 8, starts="apart")
+    before = lab.clients_of(outcome).query("round == -1").set_index("client")
+    fresh = tiny.federation_of([[0, 1, 2]] * 8, starts="apart")
     for client in fresh.clients:
         images = fresh.pool.batch(client.test)
         right = (client.model(images).argmax(1) == fresh.pool.labels[client.test]).double().mean()
@@ -426,7 +426,7 @@ def test_every_method_runs_when_clients_start_apart(name: str) -> None:
     given = {"shared": "tiny", "knowledge": "tiny", "clusters": 1}
     method = ALGORITHMS[name](**{field: value for field, value in given.items() if field in fields})
     runs_ = [
-        simulate(federation([[0, 1, 2], [2, 1, 0]], public=7, starts=starts), method, 2)
+        simulate(tiny.federation_of([[0, 1, 2], [2, 1, 0]], public=7, starts=starts), method, 2)
         for starts in ("apart", "equal")
     ]
     assert [outcome.status for outcome in runs_] == ["finished", "finished"]
@@ -465,7 +465,7 @@ def test_inheritance_takes_the_donors_weights_as_they_are() -> None:
     """Three clients of one architecture, one a round: each starts from the last trained, whoever that is."""
     _, counts, outcome = visits("first_visit", 5, 1.0, 1)
     assert counts == [1] * 5
-    built = federation([[0, 1]] * 3, inherit="first_visit")
+    built = tiny.federation_of([[0, 1]] * 3, inherit="first_visit")
     start = built.build("tiny").header.bias[0].item()
     outcome = simulate(built, Counter(), 4, 0.3)
     order = lab.clients_of(outcome).query("round >= 0")["client"].tolist()
@@ -480,7 +480,7 @@ def test_inheritance_takes_the_donors_weights_as_they_are() -> None:
 def test_released_runs_survive_an_interruption(tmp_path: Path, method: Algorithm) -> None:
     def built() -> Federation:
         both = {"architectures": ["tiny-0", "tiny-1"], "augmentation": "released", "inherit": "first_visit"}
-        return federation([[0, 1]] * 8, **both)
+        return tiny.federation_of([[0, 1]] * 8, **both)
 
     def stop(row: dict[str, Any], timing: dict[str, Any]) -> None:
         if row["round"] == 1:

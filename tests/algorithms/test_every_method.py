@@ -1,4 +1,6 @@
-"""What every method must do on real networks: run, refuse what it cannot, resume, repeat, keep to itself, diverge."""
+"""What every method must do on real networks: run, refuse what it cannot, resume, repeat, keep to itself, diverge, and not
+mind the order in which uploads arrive.
+"""
 
 import dataclasses
 import itertools
@@ -247,3 +249,42 @@ def test_fd_with_raw_targets_ends_as_diverged_where_the_others_finish(small_digi
             assert_diverged(record)
         else:
             assert record.status == "finished"
+
+
+# --------------------------------------------------------------------------------------------- the order of arrival
+
+ORDERED = {"FedGH"}  # methods whose server step depends on the order of arrival, as their paper says
+
+
+def small_run(name: str, wrap=lambda method: method, rounds: int = 3):
+    """A few rounds of `name` on a few digits, five clients, two a round."""
+    needs = ALGORITHMS[name].needs
+    scenario = "homogeneous" if needs == "architecture" else "heterogeneous"
+    spec = RunSpec(algorithm=name, scenario=scenario, num_clients=5, participation=0.4, rounds=rounds)
+    resolved = lab.resolve(spec)
+    return simulate(lab.federation_of(resolved), wrap(resolved.algorithm), rounds, 0.4)
+
+
+def derived(method, **methods):
+    """The same method and hyper-parameters with some of its steps replaced."""
+    own = type(method)
+    copy = type(own.__name__, (own,), methods)
+    return copy(**{field.name: getattr(method, field.name) for field in dataclasses.fields(own)})
+
+
+def reversed_arrival(method):
+    own = type(method)
+
+    def aggregate(self, server, uploads, context):
+        return own.aggregate(self, server, uploads[::-1], context)
+
+    return derived(method, aggregate=aggregate)
+
+
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in ORDERED])
+def test_the_order_of_uploads_does_not_matter(name, small_digits):
+    one, other = small_run(name, rounds=1), small_run(name, reversed_arrival, rounds=1)
+    assert one.server.keys() == other.server.keys()
+    for key, value in one.server.items():
+        if isinstance(value, torch.Tensor):
+            torch.testing.assert_close(value, other.server[key], rtol=1e-6, atol=1e-6)

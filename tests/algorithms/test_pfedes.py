@@ -4,9 +4,10 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-import pixels
 import pytest
+import tiny
 import torch
+from tiny import LABELS
 from torch.utils.flop_counter import FlopCounterMode
 
 from fedlib import Federation, FedlibError, simulate, training
@@ -15,8 +16,6 @@ from fedlib.algorithms.standalone import Standalone
 from fedlib.federation import Upload
 from fedlib.lab.presets import params
 from fedlib.models import proxy_extractor
-
-LABELS = [[0, 1, 0], [1, 2, 2, 1, 1]]
 
 
 def pixelwise(extractor: dict[str, torch.Tensor], a: float, b: float, c: float, d: float) -> dict[str, torch.Tensor]:
@@ -28,23 +27,23 @@ def pixelwise(extractor: dict[str, torch.Tensor], a: float, b: float, c: float, 
 
 
 def test_one_round_by_hand() -> None:
-    federation, method = pixels.federation(LABELS), PFedES(mu=0.3, extractor_epochs=1)
-    context = pixels.context(federation)
+    federation, method = tiny.federation_of(LABELS), PFedES(mu=0.3, extractor_epochs=1)
+    context = tiny.context(federation)
     server = method.init_server(context)
     a, b, c, d = 0.7, 0.2, 1.1, -0.3
     server.update(pixelwise(server, a, b, c, d))
 
     uploads, expected = [], []
     for client in federation.clients:
-        x, y = pixels.data(client)
-        net = pixels.Net(client.model)
+        x, y = tiny.training_data(client)
+        net = tiny.Net(client.model)
         inner = np.maximum(a * x + b, 0)
         enhanced = np.maximum(c * inner + d, 0)
         # Eq. 5 and 6: one step on 0.3 * CE(F(G(x))) + 0.7 * CE(F(x)), G frozen
-        slopes = [weight * pixels.cross_entropy_slope(net.logits(z), y) for weight, z in ((0.3, enhanced), (0.7, x))]
+        slopes = [weight * tiny.cross_entropy_slope(net.logits(z), y) for weight, z in ((0.3, enhanced), (0.7, x))]
         net.step((enhanced, slopes[0]), (x, slopes[1]))
         # Eq. 8 and 9: one step on CE(F(G(x))), F frozen; dL/dG = dL/dz W A, zero where G or its inner ReLU is off
-        back = pixels.cross_entropy_slope(net.logits(enhanced), y) @ net.W @ net.A * (enhanced > 0)
+        back = tiny.cross_entropy_slope(net.logits(enhanced), y) @ net.W @ net.A * (enhanced > 0)
         through = back * c * (inner > 0)
         steps = {
             "0.weight": (through * x).sum(),
@@ -52,9 +51,9 @@ def test_one_round_by_hand() -> None:
             "2.weight": (back * inner).sum(),
             "2.bias": back.sum(),
         }
-        expected.append([old - pixels.LR * step for old, step in zip((a, b, c, d), steps.values(), strict=True)])
+        expected.append([old - tiny.LR * step for old, step in zip((a, b, c, d), steps.values(), strict=True)])
 
-        upload = pixels.visit(method, client, method.download(server, client.info, context), federation)
+        upload = tiny.visit(method, client, method.download(server, client.info, context), federation)
         uploads.append(Upload(client.info, upload))
         net.agrees(client.model)  # F after step 1; step 2 left it alone
         assert upload.num_samples == len(y)
@@ -66,13 +65,13 @@ def test_one_round_by_hand() -> None:
 
 
 def test_mu_zero_is_standalone_to_the_bit() -> None:
-    pairs = [pixels.federation(LABELS) for _ in range(2)]
+    pairs = [tiny.federation_of(LABELS) for _ in range(2)]
     for federation, method in zip(pairs, (PFedES(mu=0.0), Standalone()), strict=True):
         simulate(federation, method, 3)
-    assert pixels.same_models(*pairs)
-    another = pixels.federation(LABELS)
+    assert tiny.same_models(*pairs)
+    another = tiny.federation_of(LABELS)
     simulate(another, PFedES(), 3)
-    assert not pixels.same_models(another, pairs[0])
+    assert not tiny.same_models(another, pairs[0])
 
 
 def test_the_extractor_has_443_floats_and_keeps_the_shape() -> None:
@@ -88,10 +87,10 @@ def test_the_extractor_has_443_floats_and_keeps_the_shape() -> None:
 
 @pytest.mark.parametrize("classes", [10, 100])
 def test_886_words_a_client_round(classes: int) -> None:
-    federation, method = pixels.federation([[0, 1]], classes=classes, channels=3), PFedES()
-    context = pixels.context(federation)
+    federation, method = tiny.federation_of([[0, 1]], classes=classes, channels=3), PFedES()
+    context = tiny.context(federation)
     download = method.download(method.init_server(context), federation.clients[0].info, context)
-    upload = pixels.visit(method, federation.clients[0], download, federation)
+    upload = tiny.visit(method, federation.clients[0], download, federation)
     assert download.words() + upload.words() == 886
     assert download.words(method.uncounted) + upload.words(method.uncounted) == 886
 
@@ -104,11 +103,11 @@ def test_frozen_networks_take_no_gradient(architecture: str, ratio: float) -> No
     """8f - 2 c1 + 3.5 g against 3f - c1; above 3.2 gradients of a frozen network were computed and thrown away."""
     counts = []
     for method in (PFedES(extractor_epochs=0), Standalone()):
-        federation = pixels.federation([[0, 1, 2, 3]], classes=10, channels=3, architectures=[architecture])
-        context, client = pixels.context(federation), federation.clients[0]
+        federation = tiny.federation_of([[0, 1, 2, 3]], classes=10, channels=3, architectures=[architecture])
+        context, client = tiny.context(federation), federation.clients[0]
         message = method.download(method.init_server(context), client.info, context)
         with FlopCounterMode(display=False) as counter:
-            pixels.visit(method, client, message, federation)
+            tiny.visit(method, client, message, federation)
         counts.append(counter.get_total_flops())
     assert counts[0] / counts[1] == pytest.approx(ratio, rel=0.005)
 
@@ -116,10 +115,10 @@ def test_frozen_networks_take_no_gradient(architecture: str, ratio: float) -> No
 def test_extractor_epochs_are_those_of_step_two() -> None:
     models, extractors = [], []
     for epochs in (0, 1, 3):  # E is 1, so 0 and 1 are the same
-        federation, method = pixels.federation(LABELS), PFedES(mu=0.5, extractor_epochs=epochs)
-        context, client = pixels.context(federation), federation.clients[0]
+        federation, method = tiny.federation_of(LABELS), PFedES(mu=0.5, extractor_epochs=epochs)
+        context, client = tiny.context(federation), federation.clients[0]
         message = method.download(method.init_server(context), client.info, context)
-        extractors.append(pixels.visit(method, client, message, federation)["2.bias"])
+        extractors.append(tiny.visit(method, client, message, federation)["2.bias"])
         models.append(client.model.header.weight)
     assert torch.equal(models[0], models[1]) and torch.equal(models[0], models[2])
     assert torch.equal(extractors[0], extractors[1]) and not torch.equal(extractors[0], extractors[2])
@@ -134,12 +133,12 @@ def trained_in_step_two(method: PFedES, local_epochs: int, monkeypatch: pytest.M
         return step(loss, modules, *rest, **named)
 
     step = training.step
-    monkeypatch.setattr(training, "step", spy)
-    federation = pixels.federation(LABELS)
+    federation = tiny.federation_of(LABELS)
     federation.settings = dataclasses.replace(federation.settings, epochs=local_epochs)
-    context, client = pixels.context(federation), federation.clients[0]
-    pixels.visit(method, client, method.download(method.init_server(context), client.info, context), federation)
-    monkeypatch.undo()
+    context, client = tiny.context(federation), federation.clients[0]
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "step", spy)
+        tiny.visit(method, client, method.download(method.init_server(context), client.info, context), federation)
     assert seen.count("model") == local_epochs
     return seen.count("extractor")
 
@@ -159,22 +158,22 @@ def test_optimisers_are_fresh_for_each_client() -> None:
     """With momentum, the second client's upload does not depend on whether the first one trained before it."""
 
     def upload(federation: Federation, ids: list[int]) -> dict[str, torch.Tensor]:
-        method, context = PFedES(), pixels.context(federation)
+        method, context = PFedES(), tiny.context(federation)
         server = method.init_server(context)
         for id in ids:
             client = federation.clients[id]
-            message = pixels.visit(method, client, method.download(server, client.info, context), federation)
+            message = tiny.visit(method, client, method.download(server, client.info, context), federation)
         return message.tensors
 
-    after, alone = (upload(pixels.federation(LABELS, momentum=0.9), ids) for ids in ([0, 1], [1]))
+    after, alone = (upload(tiny.federation_of(LABELS, momentum=0.9), ids) for ids in ([0, 1], [1]))
     assert all(torch.equal(after[name], alone[name]) for name in after)
 
 
 def test_the_order_of_arrival_does_not_matter() -> None:
-    federation, method = pixels.federation(LABELS), PFedES()
-    context = pixels.context(federation)
+    federation, method = tiny.federation_of(LABELS), PFedES()
+    context = tiny.context(federation)
     servers = [method.init_server(context) for _ in range(2)]
-    uploads = pixels.play(method, servers[0], federation, context)
+    uploads = tiny.play(method, servers[0], federation, context)
     method.aggregate(servers[0], uploads, context)
     method.aggregate(servers[1], uploads[::-1], context)
     for name, tensor in servers[0].items():

@@ -1,0 +1,62 @@
+"""What FedMD, FCCL and FedKEMF have in common: they meet on public images."""
+
+import io
+from collections.abc import Callable
+
+import pytest
+import tiny
+import torch
+from tiny import LABELS
+
+from fedlib import FedlibError, lab, simulate
+from fedlib.algorithms.base import Algorithm
+from fedlib.algorithms.fccl import FCCL
+from fedlib.algorithms.fedkemf import FedKEMF
+from fedlib.algorithms.fedmd import FedMD
+
+PUBLIC = 6
+METHODS = {FedMD: {}, FCCL: {}, FedKEMF: {"knowledge": "tiny"}}
+
+
+@pytest.fixture(params=METHODS, ids=lambda kind: kind.name)
+def method(request: pytest.FixtureRequest) -> Algorithm:
+    return request.param(**METHODS[request.param])
+
+
+def test_the_order_of_arrival_does_not_matter(method: Algorithm) -> None:
+    servers = []
+    for turn in (1, -1):
+        federation = tiny.federation_of(LABELS, public=PUBLIC)
+        context = tiny.context(federation)
+        for client in federation.clients:
+            tiny.begin(method, client, federation)
+        servers.append(method.init_server(context))
+        uploads = tiny.play(method, servers[-1], federation, context)
+        method.aggregate(servers[-1], uploads[::turn], context)
+    for name, tensor in servers[0].items():
+        torch.testing.assert_close(tensor, servers[1][name], rtol=0, atol=1e-6)
+
+
+def test_states_are_plain_and_survive_a_file(method: Algorithm) -> None:
+    federation = tiny.federation_of(LABELS, public=PUBLIC, lr=0.1)
+    outcome = simulate(federation, method, 2)
+    assert outcome.status == "finished"
+    file = io.BytesIO()
+    torch.save({"server": outcome.server, "clients": [client.snapshot() for client in federation.clients]}, file)
+    file.seek(0)
+    assert torch.load(file, weights_only=True)["server"].keys() == outcome.server.keys()
+
+
+@pytest.mark.parametrize("make", [FedMD, FCCL])
+def test_consensus_words(make: Callable[..., Algorithm]) -> None:
+    """2 * P * C published (100 000 at P = 5000 and C = 10); the indices of the images are sent too."""
+    federation, method = tiny.federation_of(LABELS, public=50, lr=0.1), make(public_samples=20)
+    rounds = lab.rounds_of(simulate(federation, method, 2))
+    assert rounds["published_words"].iloc[-1] == len(LABELS) * 2 * 20 * tiny.CLASSES
+    assert rounds["download_words"].iloc[-1] == len(LABELS) * (20 * tiny.CLASSES + 20)
+    assert rounds["upload_words"].iloc[-1] == len(LABELS) * 20 * tiny.CLASSES
+
+
+def test_without_public_data_it_says_so(method: Algorithm) -> None:
+    with pytest.raises(FedlibError, match="public data"):
+        simulate(tiny.federation_of(LABELS), method, 1)
