@@ -34,10 +34,10 @@ def _expected(item: Resolved) -> float:
 
 def relative_work(item: Resolved) -> float:
     """A run's work, clients and server together, by that of Standalone with the same clients and rounds: the FLOPs of its
-    method with its usual parameters, counted once a process on CNN-3, and what they leave out (`UNCOUNTED`).
+    method, counted once per process on CNN-3 (of its parameters those in `MORE_WORK` count), and what they leave out (`UNCOUNTED`).
     """
     spec = item.spec
-    cost = _method_flops(spec.algorithm)
+    cost = _method_flops(spec.algorithm, tuple((name, spec.params[name]) for name in MORE_WORK if name in spec.params))
     if cost is None:
         return 1.0
     selected = simulation.participants(spec.num_clients, spec.participation)
@@ -51,11 +51,14 @@ def relative_work(item: Resolved) -> float:
     return UNCOUNTED.get(spec.algorithm, 1.0) * round_ / plain
 
 
+MORE_WORK = ("extractor_epochs", "extra_epochs")  # parameters by which a client's work grows
+
+
 @cache
-def _method_flops(algorithm: str) -> costs.Flops | None:
-    """FLOPs of a method with its usual parameters, in parts; None of one that cannot be measured by itself."""
+def _method_flops(algorithm: str, params: tuple[tuple[str, int], ...] = ()) -> costs.Flops | None:
+    """FLOPs of a method with these parameters and otherwise its usual ones, in parts; None of one that cannot be measured by itself."""
     try:
-        return costs.flops(algorithms.make(algorithm), "CNN-3")
+        return costs.flops(algorithms.make(algorithm, dict(params)), "CNN-3")
     except Exception:  # a user's method may need networks or data of the user's; it counts as plain training
         return None
 

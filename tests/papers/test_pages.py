@@ -60,8 +60,8 @@ def test_holdings_by_hand(monkeypatch):
     run = SimpleNamespace(data=SimpleNamespace(labels=SimpleNamespace(numpy=lambda: labels)))
     run.info = SimpleNamespace(num_classes=4)
     parts = [np.array([0, 1, 2, 3]), np.array([4, 5])]  # classes 0, 0, 0, 1 and 1, 2
-    monkeypatch.setattr(pages.runs, "resolve", lambda spec: run)
-    monkeypatch.setattr(pages.runs, "partition_of", lambda run: parts)
+    monkeypatch.setattr(pages.lab, "resolve", lambda spec: run)
+    monkeypatch.setattr(pages.lab, "partition_of", lambda run: parts)
     pictures = shown(monkeypatch)
     cells = exhibits.cells("fedgh/heterogeneous", "smoke")
     (row,) = pages.holdings(cells).to_dict("records")  # all methods have the same clients
@@ -131,7 +131,7 @@ def plain_costs(monkeypatch):
     names = ["fedgh/1_method.ipynb", "fedssa/3_heterogeneous.ipynb", "fedssa/4_representations.ipynb"]
     monkeypatch.setattr(pages.reproduce, "all_notebooks", lambda: names)
     monkeypatch.setattr(pages, "_weight", lambda run: 2.0)
-    monkeypatch.setattr(pages.runs, "relative_work", lambda run: 3.0)
+    monkeypatch.setattr(pages.lab, "relative_work", lambda run: 3.0)
     pages._images.cache_clear()
     yield names
     pages._images.cache_clear()
@@ -143,7 +143,7 @@ def test_costs_are_images_by_speed(plain_costs):
     runs = {
         run.key: run.samples
         for cell in exhibits.cells("fedssa/representations", "smoke")
-        for run in [pages.runs.resolve(cell.spec, "smoke")]
+        for run in [pages.lab.resolve(cell.spec, "smoke")]
     }
     hours = sum(runs.values()) * 2 * 3 / 100 / 3600
     assert table.loc[plain_costs[2], "smoke: runs"] == str(len(runs))
@@ -165,4 +165,4 @@ def test_a_networks_weight_is_in_units_of_the_mean_of_the_five(monkeypatch):
         ("fedssa/homogeneous", "cifar100", 15.0),
     ):
         spec = exhibits.cells(grid, "demo", dataset)[0].spec
-        assert pages._weight(pages.runs.resolve(spec, "demo")) == pytest.approx(weight)
+        assert pages._weight(pages.lab.resolve(spec, "demo")) == pytest.approx(weight)

@@ -61,7 +61,7 @@ import sys, fedlib
 assert {"RunSpec", "run", "sweep", "simulate", "Federation", "Dataset", "Model", "ALGORITHMS", "Record"} <= set(dir(fedlib))
 from fedlib import FedlibError
 assert "torch" not in sys.modules
-from fedlib import RunSpec, run
+from fedlib import RunSpec, lab, run
 assert fedlib.run is run is lab.run and RunSpec is lab.RunSpec and fedlib.FedlibError is FedlibError
 try:
     fedlib.nothing
