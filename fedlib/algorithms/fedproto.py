@@ -5,7 +5,7 @@ Clients upload the mean representation (prototype) of each seen class; the serve
 training pulls representations towards the global prototype of their class. Models stay local and only the
 representation's width must be equal. Down and up: prototypes of the client's seen classes with their class ids.
 
-Known disagreements. The paper weights owners by their share of the class's images, |D_ij| / N_j (Eq. 6,
+Known disagreements. The paper weights owners by their share of the class's images, ``|D_ij| / N_j`` (Eq. 6,
 `weighted=True`, weights that sum to 1); its code, and our default, take the unweighted mean. The paper's distance is
 unspecified up to scale; its code, and this file, use the mean squared error over batch and features (the squared L2
 distance is d times larger). A sample whose class has no global prototype yet has zero distance. A class that no

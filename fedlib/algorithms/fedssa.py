@@ -16,7 +16,7 @@ words of a client and round are those of two headers, C * (d + 1) each, as many 
 header's size as C x 500, without the bias that the code sends.)
 
 The released code averages over all N owners of a class (`aggregate_over=all`): what a client last uploaded, and the
-initial rows for one that never did (those of the first header: the server knows no other). The ablations are settings:
+initial rows for one that never did (those of the first header: the server knows no other). The ablations are settings::
 
     | table, case | aggregation | replace | mu0 | what it is                                         |
     |-------------|-------------|---------|-----|----------------------------------------------------|

@@ -77,7 +77,7 @@ PROVENANCE = ("code", "commit", "python", "torch", "numpy", "machine", "device",
 
 def read(path: Path) -> Record | None:
     """The finished run in `path`, or None if unfinished. Raises FedlibError when a file is damaged or missing; weights
-    (final-*.pt) are looked at by `weights`.
+    (``final-*.pt``) are looked at by `weights`.
     """
     if not (path / "DONE").exists():
         return None

@@ -1,4 +1,4 @@
-"""The results of record: committed summaries of runs on real data (results/*.csv), written and read as runs."""
+"""The results of record: committed summaries of runs on real data (``results/*.csv``), written and read as runs."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,7 +40,7 @@ def read_results() -> list[Recorded]:
 
 
 def load_record(grid: str, scale: str = "demo") -> Runs:
-    """The results of record (results/*.csv) that are runs of `grid` at `scale`; what has not been run yet is absent.
+    """The results of record (``results/*.csv``) that are runs of `grid` at `scale`; what has not been run yet is absent.
 
     A run that is there twice, under the keys of two versions, counts once: the one that kept most, or the last by key.
     """

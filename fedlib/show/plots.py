@@ -312,7 +312,7 @@ def intervals(
     absent: str = "not run",
 ) -> Picture:
     """A table as a picture: mean and 95 % interval by method, one panel per setting, with the number of seeds in each row; the
-    paper's number, if any, is a bar |.
+    paper's number, if any, is an upright bar.
 
     table: method, setting, ours, ci95, n, diverged, and perhaps paper, dataset and clients (`intervals.summarise`); methods: the
     rows, of all panels or by setting; absent: what a row without a result says.

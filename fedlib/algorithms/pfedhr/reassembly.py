@@ -149,8 +149,8 @@ class Activations:
 
 
 def cka(one: Activations, other: Activations) -> float:
-    """Linear centred kernel alignment, in [0, 1] (Kornblith et al., ICML 2019): <K, L> / (|K| |L|) with the Gram
-    matrices K = X X^T and L = Y Y^T, and <K, L> = |Y^T X|^2. Constant activations are like no other: 0.
+    """Linear centred kernel alignment, in [0, 1] (Kornblith et al., ICML 2019): ``<K, L> / (|K| |L|)`` with the Gram
+    matrices K = X X^T and L = Y Y^T, and ``<K, L> = |Y^T X|^2``. Constant activations are like no other: 0.
     """
     if not one.norm or not other.norm:
         return 0.0
