@@ -131,7 +131,10 @@ def _meaning(spec: lab.RunSpec) -> tuple[algorithms.Algorithm, Protocol]:
     whose = (str(spec.paper), spec.protocol, str(spec.scenario))
     preset = presets.protocol(*whose, spec.overrides)
     preset = preset if spec.lr is None else replace(preset, lr=spec.lr)
-    return algorithms.make(spec.algorithm, presets.params(*whose, spec.algorithm) | spec.params), preset
+    params = presets.params(*whose, spec.algorithm) | spec.params
+    if spec.algorithm == "pFedHR" and spec.public_labels:
+        params["projection"] = 0  # SimCLR's head, which is not read where the public images have labels
+    return algorithms.make(spec.algorithm, params), preset
 
 
 def export() -> int:
