@@ -360,20 +360,23 @@ def _accuracies(client: Client, hits: dict[str, Tensor]) -> dict[str, float | Te
 
 
 def _round_row(round: int, loss: float, known: _Known, infos: Sequence[ClientInfo], epochs: int) -> dict[str, Any]:
-    """Means over all clients (the unvisited with their initial model) and over the round's own, `infos`."""
-    sampled = [info.id for info in infos]
+    """Means over the clients visited so far (before the first round: over all), `accuracy_all` over all, the unvisited
+    with their initial model, and `accuracy_selected` over the round's own, `infos`.
+    """
+    sampled, visited = [info.id for info in infos], sorted(known.visited)
     row: dict[str, Any] = {
         "round": round,
         "selected": len(sampled),
-        "visited": len(known.visited),
+        "visited": len(visited),
         "samples": sum(info.num_samples for info in infos) * epochs,
         "loss": loss,
-        "accuracy": float(np.mean(known.accuracies["accuracy"])),
-        "accuracy_selected": float(np.mean(known.accuracies["accuracy"][sampled])) if sampled else np.nan,
     }
-    for name, values in known.accuracies.items():  # a method's own way of predicting exists for the visited only
-        if name != "accuracy":
-            row[name] = float(np.nanmean(values)) if np.isfinite(values).any() else np.nan
+    for name, values in known.accuracies.items():
+        measured = values[visited] if visited else values
+        row[name] = float(np.nanmean(measured)) if np.isfinite(measured).any() else np.nan
+        if name == "accuracy":
+            row["accuracy_all"] = float(np.mean(values))
+            row["accuracy_selected"] = float(np.mean(values[sampled])) if sampled else np.nan
     return row
 
 
