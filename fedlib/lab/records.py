@@ -46,10 +46,11 @@ def store() -> Path:
 class Record:
     """A finished run, read from disk: tidy tables, how it ended, where it came from.
 
-    rounds: one row a round (-1 is before training): round, selected, visited, loss, accuracy (mean over all clients),
-    accuracy_selected, validation_accuracy, further ways of predicting, download_words, upload_words, published_words,
-    diagnostics. clients: one row a (round, participant). timing: seconds, which need not repeat. details: what a method
-    noted in a round that is no single number (pFedHR's structures and distances), one a round that has any. files:
+    rounds: one row a round (-1 is before training): round, selected, visited, loss, accuracy (mean over the clients
+    visited so far), accuracy_all, accuracy_selected, validation_accuracy, further ways of predicting, download_words,
+    upload_words, published_words, diagnostics. clients: one row a (round, participant). timing: seconds, which need not
+    repeat. details: what a method noted in a round that is no single number (pFedHR's structures and distances), one a
+    round that has any. files:
     SHA-256 of each file, by name. Accuracies are fractions of 1.
     """
 
@@ -72,7 +73,7 @@ class Record:
 
 
 TABLES = ("rounds", "clients", "timing")
-PROVENANCE = ("code", "commit", "python", "torch", "numpy", "machine", "device", "finished", "seconds")
+PROVENANCE = ("code", "commit", "python", "torch", "numpy", "machine", "processor", "device", "finished", "seconds")
 
 
 def read(path: Path) -> Record | None:
@@ -250,24 +251,38 @@ def tidy(path: Path) -> None:
             path.rmdir()
 
 
-def _provenance(spec: FilledSpec, code: str, seconds: float) -> dict[str, Any]:
+def _commit() -> str:
+    """The commit of the package's checkout, with `-modified` where its source differs from it; `unknown` outside of one."""
+    folder = Path(__file__).parents[1]
     try:
-        commit = subprocess.run(
-            ["git", "describe", "--always", "--dirty"],
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()
+        said = [
+            subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+            for words in (("rev-parse", "--short=12", "HEAD"), ("status", "--porcelain", "--", "."))
+        ]
     except (OSError, subprocess.CalledProcessError):
-        commit = "unknown"
+        return "unknown"
+    return f"{said[0]}-modified" if said[1] else said[0]
+
+
+def _processor() -> str:
+    """The CPU's model, as Linux names it; elsewhere what Python knows of it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or "unknown"
+
+
+def _provenance(spec: FilledSpec, code: str, seconds: float) -> dict[str, Any]:
     return {
         "code": code,
-        "commit": commit,
+        "commit": _commit(),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,
         "machine": f"{platform.system()} {platform.machine()}",
+        "processor": _processor(),
         "device": torch.cuda.get_device_name() if spec.device == "cuda" else "cpu",
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "seconds": round(seconds, 2),

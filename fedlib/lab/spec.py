@@ -19,7 +19,13 @@ from . import presets, sources
 # What a scale fills in where a specification is silent. `record` is one point of the texts' own grids (T of {100, 500}, E of
 # {1, 10}, B of {64..512}). At `paper`, the released homogeneous script's defaults are *chosen* from these grids.
 SCALES: dict[str, dict[str, Any]] = {
-    name: dict(zip(("dataset", "num_clients", "participation", "rounds", "local_epochs", "batch_size", "precision"), row, strict=True))
+    name: dict(
+        zip(
+            ("dataset", "num_clients", "participation", "rounds", "local_epochs", "batch_size", "precision"),
+            row,
+            strict=True,
+        )
+    )
     for name, row in {
         "smoke": ("digits", 10, 1.0, 3, 1, 32, "fp32"),
         "demo": ("cifar10", 100, 0.1, 15, 5, 64, "bf16"),

@@ -1,6 +1,20 @@
 """FedGH: which runs its tables and figures need, at each scale, and which notebook makes each."""
 
-from .grids import CLASSES, HALF, HUNDRED, PARTICIPATION, RECORD, SMOKE, SWEPT, TEN, Exhibit, Grid, Paper, Sweep, methods
+from .grids import (
+    CLASSES,
+    HALF,
+    HUNDRED,
+    PARTICIPATION,
+    RECORD,
+    SMOKE,
+    SWEPT,
+    TEN,
+    Exhibit,
+    Grid,
+    Paper,
+    Sweep,
+    methods,
+)
 
 # Rows of the tables, in their order.
 FEDGH_TABLE1 = ("Standalone", "FedAvg", "FML", "FedKD", "LG-FedAvg", "FD", "FedProto", "FedGH")

@@ -34,7 +34,7 @@ _PAIR = methods("FedProto", "FedSSA")
 HOMOGENEOUS = Grid(
     "fedssa/homogeneous", methods(*FEDSSA_TABLE1), common={"scenario": "homogeneous"}, columns_at={SMOKE: (TEN,)}
 )
-HETEROGENEOUS = Grid("fedssa/heterogeneous", methods(*FEDSSA_TABLE2))
+HETEROGENEOUS = Grid("fedssa/heterogeneous", methods(*FEDSSA_TABLE2), ours=("FedGH",))
 STABILISATION = Grid(
     "fedssa/table5",
     {

@@ -85,7 +85,9 @@ class Sweep:
     along: Mapping[str, Mapping[Any, Fields]] = field(default_factory=dict)
 
     def at(self, scale: str, dataset: str) -> Sequence[Any]:
-        values = self.smoke if scale == SMOKE and self.smoke else self.few if scale in (SMOKE, DEMO, RECORD) else self.values
+        values = (
+            self.smoke if scale == SMOKE and self.smoke else self.few if scale in (SMOKE, DEMO, RECORD) else self.values
+        )
         classes = info(dataset).num_classes
         found = [values[key] for key in (dataset, classes, 0) if key in values]
         require(bool(found), "dataset", dataset, f"one with 10 or 100 classes to sweep {self.name}, not {classes}")
@@ -123,7 +125,8 @@ class Grid:
 
     columns_at: scale -> those columns that it shows, if not all; scale demo shows the last one; data: scale -> data sets; common:
     fields of every run; at_scale: scale -> fields of every run; methods_at: scale -> method -> further fields; shown: fields that
-    tell the columns apart, in the order of their labels; keep: weights that the exhibit needs of its runs (`RunSpec.keep`).
+    tell the columns apart, in the order of their labels; keep: weights that the exhibit needs of its runs (`RunSpec.keep`);
+    ours: rows that the paper's exhibit does not have, which no claim is about.
     """
 
     name: str
@@ -137,6 +140,7 @@ class Grid:
     methods_at: Mapping[str, Mapping[str, Fields]] = field(default_factory=dict)
     shown: Sequence[str] = ("num_clients", "participation")
     keep: str = "none"
+    ours: Sequence[str] = ()
 
     def at(self, scale: str) -> Sequence[Column]:
         """The columns of a scale."""
@@ -216,7 +220,8 @@ class Cell:
 
     method: its row; target: accuracy of the cost comparison, a fraction; value: of the swept quantity; stands_for and
     stands_for_participation: the paper's N and C, where embedded data are too few for so many clients; shown: the fields of the
-    specification that its label names; scale: whose settings it has; layers: field or hyper-parameter -> which of LAYERS gave it.
+    specification that its label names; scale: whose settings it has; layers: field or hyper-parameter -> which of LAYERS gave it;
+    ours: whether the paper's exhibit has no such row.
 
     For runs of your own `Cell(spec=RunSpec(...))` is enough: the specification, resolved, says the rest.
     """
@@ -230,6 +235,7 @@ class Cell:
     shown: tuple[str, ...] = ("num_clients", "participation")
     scale: str = ""
     layers: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    ours: bool = False
 
     def __post_init__(self) -> None:
         if not self.method or None in (self.spec.dataset, self.spec.num_clients, self.spec.participation):
@@ -365,6 +371,7 @@ def _cell(grid: Grid, scale: str, method: str, value: Any, layers: Sequence[tupl
         shown,
         scale,
         origins,
+        method in grid.ours,
     )
 
 

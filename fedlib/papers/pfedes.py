@@ -1,11 +1,27 @@
 """pFedES: which runs its tables and figures need, at each scale, and which notebook makes each."""
 
-from .grids import CIFAR10, CLASSES, HALF, HUNDRED, PARTICIPATION, SMOKE, SWEPT, TEN, Exhibit, Grid, Paper, Sweep, methods
+from .grids import (
+    CIFAR10,
+    CLASSES,
+    HALF,
+    HUNDRED,
+    PARTICIPATION,
+    SMOKE,
+    SWEPT,
+    TEN,
+    Exhibit,
+    Grid,
+    Paper,
+    Sweep,
+    methods,
+)
 
 PFEDES_TABLES = ("Standalone", "FML", "FedKD", "LG-FedAvg", "FD", "FedProto", "pFedES")  # rows, in their order
 
 MU = Sweep("mu", "weight mu of enhanced images", {0: (0.1, 0.2, 0.3, 0.4, 0.5)}, {0: (0.1, 0.3, 0.5)})
-EXTRACTOR_EPOCHS = Sweep("extractor_epochs", "extractor epochs E_fe", {0: (5, 10, 15, 20)}, {0: (5, 10, 20)}, {0: (1, 2, 3)})
+EXTRACTOR_EPOCHS = Sweep(
+    "extractor_epochs", "extractor epochs E_fe", {0: (5, 10, 15, 20)}, {0: (5, 10, 20)}, {0: (1, 2, 3)}
+)
 
 _PAIR = methods("FedProto", "pFedES")
 HETEROGENEOUS = Grid("pfedes/heterogeneous", methods(*PFEDES_TABLES))
@@ -76,7 +92,14 @@ EXHIBITS = (
         "pfedes/6_sensitivity.ipynb",
         (
             Grid("pfedes/mu", methods("pFedES"), (HUNDRED,), data=SWEPT, sweep=MU, at_scale=HALF),
-            Grid("pfedes/extractor_epochs", methods("pFedES"), (HUNDRED,), data=SWEPT, sweep=EXTRACTOR_EPOCHS, at_scale=HALF),
+            Grid(
+                "pfedes/extractor_epochs",
+                methods("pFedES"),
+                (HUNDRED,),
+                data=SWEPT,
+                sweep=EXTRACTOR_EPOCHS,
+                at_scale=HALF,
+            ),
         ),
         "sensitivity",
     ),

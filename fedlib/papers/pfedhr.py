@@ -10,6 +10,7 @@ the nine that stand in for 100. Of the digits' training part four fifths are wit
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+
 from .grids import DEMO, RECORD, SMOKE, Column, Exhibit, Fields, Grid, Paper, Sweep, by_scale, methods
 
 # Rows of the tables, in their order.
@@ -59,6 +60,8 @@ def _reassembly(
 ) -> Grid:
     """A grid of section 4.2 or 4.4: methods with labelled or unlabelled public data, IID and Non-IID; many: N = 100, B = 10."""
     rows: dict[str, Fields] = methods(*(PFEDHR_LABELLED if public == "labelled" else PFEDHR_UNLABELLED))
+    if sweep:  # without public data there is nothing to sweep
+        del rows["Standalone"]
     rows["pFedHR"] = {"algorithm": "pFedHR", "params": {"merge_same": True} if many else {}}
     if "FedGH" in rows:  # needs features of one width
         rows["FedGH"] = {"algorithm": "FedGH", "scenario": "reassembly-500"}
@@ -72,6 +75,7 @@ def _reassembly(
         common={**(_MANY if many else _PAPER), **_PUBLIC[public]},
         at_scale={SMOKE: _SMOKE_MANY if many else _SMOKE, **_AT},
         shown=("public_labels", "partition"),
+        ours=("Standalone",),
     )
 
 
@@ -131,6 +135,7 @@ EXHIBITS = (
                 common=_PAPER,
                 at_scale={SMOKE: {**_SMOKE, "inner_steps": 1}, **_AT},
                 shown=("scenario", "partition"),
+                ours=("Standalone",),
             ),
         ),
         "intervals",

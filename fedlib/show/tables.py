@@ -207,16 +207,17 @@ def effect_sentences(table: pd.DataFrame) -> list[str]:
     """Each row of `effects` in words: the size, both means, the number of seeds, and whether the interval excludes 0."""
     said = []
     for row in table.to_dict("records"):
-        if np.isnan(row["difference"]):
+        difference, half = row["selected_difference"], row["selected_ci95"]
+        if np.isnan(difference):
             said.append(f"{row['dataset']}: {row['case']}: a run diverged.")
             continue
         if row["n"] == 1:
             sure = "one seed, so no interval"
         else:
-            excludes = abs(row["difference"]) > row["ci95"]
-            sure = f"± {row['ci95']:.2f} over {row['n']} seeds, which {'excludes' if excludes else 'includes'} 0"
+            excludes = abs(difference) > half
+            sure = f"± {half:.2f} over {row['n']} seeds, which {'excludes' if excludes else 'includes'} 0"
         said.append(
-            f"{row['dataset']}: {row['case']}: {row['difference']:+.2f} points against {row['against']} ({sure}); "
-            f"over the selected clients {row['selected_difference']:+.2f}."
+            f"{row['dataset']}: {row['case']}: {difference:+.2f} points against {row['against']} ({sure}) over the selected clients; "
+            f"over the visited {row['difference']:+.2f}."
         )
     return said
