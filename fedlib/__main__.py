@@ -190,9 +190,7 @@ def _exhibits() -> str:
 def _list_exhibits() -> None:
     table = exhibits.index(exhibits.every())
     width = max(map(len, table.index))
-    print(
-        f"{'exhibit':<{width}}" + "".join(f"{scale:>7}" for scale in lab.SCALES) + "  runs at each scale; what it shows"
-    )
+    print(f"{'exhibit':<{width}}" + "".join(f"{scale:>7}" for scale in lab.SCALES) + "  runs; what it shows")
     for name, row in table.iterrows():
         counts = "".join(f"{row[f'runs, {scale}']:>7}" for scale in lab.SCALES)
         head = f"{name:<{width}}{counts}  "

@@ -106,7 +106,20 @@ def _held(cell: exhibits.Cell) -> tuple[dict[str, Any], pd.DataFrame]:
 
 # ------------------------------------------------------------------------------------------------ results of record
 
-_BESIDE = ["method", "setting", "value", "paper", "ours", "ci95", "all", "selected", "n", "difference", "verdict"]
+_BESIDE = [
+    "method",
+    "setting",
+    "value",
+    "paper",
+    "ours",
+    "ci95",
+    "all",
+    "selected",
+    "taught",
+    "n",
+    "difference",
+    "verdict",
+]
 
 
 def record_block(grids: str | Sequence[str], paper: pd.DataFrame | None = None) -> tuple[notebook.Runs, pd.DataFrame]:

@@ -64,7 +64,8 @@ def summarise(
 
     runs: (labels, record) pairs; labels such as {"method": ..., "setting": ...} name the group. A group with a diverged run
     has no mean. `ours` is of the clients visited so far, unless `column` says otherwise; `all` of all clients, `selected` of
-    those that the round selected, which the released code reports: the same number where all of them are.
+    those that the round selected, which the released code reports: the same number where all of them are. `taught`, where
+    some run has it (pFedHR), is the share of selected clients that had a teacher, a mean over rounds.
     """
     groups: dict[tuple[Any, ...], list[RunTables]] = {}
     names: list[str] = []
@@ -80,9 +81,12 @@ def summarise(
             name: np.mean([100 * selected_accuracy(record.rounds, rule, f"accuracy_{name}") for record in records])
             for name in ("all", "selected")
         }
+        taught = [record.rounds["taught"].mean() for record in records if "taught" in record.rounds]
+        taught = [share for share in taught if not np.isnan(share)]
         rows.append(
             dict(zip(names, values, strict=True))
             | {"ours": mean, "ci95": half, "n": len(records), "diverged": diverged}
+            | ({"taught": float(np.mean(taught))} if taught else {})
             | {name: np.nan if diverged else float(value) for name, value in others.items()}
         )
     return pd.DataFrame(rows)

@@ -91,6 +91,7 @@ SIZE = {
     "dataset": "stripes",
     "scenario": "small",
     "num_clients": 3,
+    "participation": 1.0,
     "rounds": 2,
     "batch_size": 8,
     "partition": "in-turn",
