@@ -164,6 +164,18 @@ def training_mode(modules: Mapping[str, nn.Module]) -> Iterator[None]:
             module.eval()
 
 
+@contextmanager
+def without_gradients(modules: Sequence[nn.Module]) -> Iterator[None]:
+    """Gradients flow through `modules`, none is computed for their parameters."""
+    for module in modules:
+        module.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for module in modules:
+            module.requires_grad_(True)
+
+
 def step(
     loss: Callable[..., Tensor],
     modules: Mapping[str, nn.Module],
@@ -215,18 +227,13 @@ def train(
     optimiser = fresh_optimiser(modules, settings)
     total = torch.zeros((), device=indices.device)
     second = batches(pool, indices, settings, support, augment) if support else None
-    for module in frozen:  # gradients flow through a frozen module, none is computed for its parameters
-        module.requires_grad_(False)
-    with (
-        fork_torch(stream.spawn(1)[0]),
-        training_mode(modules),
-    ):  # a child stream for dropout: `stream` draws as without it
+    dropout = stream.spawn(1)[0]  # a child, so that `stream` draws as without it
+    with fork_torch(dropout), training_mode(modules), without_gradients(frozen):
         for images, labels in batches(pool, indices, settings, stream, augment):
             extra = dict(zip(("support_images", "support_labels"), next(second), strict=True)) if second else {}
             value = step(loss, modules, optimiser, pool, settings, images=images, labels=labels, **named, **extra)
             total += value * len(labels)
-    for module in frozen:
-        module.requires_grad_(True)
+    optimiser.zero_grad()  # a client at rest keeps no gradients, which are as large as its model
     return total / (settings.epochs * len(indices))
 
 

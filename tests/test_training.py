@@ -130,6 +130,34 @@ def test_frozen_modules_pass_gradients_and_keep_their_weights():
     assert all(parameter.requires_grad and parameter.grad is None for parameter in guide.parameters())
 
 
+def test_frozen_modules_are_as_before_when_a_step_fails():
+    model, pool, indices = setup()
+    guide, _, _ = setup()
+
+    def failing(**batch):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        training.train(
+            failing,
+            {"model": model},
+            pool,
+            indices,
+            training.Settings(1, 4, 0.1),
+            np.random.default_rng(0),
+            {"guide": guide},
+        )
+    assert all(parameter.requires_grad for parameter in guide.parameters())
+
+
+@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
+def test_no_gradients_are_kept_after_training(optimiser):
+    model, pool, indices = setup()
+    settings = training.Settings(1, 4, 0.1, optimiser=optimiser)
+    training.train(training.cross_entropy, {"model": model}, pool, indices, settings, np.random.default_rng(0))
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
 def test_batches_are_normalised_and_channels_last():
     _, pool, _ = setup()
     batch = pool.batch(torch.tensor([3, 1]))

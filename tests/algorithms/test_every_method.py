@@ -288,3 +288,23 @@ def test_the_order_of_uploads_does_not_matter(name, small_digits):
     for key, value in one.server.items():
         if isinstance(value, torch.Tensor):
             torch.testing.assert_close(value, other.server[key], rtol=1e-6, atol=1e-6)
+
+
+# ----------------------------------------------------------------------------------------------- what a client keeps
+
+
+def checking_gradients(method):
+    own = type(method)
+
+    def local_round(self, client, message, context):
+        upload = own.local_round(self, client, message, context)
+        assert all(parameter.grad is None for parameter in client.model.parameters())
+        assert all(parameter.requires_grad for parameter in client.model.parameters())
+        return upload
+
+    return derived(method, local_round=local_round)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_client_keeps_no_gradients_after_its_round(name, small_digits):
+    assert small_run(name, checking_gradients, rounds=1).status == "finished"
