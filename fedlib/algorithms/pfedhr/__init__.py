@@ -150,7 +150,9 @@ class PFedHR(Algorithm):
         if self.merge_same:
             models = reassembly.averaged(models, [info.num_samples for info, _ in uploads])
         blocks = {source: reassembly.decompose(_loaded(source, models, context)) for source in models}
-        sample = pool.batch(context.public.sample(self.cka_samples or len(indices), context.generator("public")))
+        sample = pool.batch(
+            context.public.sample(self.cka_samples or len(indices), context.generator("public"))
+        ).float()
         pooled = self.activations == "pooled"
         found = reassembly.reassemble(blocks, sample, pooled, self.clusters, self.search, self.max_candidates, stream)
 
