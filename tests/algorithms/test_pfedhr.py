@@ -374,6 +374,21 @@ def test_a_diverging_candidate_is_nobodys_match(monkeypatch):
     assert returned["matched"] == 0 and server["teachers"] == {}
 
 
+@pytest.mark.parametrize("labelled", [True, False])
+def test_every_network_is_fine_tuned_from_a_stream_of_its_own(labelled, monkeypatch):
+    """One that draws more than it needs changes no other, so they may be fine-tuned in any order or side by side."""
+    expected = played(spec(public_labels=labelled))[2]
+    plain = PFedHR._finetune
+
+    def wasteful(self: PFedHR, network: torch.nn.Module, context: Any, stream: np.random.Generator) -> None:
+        plain(self, network, context, stream)
+        stream.random(17)
+        stream.spawn(3)
+
+    monkeypatch.setattr(PFedHR, "_finetune", wasteful)
+    assert played(spec(public_labels=labelled))[2] == expected
+
+
 def test_no_public_image_is_refused():
     federation, method = federated(spec())
     federation.public = dataclasses.replace(federation.public, indices=torch.empty(0, dtype=torch.int64))

@@ -8,7 +8,8 @@ matched candidate with its structure; up: the model. `reassembly` holds the step
 
 The teacher of a client is there in the next round only: a client that is not selected again then trains on its own
 (section 3.2; `teacher=last_match` keeps it). Clients' models are fine-tuned on copies, for the matching alone.
-Layers are copied into candidates, so nothing is shared. When a round has no candidate, because none satisfies R1 to
+Layers are copied into candidates, so nothing is shared, and each network is fine-tuned from a random stream of its own, a
+child of the round's, so it does not matter in which order. When a round has no candidate, because none satisfies R1 to
 R4 or all diverge in fine-tuning, nobody gets a teacher; `details` says why. Every round records `taught`, the share of
 its clients that had a teacher, 0 where nobody had.
 
@@ -150,15 +151,15 @@ class PFedHR(Algorithm):
         if self.merge_same:
             models = reassembly.averaged(models, [info.num_samples for info, _ in uploads])
         blocks = {source: reassembly.decompose(_loaded(source, models, context)) for source in models}
-        sample = pool.batch(
-            context.public.sample(self.cka_samples or len(indices), context.generator("public"))
-        ).float()
-        pooled = self.activations == "pooled"
+        sample = pool.batch(context.public.sample(self.cka_samples or len(indices), context.generator("public")))
+        pooled, sample = self.activations == "pooled", sample.float()
         found = reassembly.reassemble(blocks, sample, pooled, self.clusters, self.search, self.max_candidates, stream)
 
-        candidates = [self._network(structure, context, stream, blocks) for structure in found.candidates]
-        for network in [*candidates, *clients] if candidates else []:
-            self._finetune(network, context, stream)
+        streams = stream.spawn(len(found.candidates) + len(clients))  # each network's own, whatever the others draw
+        drawn = zip(found.candidates, streams, strict=False)
+        candidates = [self._network(structure, context, own, blocks) for structure, own in drawn]
+        for network, own in zip([*candidates, *clients], streams, strict=True) if candidates else []:
+            self._finetune(network, context, own)
         of_clients, of_candidates = (
             [training.outputs(network, pool, indices) for network in networks] for networks in (clients, candidates)
         )
