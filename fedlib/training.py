@@ -10,6 +10,7 @@ import ctypes
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
@@ -19,6 +20,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .randomness import exclusive, fork_torch
+
+# Processes that the run in this thread may use, for methods whose server can train networks side by side; bits do not
+# depend on it. The lab sets it where a run has cores to itself.
+processes: ContextVar[int] = ContextVar("processes", default=1)
 
 EVALUATION_BATCH = 500  # images a forward pass without gradients; results do not depend on it beyond rounding
 

@@ -25,6 +25,7 @@ is matched by its logits, so the head stands on these, and the last layer is tra
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ from ..base import (
     Upload,
     check_public_labels,
 )
-from . import contrastive, reassembly
+from . import contrastive, reassembly, side_by_side
 from .reassembly import Source
 
 
@@ -158,8 +159,9 @@ class PFedHR(Algorithm):
         streams = stream.spawn(len(found.candidates) + len(clients))  # each network's own, whatever the others draw
         drawn = zip(found.candidates, streams, strict=False)
         candidates = [self._network(structure, context, own, blocks) for structure, own in drawn]
-        for network, own in zip([*candidates, *clients], streams, strict=True) if candidates else []:
-            self._finetune(network, context, own)
+        if candidates:
+            finetune = partial(self._finetune, context=context)
+            side_by_side.train_each(finetune, [*candidates, *clients], streams, training.processes.get())
         of_clients, of_candidates = (
             [training.outputs(network, pool, indices) for network in networks] for networks in (clients, candidates)
         )
@@ -194,7 +196,7 @@ class PFedHR(Algorithm):
         sizes = context.num_classes, context.channels, self.stitch_layers
         return reassembly.assemble(structure, *sizes, stream, blocks).to(context.device)
 
-    def _finetune(self, network: nn.Module, context: ServerContext, stream: np.random.Generator) -> None:
+    def _finetune(self, network: nn.Module, stream: np.random.Generator, context: ServerContext) -> None:
         """E_s epochs of Adam on the public images: by their labels or, where they have none, by SimCLR."""
         public = context.public
         settings = training.Settings(self.server_epochs, context.settings.batch_size, self.server_lr, optimiser="adam")
