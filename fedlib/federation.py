@@ -139,6 +139,10 @@ class Client:
         """Hold neither model nor state in memory; `fetch` is called for the snapshot when one of them is used."""
         self._model, self._state, self._fetch, self.visited = None, {}, fetch, True
 
+    def reset(self) -> None:
+        """As before the first visit."""
+        self._model, self._state, self._fetch, self.visited = None, {}, None, False
+
     def _bring_back(self) -> None:
         if self._fetch is not None:
             self.restore(self._fetch())

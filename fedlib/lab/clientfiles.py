@@ -98,8 +98,8 @@ class ClientFiles:
         self.named, self.number = dict(self.newest), self.number + 1
 
     def resume(self, said: dict[str, Any]) -> None:
-        """Put the clients where a checkpoint says that they are. Raises ValueError or OSError, and changes nothing,
-        when a file is not what was written.
+        """Put the clients where a checkpoint says that they are, or as never visited where it says nothing. Raises
+        ValueError or OSError, and changes nothing, when a file is not what was written.
         """
         for id, (number, digest) in said["files"].items():
             with open(self.folder / _file_name(id, number), "rb") as file:
@@ -107,8 +107,11 @@ class ClientFiles:
                     raise ValueError(f"{file.name} is not what was written")
         self.newest = {id: (number, digest) for id, (number, digest) in said["files"].items()}
         self.named, self.number = dict(self.newest), said["number"] + 1
-        for id in self.newest:
-            self.federation.clients[id].put_away(partial(self.fetch, id))
+        for client in self.federation.clients:
+            if client.id in self.newest:
+                client.put_away(partial(self.fetch, client.id))
+            else:
+                client.reset()
 
     def fetch(self, id: int) -> dict[str, Any]:
         """A client's snapshot, from its file. Raises FedlibError when it is damaged or gone."""

@@ -45,7 +45,7 @@ def write_files(files: Mapping[Path, Sequence[bytes | memoryview]], *, synced: b
 
 def sync(path: Path) -> None:
     """Wait until the content of a file is on the disk."""
-    with open(path, "rb") as file:
+    with open(path, "rb+") as file:
         os.fsync(file.fileno())
 
 

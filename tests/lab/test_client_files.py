@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tiny
 
-from fedlib import Federation, FedlibError, lab
+from fedlib import Federation, FedlibError, lab, simulation
 from fedlib import simulate as plain
 from fedlib.algorithms import Algorithm, make
 from fedlib.lab import checkpoint, clientfiles, simulate
@@ -182,6 +182,31 @@ def test_a_federation_that_was_trained_before(tmp_path, monkeypatch):
     other = built()
     run(tmp_path / "x2.pt", other)
     assert plain(other, make("FedProto"), ROUNDS, PARTICIPATION).digest() == expected
+
+
+@pytest.mark.parametrize("room", [0, CLIENTS])
+def test_the_same_federation_goes_on_after_it_was_stopped_inside_a_round(room, tmp_path, monkeypatch):
+    """What it trained after the last checkpoint counts for nothing."""
+    monkeypatch.setattr(clientfiles, "MEMORY", room * MODEL)
+    monkeypatch.setattr(checkpoint, "CHECKPOINT_SECONDS", 0.0)
+    federation, answered = built(inherit="first_visit"), []
+    hits = simulation._hits
+
+    def stopped(algorithm: Algorithm, client: Any) -> Any:
+        answered.append(client.id)
+        if len(answered) == 3 * 2 + 2:  # in the third round
+            raise KeyboardInterrupt
+        return hits(algorithm, client)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(simulation, "_hits", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path / "x.pt", federation)
+    assert sum(client.visited for client in federation.clients) > len(set(answered[:6]))
+    outcome, _ = run(tmp_path / "x.pt", federation)
+    expected = plain(built(inherit="first_visit"), make("FedSSA"), ROUNDS, PARTICIPATION)
+    assert outcome.digest() == expected.digest()
+    assert lab.clients_of(outcome).equals(lab.clients_of(expected))
 
 
 def test_a_visited_client_costs_its_model_and_its_state(monkeypatch):
