@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import threading
+from typing import Any
 
 import numpy as np
 import processes
@@ -12,7 +13,7 @@ import pytest
 
 from fedlib import FedlibError, RunSpec, lab, models, run, simulation
 from fedlib.__main__ import main
-from fedlib.lab import checkpoint, launch, records
+from fedlib.lab import checkpoint, clientfiles, launch, records
 from fedlib.lab.clientfiles import ClientFiles
 from fedlib.papers import views
 
@@ -218,6 +219,18 @@ def test_a_failed_start_leaves_nothing(monkeypatch, home):
     with pytest.raises(ArithmeticError):
         run(SPEC, progress=False)
     assert not list((home / "runs").iterdir())
+
+
+def test_a_run_that_fails_before_its_first_checkpoint_leaves_no_client_files(monkeypatch, home):
+    def fail(row: dict[str, Any]) -> None:
+        assert list((home / "runs").glob("*/checkpoint.pt.clients/client-*.pt"))
+        raise ArithmeticError("a mistake in somebody's report")
+
+    monkeypatch.setattr(clientfiles, "MEMORY", 0)
+    monkeypatch.setattr(launch, "_report", fail)
+    with pytest.raises(ArithmeticError):
+        run(SPEC, progress=False)
+    assert not [path for path in (home / "runs").iterdir() if path.is_dir()]
 
 
 def test_leftovers_of_a_killed_process_go_when_the_run_is_taken_up(monkeypatch):
