@@ -113,6 +113,7 @@ def participate(client: Client, algorithm: Algorithm, download: Message, context
     loss = diagnostics.pop("loss", context.loss)
     began = time.perf_counter()
     accuracies = _accuracies(client, _hits(algorithm, client))
+    client.model.zero_grad()  # frees the gradients, as large as the model, which nobody reads any more
     return Reply(accuracies, _travelling(upload), loss, diagnostics, evaluation_seconds=time.perf_counter() - began)
 
 
@@ -142,6 +143,8 @@ def in_process(federation: Federation, algorithm: Algorithm, requests: Sequence[
         reply = participate(client, algorithm, request.download, context)
         replies.append(replace(reply, inherited=inherited))
         federation.last_trained[client.info.architecture] = client.id
+        if federation.after_visit is not None:
+            federation.after_visit(client)
     return replies
 
 

@@ -1,9 +1,10 @@
 """A finished run on disk: its record, the store that holds it, and who may touch it.
 
 `runs/<key>/` holds spec.json (what is hashed), provenance.json, rounds.csv, clients.csv, timing.csv, details.jsonl if
-the method notes any, final-server.pt or final-clients.pt if kept, checkpoint.pt while unfinished, and DONE, written
-last with the SHA-256 of every other file, below a line with its own. A finished run is never recomputed; an unfinished
-one resumes. A damaged one is set aside and said to be.
+the method notes any, final-server.pt or final-clients.pt if kept, and DONE, written last with the SHA-256 of every
+other file, below a line with its own; while unfinished, checkpoint.pt and, in the folder checkpoint.pt.clients, the
+visited clients. A finished run is never recomputed; an unfinished one resumes. A damaged one is set aside and said to
+be.
 """
 
 import hashlib
@@ -26,7 +27,7 @@ import torch
 
 from ..errors import FedlibError, choose, folder_from
 from ..simulation import Outcome
-from . import files
+from . import clientfiles, files
 from .freshness import code_digest
 from .spec import KEEP, FilledSpec, Resolved
 from .tables import clients_of, rounds_of, timing_of
@@ -229,7 +230,7 @@ def write(path: Path, outcome: Outcome, spec: FilledSpec, code: str, stored: byt
     for old in path.glob("final-*.pt"):
         if old.name not in contents:
             old.unlink()
-    (path / "checkpoint.pt").unlink(missing_ok=True)
+    clientfiles.remove(path / "checkpoint.pt")
 
 
 def _kept(keep: str, outcome: Outcome) -> memoryview:
@@ -245,6 +246,8 @@ def _kept(keep: str, outcome: Outcome) -> memoryview:
 def tidy(path: Path) -> None:
     """Remove a run's folder if there is nothing in it to read or to resume."""
     with suppress(OSError):
+        if not (path / "checkpoint.pt").exists():
+            clientfiles.remove(path / "checkpoint.pt")
         names = {item.name for item in path.iterdir()}
         if names <= {"spec.json"}:
             (path / "spec.json").unlink(missing_ok=True)

@@ -19,7 +19,7 @@ from processes import bits
 from torch import nn
 
 from fedlib import ALGORITHMS, Federation, FedlibError, Model, RunSpec, lab, models, run, simulate, simulation, sweep
-from fedlib.lab import checkpoint, launch
+from fedlib.lab import checkpoint, clientfiles, launch
 
 NUM_CLIENTS, PARTICIPATION, ROUNDS = 40, 0.05, 3  # 2 clients a round, with 36 training images or so
 
@@ -149,9 +149,10 @@ def at_visit(number: int, signal_number: int) -> tuple[Any, list[int]]:
 
 
 def run_until_killed(spec: RunSpec, home: str, visit: int) -> None:
-    """In a process of its own: a checkpoint after each round, and SIGKILL in the middle of one."""
+    """In a process of its own: a checkpoint after each round, clients in files, and SIGKILL in the middle of a round."""
     os.environ["FEDLIB_HOME"] = home
     checkpoint.CHECKPOINT_SECONDS = 0.0
+    clientfiles.MEMORY = 0
     simulation._hits, _ = at_visit(visit, signal.SIGKILL)
     run(spec, progress=False)
 
@@ -170,8 +171,11 @@ def warm():
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_interrupted_then_killed_then_resumed(name, undisturbed, warm, home, monkeypatch, capfd):
-    """Ctrl-C in the first round; resumed elsewhere and killed inside the third; resumed here for the third."""
+    """Ctrl-C in the first round; resumed elsewhere and killed inside the third; resumed here for the third. Each client
+    goes to its file and back.
+    """
     expected = bits(undisturbed(name).path)
+    monkeypatch.setattr(clientfiles, "MEMORY", 0)
     with monkeypatch.context() as patch:
         hits, seen = at_visit(1, signal.SIGINT)
         patch.setattr(simulation, "_hits", hits)
