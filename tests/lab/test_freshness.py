@@ -113,7 +113,7 @@ def test_a_methods_file_makes_its_own_runs_stale_alone(before, copy):
 
 
 def test_a_networks_builder_makes_the_runs_of_its_clients_stale(before, copy):
-    copy.change("models.py", "nn.MaxPool2d(2),  # (n, 16, 14, 14)", "nn.AvgPool2d(2),  # (n, 16, 14, 14)")
+    copy.change("models.py", "16, 5), nn.MaxPool2d(2)", "16, 5), nn.AvgPool2d(2)")
     assert stale(before, copy.digests()) == set(before) - {"pFedHR", "FedMD of pFedHR"}
 
 
