@@ -120,7 +120,7 @@ def test_parameters_by_which_a_method_works_longer():
     def work(name, **params):
         return lab.relative_work(lab.resolve(RunSpec(algorithm=name, params=params)))
 
-    assert work("pFedMe", inner_steps=3) == 3 and work("FedSSA") == 1
+    assert work("pFedMe", inner_steps=3) == pytest.approx(3 * work("FedSSA")) == pytest.approx(3)
     assert work("pFedES", extractor_epochs=6) - work("pFedES", extractor_epochs=4) == pytest.approx(
         work("pFedES", extractor_epochs=3) - work("pFedES", extractor_epochs=1)
     )
