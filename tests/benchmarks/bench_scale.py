@@ -46,7 +46,8 @@ def images(clients: int) -> Dataset:
         whole = random_images(60_000)
     count = clients * HELD
     pixels, labels = whole.images[:count].numpy(), whole.labels[:count].numpy()
-    return Dataset.from_arrays("cifar10", pixels, labels, pixels[:0], labels[:0], 10)
+    known = {"mean": whole.mean, "std": whole.std}  # not measured here, in float64: 1.5 GiB and more
+    return Dataset.from_arrays("cifar10", pixels, labels, pixels[:0], labels[:0], 10, **known)
 
 
 def resident() -> tuple[int, int]:
