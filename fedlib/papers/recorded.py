@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -15,7 +14,7 @@ from ..protocol import Protocol
 from . import exhibits, views
 from .results import Runs
 
-RESULTS = Path(__file__).resolve().parents[2] / "results"
+RESULTS = lab.shipped() / "results"
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from . import exhibits, recorded, results
 from .results import Runs, note
 from .settings import Settings
 
-NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
+NOTEBOOKS = lab.shipped() / "notebooks"
 
 
 def figures(scale: str) -> Path:
