@@ -1,6 +1,7 @@
 # make reproduce   train what the exhibits need at scale smoke (embedded data), make figures and tables
 # make test        style, types, unit tests, notebooks; every exhibit of scale smoke is made and fresh
 # make lab         open the notebooks in JupyterLab
+# make site        build the site from the committed notebooks, results and figures into site/html; executes nothing
 # make notebooks   execute the committed notebooks in place and bring the README's tables up to date
 
 PYTHON ?= python3
@@ -8,7 +9,7 @@ BIN := .venv/bin
 INSTALLED := .venv/installed
 PYTEST := $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadscope
 
-.PHONY: reproduce test lab notebooks
+.PHONY: reproduce test lab site notebooks
 .DELETE_ON_ERROR:
 
 reproduce: $(INSTALLED)
@@ -26,6 +27,9 @@ test: $(INSTALLED)
 
 lab: $(INSTALLED)
 	$(BIN)/jupyter lab notebooks/00_start_here.ipynb
+
+site: $(INSTALLED)
+	$(BIN)/python docs/build.py site
 
 notebooks: $(INSTALLED)
 	$(BIN)/python -m fedlib reproduce all --scale smoke

@@ -42,9 +42,18 @@ def _shown(exhibit: Any) -> bytes | None:
     that of the cell which names the item.
     """
     cells = json.loads((generate.ROOT / "notebooks" / exhibit.notebook).read_text(encoding="utf-8"))["cells"]
-    for wanted in (f'save("{exhibit.name}"', f'"{exhibit.name}"', f'"{exhibit.item.removeprefix("appendix-")}"', f'"{exhibit.item}"'):
+    for wanted in (
+        f'save("{exhibit.name}"',
+        f'"{exhibit.name}"',
+        f'"{exhibit.item.removeprefix("appendix-")}"',
+        f'"{exhibit.item}"',
+    ):
         for cell in cells:
-            pictures = [output["data"]["image/png"] for output in cell.get("outputs", []) if "image/png" in output.get("data", {})]
+            pictures = [
+                output["data"]["image/png"]
+                for output in cell.get("outputs", [])
+                if "image/png" in output.get("data", {})
+            ]
             if pictures and wanted in "".join(cell["source"]).replace("(\n    ", "("):
                 return base64.b64decode("".join(pictures[0]))
     return None

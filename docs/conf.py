@@ -1,11 +1,10 @@
 """Sphinx: `make site` calls it through build.py. Nothing is executed and nothing is fetched."""
 
-import re
 from importlib import metadata
 from typing import Any
 
 from docutils import nodes
-from docutils.utils.math.latex2mathml import tex2mathml
+from latex2mathml.converter import convert
 
 project = "fedlib"
 author = copyright = "The fedlib authors"
@@ -22,6 +21,7 @@ default_role = "code"  # a single backtick in a docstring
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
 add_module_names = False
+toc_object_entries = False  # or the sidebar, drawn anew for each page, takes as long as all the rest
 python_use_unqualified_type_names = True
 
 html_theme = "furo"
@@ -35,19 +35,13 @@ pygments_style, pygments_dark_style = "a11y-high-contrast-light", "a11y-high-con
 html_theme_options = {"navigation_with_keys": True, "top_of_page_buttons": []}
 
 
-def _mathml(tex: str, block: bool) -> str:
-    """LaTeX as MathML, which browsers draw themselves."""
-    braced = re.sub(r"(\\[td]?frac)\s*(\d)\s*(\d)", r"\1{\2}{\3}", tex)  # \tfrac34
-    return str(tex2mathml(braced.strip(), as_block=block))
-
-
 def _inline(self: Any, node: nodes.Element) -> None:
-    self.body.append(_mathml(node.astext(), block=False))
+    self.body.append(convert(node.astext().strip()))  # MathML, which browsers draw themselves
     raise nodes.SkipNode
 
 
 def _block(self: Any, node: nodes.Element) -> None:
-    self.body.append(f'<div class="math">{_mathml(node.astext(), block=True)}</div>')
+    self.body.append(f'<div class="math">{convert(node.astext().strip(), display="block")}</div>')
     raise nodes.SkipNode
 
 

@@ -82,7 +82,9 @@ def table(rows: Iterable[Mapping[str, Any]], select: Sequence[str] = (), markup:
 def code(text: str, anchors: bool = False) -> str:
     """Highlighted Python; anchors: numbered lines that can be linked to, as #L12."""
     options: dict[str, Any] = {"linenos": "inline", "lineanchors": "L", "anchorlinenos": True} if anchors else {}
-    return raw(highlight(text, PythonLexer(), HtmlFormatter(**options)).replace('name="L-', 'id="L').replace("#L-", "#L"))
+    return raw(
+        highlight(text, PythonLexer(), HtmlFormatter(**options)).replace('name="L-', 'id="L').replace("#L-", "#L")
+    )
 
 
 def links_of(texts: Mapping[str, str]) -> str:
@@ -95,7 +97,11 @@ def number(value: float, digits: int = 2, sign: bool = False) -> str:
 
 def spread(mean: float, half: float, n: int, sign: bool = False) -> str:
     """`74.84 ± 3.87 (n = 3)`."""
-    text = number(mean, sign=sign) + ("" if np.isnan(half) else f" ± {half:.2f}") + ("" if np.isnan(mean) else f" (n = {n})")
+    text = (
+        number(mean, sign=sign)
+        + ("" if np.isnan(half) else f" ± {half:.2f}")
+        + ("" if np.isnan(mean) else f" (n = {n})")
+    )
     return text.replace(" ", "\u00a0")
 
 
@@ -187,8 +193,9 @@ def gallery(thumbs: Mapping[str, str]) -> str:
     cards = "\n".join(gallery_card(item, thumbs.get(item.name, "")) for item in every)
     return f"""# All exhibits
 
-{len(every)} tables and figures, each linked to the notebook that makes it: {said}. *record* and *demo* are of real data, at the scale of that name;
-*smoke only* shows the mechanics on embedded digits and is never set against a paper's number; some need no run at all.
+{len(every)} tables and figures, each linked to the notebook that makes it: {said}. *record* and *demo* are of real
+data, at the scale of that name; *smoke only* shows the mechanics on embedded digits and is
+never set against a paper's number; some need no run at all.
 
 {raw(f'<div class="cards" data-filter="paper|state">{cards}</div>')}"""
 
@@ -208,8 +215,8 @@ def landing(thumbs: Mapping[str, str]) -> str:
     said = ", ".join(f"{total.get(name, 0)} {name}" for name in verdicts.VERDICTS if total.get(name, 0))
     return f"""# What came out for four papers
 
-Model-heterogeneous personalised federated learning, reproduced: each paper's own method on real data, against {REFERENCE}, which shares nothing.
-Of {len(ledger())} claims in their texts, our runs leave [{said}](results/ledger.md).
+Model-heterogeneous personalised federated learning, reproduced: each paper's own method on real data, against
+{REFERENCE}, which shares nothing. Of {len(ledger())} claims in their texts, our runs leave [{said}](results/ledger.md).
 
 {table(rows, markup=("paper", "claims"))}
 {raw(f'<div class="cards four">{"".join(pictures)}</div>')}
@@ -256,7 +263,11 @@ def _landing_row(paper: str, exhibit: exhibits.Exhibit) -> dict[str, str]:
         gap[f"less {REFERENCE}"] = spread(*apart, sign=True)
         gap[f"the paper's {paper} less {REFERENCE}"] = _printed_gap(paper, exhibit, row)
     judged = counts(paper)
-    marks = [f'<span class="state {name.split()[0]}">{judged[name]} {name}</span>' for name in verdicts.VERDICTS if judged[name]]
+    marks = [
+        f'<span class="state {name.split()[0]}">{judged[name]} {name}</span>'
+        for name in verdicts.VERDICTS
+        if judged[name]
+    ]
     gap = {name.replace(f"{paper} ", "own "): value for name, value in gap.items()}
     return shown | gap | {"claims": " ".join(marks)}
 
@@ -270,7 +281,9 @@ def _printed_gap(paper: str, exhibit: exhibits.Exhibit, row: Mapping[Any, Any]) 
 
 
 def notebooks() -> list[str]:
-    return sorted(str(path.relative_to(ROOT)) for path in (ROOT / "notebooks").rglob("*.ipynb") if "checkpoints" not in str(path))
+    return sorted(
+        str(path.relative_to(ROOT)) for path in (ROOT / "notebooks").rglob("*.ipynb") if "checkpoints" not in str(path)
+    )
 
 
 def title_of(notebook: str) -> str:
@@ -290,12 +303,21 @@ def _notebook_trees() -> str:
         for name in own:
             title = title_of(name).split(" (")[0].removeprefix(names.get(folder, "")).strip()
             lines.append(f"{title[:1].upper()}{title[1:]} <{name.removesuffix('.ipynb')}>")
-        trees.append(f"```{{toctree}}\n:hidden:\n:caption: {names.get(folder, folder)}\n\n" + "\n".join(lines) + "\n```\n")
+        trees.append(
+            f"```{{toctree}}\n:hidden:\n:caption: {names.get(folder, folder)}\n\n" + "\n".join(lines) + "\n```\n"
+        )
     return "\n".join(trees)
 
 
 def ledger_page() -> str:
-    shown = {"paper": "paper", "where": "where", "words": "claim", "printed": "printed", "own table": "own table", "verdict": "verdict"}
+    shown = {
+        "paper": "paper",
+        "where": "where",
+        "words": "claim",
+        "printed": "printed",
+        "own table": "own table",
+        "verdict": "verdict",
+    }
     rows = []
     for place, row in ledger().iterrows():
         cells: dict[str, Any] = {"no.": place} | {name: row[column] for column, name in shown.items()}
@@ -309,12 +331,14 @@ def ledger_page() -> str:
     )
     return f"""# The papers' claims
 
-What the four papers claim in prose, each in our words. *own table*: whether the printed claim agrees with the paper's own tables. *verdict*: what our
-runs of record say, by one symmetric rule. {said}.
+What the four papers claim in prose, each in our words. *own table*: whether the printed claim agrees with the paper's own
+tables. *verdict*: what our runs of record say, by one symmetric rule. {said}.
 
-A claim is *supported* when the 95 % interval of every comparison, paired by seed, lies on its side, and *contradicted* when that of some
-comparison lies on the other. Both need every cell of the claim at scale {" or ".join(verdicts.DECISIVE_SCALES)}, protocol `{verdicts.DECISIVE_PROTOCOL}` and at least
-{verdicts.MIN_SEEDS} seeds. Everything else is *undecided*, with the reason, or *not run*. The notebook is [audit 2](../notebooks/audit/2_claims.ipynb).
+A claim is *supported* when the 95 % interval of every comparison, paired by seed, lies on its side, and *contradicted* when
+that of some comparison lies on the other. Both need every cell of the claim at scale {" or ".join(verdicts.DECISIVE_SCALES)},
+protocol `{verdicts.DECISIVE_PROTOCOL}` and at least {verdicts.MIN_SEEDS} seeds.
+Everything else is *undecided*, with the reason, or *not run*.
+The notebook is [audit 2](../notebooks/audit/2_claims.ipynb).
 
 {table(rows, select=("paper", "own table", "verdict"), markup=("verdict",))}"""
 
@@ -335,8 +359,8 @@ def contradictions_page() -> str:
     ]
     return f"""# Contradictions
 
-Where the papers contradict each other, themselves or their released code; the numbers are computed from the printed tables, from our networks and from
-the presets. The notebook is [audit 3](../notebooks/audit/3_contradictions.ipynb).
+Where the papers contradict each other, themselves or their released code; the numbers are computed from the printed tables, from
+our networks and from the presets. The notebook is [audit 3](../notebooks/audit/3_contradictions.ipynb).
 
 {table(rows, select=("papers",))}"""
 
@@ -390,7 +414,9 @@ def method_page(name: str) -> str:
     method = algorithms.ALGORITHMS[name]
     module = inspect.getmodule(method)
     file = str(Path(str(inspect.getsourcefile(method))).resolve().relative_to(ROOT))
-    needs = {"": "nothing", "features": "headers of one width", "architecture": "one architecture for all"}[method.needs]
+    needs = {"": "nothing", "features": "headers of one width", "architecture": "one architecture for all"}[
+        method.needs
+    ]
     facts = f"{method.paper}. Exchanged: {method.exchanges}. Clients must share: {needs}. Public data: {method.public_data}."
     folder = name.lower()
     own = [notebook for notebook in notebooks() if notebook.startswith(f"notebooks/{folder}/")]
@@ -398,7 +424,9 @@ def method_page(name: str) -> str:
     parts = [f"# {name}\n\n{facts}\n", f"Notebooks: {more}\n" if own else "", equations(name) if own else ""]
     parts.append("## What the file says\n\n" + rest(module))
     if dataclasses.fields(method):
-        rows = [{"parameter": item.name, "default": item.default, "kind": item.type} for item in dataclasses.fields(method)]
+        rows = [
+            {"parameter": item.name, "default": item.default, "kind": item.type} for item in dataclasses.fields(method)
+        ]
         parts.append("## Parameters\n\n" + table(rows) + "\n" + rest(method))
     parts.append(f"## A round, as it is run\n\n{code(source(method, 'local_round', 'aggregate').text)}")
     parts.append(f"[The whole file, with numbered lines](../source/{file.removesuffix('.py')}.md)\n")
@@ -509,14 +537,21 @@ def protocols_page() -> str:
     for paper in papers:
         rows = []
         for item in dataclasses.fields(Protocol):
-            values = {v: getattr(presets.protocol(paper, v), item.name) for v in variants if (paper, v) in presets.PRESETS}
+            values = {
+                v: getattr(presets.protocol(paper, v), item.name) for v in variants if (paper, v) in presets.PRESETS
+            }
             mark = "differs" if len(set(map(str, values.values()))) > 1 else "the same"
             rows.append({"field": item.name} | {name: str(value) for name, value in values.items()} | {"": mark})
         line = line_of("fedlib/lab/presets.py", f'("{paper}", "')
         link = source_link("fedlib/lab/presets.py", line, 0)
-        parts.append(f"## {paper}\n\n{table(rows, select=('',))}\n{raw(f'<p><a href={link!r}>The preset, in its file</a></p>')}")
+        parts.append(
+            f"## {paper}\n\n{table(rows, select=('',))}\n{raw(f'<p><a href={link!r}>The preset, in its file</a></p>')}"
+        )
         settings = [
-            {"protocol": variant, "hyper-parameters of its own method, by kind of models": json.dumps(dict(preset.params), default=dict)}
+            {
+                "protocol": variant,
+                "hyper-parameters of its own method, by kind of models": json.dumps(dict(preset.params), default=dict),
+            }
             for (owner, variant), preset in presets.PRESETS.items()
             if owner == paper and preset.params
         ]
@@ -573,7 +608,10 @@ def _looks(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
         plain = name.split(" (")[0]
         place = sum(other.split(" (")[0] == plain for other in drawn)
         colour = looks.look(plain).colour
-        drawn[name] = {"colour": "currentColor" if colour == "#000000" else colour, "dash": ("", "7 3", "2 3", "9 3 2 3")[place % 4]}
+        drawn[name] = {
+            "colour": "currentColor" if colour == "#000000" else colour,
+            "dash": ("", "7 3", "2 3", "9 3 2 3")[place % 4],
+        }
     return drawn
 
 
@@ -603,21 +641,29 @@ def compare_page() -> str:
     total = sum(len(runs) for runs in found["settings"].values())
     return f"""# Compare runs of record
 
-{total} runs on real data. Choose data and setting, methods and a metric: curves are means over seeds, the band is the range over seeds, and differences are paired
-by seed. Settings are never mixed: numbers of different N, T, E or protocol cannot be compared. The same numbers as a file:
+{total} runs on real data. Choose data and setting, methods and a metric: curves are means over seeds, the band is
+the range over seeds, and differences are paired by seed. Settings are never mixed: numbers of different N, T, E or protocol cannot be
+compared. The same numbers as a file:
 {{download}}`runs.json <../_static/runs.json>`.
 
-{raw('<div id="compare"><noscript>This page needs JavaScript.</noscript></div>'
-     '<script src="../_static/runs.js"></script><script src="../_static/compare.js"></script>')}"""
+{
+        raw(
+            '<div id="compare"><noscript>This page needs JavaScript.</noscript></div>'
+            '<script src="../_static/runs.js"></script><script src="../_static/compare.js"></script>'
+        )
+    }"""
 
 
 # ------------------------------------------------------------------------------------------------------------------ API
 
-STOREYS = {
-    "fedlib": "Ground floor: what a reader of a paper imports",
-    "fedlib.lab": "Lab: runs as records",
-    "fedlib.papers": "The four papers",
-    "fedlib.show": "Showing results",
+ROOMS = {
+    "fedlib": "the ground floor",
+    "fedlib.algorithms": "the methods",
+    "fedlib.data": "data sets",
+    "fedlib.lab": "runs as records",
+    "fedlib.papers": "the four papers",
+    "fedlib.papers.claims": "what they claim",
+    "fedlib.show": "intervals, tables, figures",
 }
 
 
@@ -626,26 +672,30 @@ def modules() -> list[str]:
     return sorted(name for name in ["fedlib", *found] if not name.endswith("__main__"))
 
 
-def storey(module: str) -> str:
-    return next(name for name in sorted(STOREYS, key=len, reverse=True) if f"{module}.".startswith(f"{name}."))
+def room(module: str) -> str:
+    """The page on which a module is described."""
+    return next(name for name in sorted(ROOMS, key=len, reverse=True) if f"{module}.".startswith(f"{name}."))
 
 
-def api_page(module: str) -> str:
-    options = ["members", "ignore-module-all", "member-order: bysource"]
-    above, _, last = module.rpartition(".")
-    importlib.import_module(module)
-    if above and not inspect.ismodule(getattr(importlib.import_module(above), last)):
-        options.append("no-index")  # its name is that of a function above it, which is the one to link to
-    lines = "\n".join(f"   :{option}" + ("" if ":" in option else ":") for option in options)
-    return f"# {module}\n\n````{{eval-rst}}\n.. automodule:: {module}\n{lines}\n````\n"
+def api_page(name: str) -> str:
+    parts = [f"# {name}: {ROOMS[name]}\n"]
+    for module in (one for one in modules() if room(one) == name):
+        options = ["members", "ignore-module-all", "member-order: bysource"]
+        above, _, last = module.rpartition(".")
+        importlib.import_module(module)
+        if above and not inspect.ismodule(getattr(importlib.import_module(above), last)):
+            options.append("no-index")  # its name is that of a function above it, which is the one to link to
+        lines = "\n".join(f"   :{option}" + ("" if ":" in option else ":") for option in options)
+        parts.append(f"## {module}\n\n````{{eval-rst}}\n.. automodule:: {module}\n{lines}\n````\n")
+    return "\n".join(parts)
 
 
 def api_index() -> str:
-    parts = ["# API\n\nFrom the docstrings. Storeys import only from below: ground, lab, papers; and show beside them.\n"]
-    for name, title in STOREYS.items():
-        own = "\n".join(module for module in modules() if storey(module) == name)
-        parts.append(f"```{{toctree}}\n:caption: {title}\n:maxdepth: 1\n\n{own}\n```\n")
-    return "\n".join(parts)
+    tree = "\n".join(ROOMS)
+    return (
+        "# API\n\nFrom the docstrings. Storeys import only from below: the ground floor, lab, papers; and show, which papers use.\n\n"
+        f"```{{toctree}}\n:maxdepth: 1\n\n{tree}\n```\n"
+    )
 
 
 def pages(thumbs: Mapping[str, str]) -> dict[str, str]:
@@ -661,6 +711,6 @@ def pages(thumbs: Mapping[str, str]) -> dict[str, str]:
         "api/index": api_index(),
     }
     made |= {f"methods/{name}": method_page(name) for name in algorithms.ALGORITHMS}
-    made |= {f"api/{name}": api_page(name) for name in modules()}
+    made |= {f"api/{name}": api_page(name) for name in ROOMS}
     made |= {f"source/{file.removesuffix('.py')}": source_page(file) for file in sources()}
     return made
