@@ -19,8 +19,7 @@ import pandas as pd
 from . import algorithms, data, lab, models
 from .errors import FedlibError, choose, coerce
 from .lab import costs
-from .papers import exhibits, explain, reproduce
-from .papers.recorded import export
+from .papers import exhibits, explain, grids, groups, recorded, reproduce
 from .show import intervals
 
 WIDTH = 80  # of what is printed, in characters
@@ -63,7 +62,7 @@ def _parser() -> Parser:
     parser = Parser("fedlib" if script else "python -m fedlib", description=DESCRIPTION)
     parser.add_argument("--version", action="version", version=f"fedlib {version('fedlib')}")
     commands = parser.add_subparsers(
-        dest="command", required=True, metavar="list | data | run | exhibits | reproduce | notebooks | runs"
+        dest="command", required=True, metavar="list | data | run | exhibits | reproduce | record | notebooks | runs"
     )
 
     command = commands.add_parser(
@@ -107,7 +106,7 @@ def _parser() -> Parser:
     )
     command.add_argument(
         "--scale",
-        help="smoke, demo or paper: fills every field not given (default: smoke on embedded data, demo on real data)",
+        help="smoke, demo, record or paper: fills every field not given (default: smoke on embedded data, demo on real data)",
     )
     command.add_argument("--reuse-stale", action="store_true", help="accept a stored record that other code computed")
 
@@ -134,8 +133,8 @@ def _parser() -> Parser:
     command.add_argument(
         "--scale",
         default="smoke",
-        help="smoke (embedded data, minutes), demo (real data, fewer rounds: hours to days, --dry-run says how many) or "
-        "paper (the published setting: weeks); default smoke",
+        help="smoke (embedded data, minutes in all), demo (real data, about ten minutes an exhibit), record (T = 100, three "
+        "seeds: hours an exhibit) or paper (the published setting: weeks); default smoke",
     )
     command.add_argument("--jobs", help="runs trained side by side, one thread each (default: one for every core)")
     parts = command.add_mutually_exclusive_group()
@@ -147,6 +146,15 @@ def _parser() -> Parser:
     ):
         parts.add_argument(flag, dest="only", action="store_const", const=only, default="", help=text)
     command.add_argument("--reuse-stale", action="store_true", help="accept stored records that other code computed")
+
+    command = commands.add_parser(
+        "record",
+        help="the results of record: what is on record, and train more of it",
+        description="Without a group, list the groups of runs behind the results of record, in the order of what they decide. With "
+        "one, train what it lacks, seed by seed, and write the summaries to results/.",
+    )
+    command.add_argument("group", nargs="?", help=", ".join(groups.GROUPS))
+    command.add_argument("--jobs", help="runs trained side by side, one thread each (default: one for every core)")
 
     command = commands.add_parser(
         "notebooks",
@@ -192,9 +200,7 @@ def _exhibits() -> str:
 def _list_exhibits() -> None:
     table = exhibits.index(exhibits.every())
     width = max(map(len, table.index))
-    print(
-        f"{'exhibit':<{width}}" + "".join(f"{scale:>7}" for scale in lab.SCALES) + "  runs at each scale; what it shows"
-    )
+    print(f"{'exhibit':<{width}}" + "".join(f"{scale:>7}" for scale in lab.SCALES) + "  runs; what it shows")
     for name, row in table.iterrows():
         counts = "".join(f"{row[f'runs, {scale}']:>7}" for scale in lab.SCALES)
         head = f"{name:<{width}}{counts}  "
@@ -316,9 +322,18 @@ def _run(options: argparse.Namespace) -> None:
         )
         if rounds["validation_accuracy"].notna().any():
             rules["validation"] = "round of best validation"
-        shown = [f"{name} {100 * intervals.selected_accuracy(record.rounds, rule):.2f}" for rule, name in rules.items()]
-        _print(f"mean test accuracy over all clients, %: {', '.join(shown)}")
-        print(f"over the last round's clients, %: {100 * last['accuracy_selected']:.2f}")
+        whose = {
+            "accuracy": "the visited clients",
+            "accuracy_all": "all clients",
+            "accuracy_selected": "each round's clients",
+        }
+        for column, name in whose.items():
+            shown = [
+                f"{words} {100 * intervals.selected_accuracy(record.rounds, rule, column):.2f}"
+                for rule, words in rules.items()
+                if rule != "validation" or column == "accuracy"
+            ]
+            _print(f"mean test accuracy of {name}, %: {', '.join(shown)}")
     words = costs.until(record.rounds, float("inf")).words
     per_client = words / record.rounds["selected"].sum()
     _print(
@@ -334,6 +349,18 @@ def _print(text: str) -> None:
     print(filled.replace("\u00a0", " "))
 
 
+def _record(options: argparse.Namespace) -> None:
+    if options.group is not None:
+        jobs = lab.cores() if options.jobs is None else coerce("jobs", options.jobs, int)
+        for left in groups.train(options.group, jobs):
+            print(f"{recorded.export()} runs written to {recorded.RESULTS}; {left} of the group remain", flush=True)
+        return
+    for name, (what, _) in groups.GROUPS.items():
+        every, still = groups.cells(name), groups.open_cells(name)
+        hours = sum(lab.expected_seconds([lab.resolve(cell.spec, grids.RECORD) for cell in still])) / 3600
+        print(f"{name:<12}{len(every) - len(still):>4} of {len(every):<4} about {hours:5.1f} core-hours left   {what}")
+
+
 def _runs(options: argparse.Namespace) -> None:
     action = options.action or "list"
     if action == "list":
@@ -347,7 +374,7 @@ def _runs(options: argparse.Namespace) -> None:
     elif action == "prune":
         _prune(options.yes)
     else:
-        print(f"wrote {export()} runs to {lab.home() / 'results'}")
+        print(f"wrote {recorded.export()} runs to {lab.home() / 'results'}")
 
 
 def _stored(key: str) -> lab.Record:
@@ -454,6 +481,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _data(options.name)
         elif options.command == "run":
             _run(options)
+        elif options.command == "record":
+            _record(options)
         elif options.command == "runs":
             _runs(options)
         elif options.command == "notebooks":

@@ -81,7 +81,7 @@ class Client:
     """One client: indices of its images, its personal model, and what a method keeps between rounds (`state`).
 
     train, validation, test: int64 indices into `pool`. build: called with an architecture, the network that the client
-    starts from. `model` is built on first use.
+    starts from. `model` is built on first use; `put_away` frees it and `state` until one of them is used again.
     """
 
     info: ClientInfo
@@ -90,9 +90,10 @@ class Client:
     validation: Tensor
     test: Tensor
     build: Callable[[str], nn.Module]
-    state: dict[str, Any] = field(default_factory=dict)
     visited: bool = False
+    _state: dict[str, Any] = field(default_factory=dict)
     _model: nn.Module | None = None
+    _fetch: Callable[[], dict[str, Any]] | None = None  # gives the snapshot of a client that was put away
 
     @property
     def id(self) -> int:
@@ -108,13 +109,20 @@ class Client:
         return self.info.num_samples
 
     @property
+    def state(self) -> dict[str, Any]:
+        self._bring_back()
+        return self._state
+
+    @property
     def model(self) -> Any:
+        self._bring_back()
         if self._model is None:
             self._model = self.build(self.info.architecture)
         return self._model
 
     @model.setter
     def model(self, model: nn.Module) -> None:
+        self._bring_back()
         self._model = model
 
     def snapshot(self) -> dict[str, Any]:
@@ -122,10 +130,22 @@ class Client:
         return {"model": self.model.state_dict(), "state": self.state}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        self._model = None
+        self._model, self._fetch = None, None
         self.model.load_state_dict(snapshot["model"])
-        self.state = snapshot["state"]
+        self._state = snapshot["state"]
         self.visited = True
+
+    def put_away(self, fetch: Callable[[], dict[str, Any]]) -> None:
+        """Hold neither model nor state in memory; `fetch` is called for the snapshot when one of them is used."""
+        self._model, self._state, self._fetch, self.visited = None, {}, fetch, True
+
+    def reset(self) -> None:
+        """As before the first visit."""
+        self._model, self._state, self._fetch, self.visited = None, {}, None, False
+
+    def _bring_back(self) -> None:
+        if self._fetch is not None:
+            self.restore(self._fetch())
 
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # mean and std of its images in [0, 1]
@@ -290,6 +310,7 @@ class Federation:
         _check_each_image_once(parts, public if public_dataset is None else None)
         self.public = None if public is None else self._public(public, public_dataset, public_labels)
         self.last_trained: dict[str, int] = {}  # architecture -> id of the last client that trained
+        self.after_visit: Callable[[Client], None] | None = None  # called when a client's part of a round is over
         self.build = Initial(seed, self.num_classes, self.channels, self.device)
         labels = dataset.labels.numpy()
         self.clients = [self._client(id, part, labels, len(parts)) for id, part in enumerate(parts)]

@@ -113,6 +113,7 @@ def participate(client: Client, algorithm: Algorithm, download: Message, context
     loss = diagnostics.pop("loss", context.loss)
     began = time.perf_counter()
     accuracies = _accuracies(client, _hits(algorithm, client))
+    client.model.zero_grad()  # frees the gradients, as large as the model, which nobody reads any more
     return Reply(accuracies, _travelling(upload), loss, diagnostics, evaluation_seconds=time.perf_counter() - began)
 
 
@@ -142,6 +143,8 @@ def in_process(federation: Federation, algorithm: Algorithm, requests: Sequence[
         reply = participate(client, algorithm, request.download, context)
         replies.append(replace(reply, inherited=inherited))
         federation.last_trained[client.info.architecture] = client.id
+        if federation.after_visit is not None:
+            federation.after_visit(client)
     return replies
 
 
@@ -360,20 +363,23 @@ def _accuracies(client: Client, hits: dict[str, Tensor]) -> dict[str, float | Te
 
 
 def _round_row(round: int, loss: float, known: _Known, infos: Sequence[ClientInfo], epochs: int) -> dict[str, Any]:
-    """Means over all clients (the unvisited with their initial model) and over the round's own, `infos`."""
-    sampled = [info.id for info in infos]
+    """Means over the clients visited so far (before the first round: over all), `accuracy_all` over all, the unvisited
+    with their initial model, and `accuracy_selected` over the round's own, `infos`.
+    """
+    sampled, visited = [info.id for info in infos], sorted(known.visited)
     row: dict[str, Any] = {
         "round": round,
         "selected": len(sampled),
-        "visited": len(known.visited),
+        "visited": len(visited),
         "samples": sum(info.num_samples for info in infos) * epochs,
         "loss": loss,
-        "accuracy": float(np.mean(known.accuracies["accuracy"])),
-        "accuracy_selected": float(np.mean(known.accuracies["accuracy"][sampled])) if sampled else np.nan,
     }
-    for name, values in known.accuracies.items():  # a method's own way of predicting exists for the visited only
-        if name != "accuracy":
-            row[name] = float(np.nanmean(values)) if np.isfinite(values).any() else np.nan
+    for name, values in known.accuracies.items():
+        measured = values[visited] if visited else values
+        row[name] = float(np.nanmean(measured)) if np.isfinite(measured).any() else np.nan
+        if name == "accuracy":
+            row["accuracy_all"] = float(np.mean(values))
+            row["accuracy_selected"] = float(np.mean(values[sampled])) if sampled else np.nan
     return row
 
 

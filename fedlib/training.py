@@ -6,9 +6,13 @@ batch shape) can be compiled or recorded once and replayed with other tensors. N
 the host inside the loop.
 """
 
+import ctypes
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from functools import cache, cached_property
 
 import numpy as np
 import torch
@@ -16,6 +20,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .randomness import exclusive, fork_torch
+
+# Processes that the run in this thread may use, for methods whose server can train networks side by side; bits do not
+# depend on it. The lab sets it where a run has cores to itself.
+processes: ContextVar[int] = ContextVar("processes", default=1)
 
 EVALUATION_BATCH = 500  # images a forward pass without gradients; results do not depend on it beyond rounding
 
@@ -34,9 +42,25 @@ class Pool:
     std: Tensor
     precision: str = "fp32"
 
+    @cached_property
+    def _rows(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Each image as a row of pixels, (n, height * width * channels), and the mean and std of each number in it: a
+        batch is then copied and normalised in whole rows.
+        """
+        scales = (scale.broadcast_to(self.images.shape[1:])[None] for scale in (self.mean, self.std))
+        images, mean, std = (tensor.permute(0, 2, 3, 1).flatten(1) for tensor in (self.images, *scales))
+        return images, mean, std
+
     def batch(self, indices: Tensor) -> Tensor:
-        """Normalised float32 images (len(indices), channels, 32, 32), channels-last."""
-        return self.images[indices].to(torch.float32).sub_(self.mean).div_(self.std)
+        """Normalised images (len(indices), channels, 32, 32), channels-last: float32, or bfloat16 where the run's
+        arithmetic is.
+        """
+        images, mean, std = self._rows
+        rows = images.index_select(0, indices).to(torch.float32).sub_(mean).div_(std)
+        if self.precision == "bf16":
+            rows = rows.to(torch.bfloat16)
+        channels, height, width = self.images.shape[1:]
+        return rows.view(-1, height, width, channels).permute(0, 3, 1, 2)
 
     def numbered(self, indices: Tensor) -> "Pool":
         """This pool with an image's place in `indices` for a label, so that a loss can look up its own target of each
@@ -67,12 +91,25 @@ class Settings:
     optimiser: str = "sgd"
 
 
+@cache
+def keep_memory() -> None:
+    """Let this process keep the memory that it frees, for good (glibc; nothing elsewhere). Otherwise each large tensor is
+    handed back to the system and fetched again a page at a time, a tenth to a fifth of a step at B = 512.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None:
+        mallopt(-4, 0)  # M_MMAP_MAX: no mapping of its own for a large tensor
+        mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD: nothing is handed back
+        mallopt(-2, 64 << 20)  # M_TOP_PAD: fetch 64 MiB at a time
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
     """What decides bits and is the process's, for this Python thread alone (others that ask for it wait): one intra-op
     thread, since their number changes the bits and parallelism is across runs; float32 by default, and gradients,
-    whatever the caller had set.
+    whatever the caller had set. Whatever trains goes through here, so the process keeps its memory from then on.
     """
+    keep_memory()
     with exclusive, torch.inference_mode(False), torch.enable_grad():
         threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
         torch.set_num_threads(1)
@@ -106,7 +143,7 @@ def augmented(images: Tensor, stream: np.random.Generator) -> Tensor:
     0.04 to 0.2 of its area, 0.5 to 2 times as high as wide (log-uniform), set to 0; cut out at a random place after
     padding with 4 zeros on each side. images: (n, channels, height, width), square enough for the rectangle to fit.
     """
-    n, _, height, width = images.shape
+    n, channels, height, width = images.shape
     flip, erase, area, ratio, top, left, down, right = torch.from_numpy(stream.random((8, n, 1))).to(images.device)
     area, ratio = height * width * (0.04 + 0.16 * area), 0.5 * 4**ratio
     box_height, box_width = (area * ratio).sqrt().round(), (area / ratio).sqrt().round()  # (n, 1)
@@ -119,10 +156,11 @@ def augmented(images: Tensor, stream: np.random.Generator) -> Tensor:
     inside_rows, inside_columns = (rows >= 0) & (rows < height), (columns >= 0) & (columns < width)
     kept = inside_rows[:, :, None] & inside_columns[:, None] & ~(box_rows[:, :, None] & box_columns[:, None])
     columns = torch.where(flip < 0.5, width - 1 - columns, columns)
-    rows, columns = rows.clamp(0, height - 1), columns.clamp(0, width - 1)
-    image = torch.arange(n, device=images.device)[:, None, None]
-    moved = images.permute(0, 2, 3, 1)[image, rows[:, :, None], columns[:, None]]  # (n, height, width, channels)
-    return moved.masked_fill_(~kept[..., None], 0).permute(0, 3, 1, 2)
+    # All pixels of the batch in a row, with a black one at the end for what is not kept: one copy moves them all.
+    pixels = torch.cat([images.permute(0, 2, 3, 1).reshape(-1, channels), images.new_zeros(1, channels)])
+    rows = rows + height * torch.arange(n, device=images.device)[:, None]
+    places = torch.where(kept, width * rows[:, :, None] + columns[:, None], len(pixels) - 1)  # (n, height, width)
+    return pixels.index_select(0, places.flatten()).view(n, height, width, channels).permute(0, 3, 1, 2)
 
 
 def batches(
@@ -162,6 +200,18 @@ def training_mode(modules: Mapping[str, nn.Module]) -> Iterator[None]:
     finally:
         for module in modules.values():
             module.eval()
+
+
+@contextmanager
+def without_gradients(modules: Sequence[nn.Module]) -> Iterator[None]:
+    """Gradients flow through `modules`, none is computed for their parameters."""
+    for module in modules:
+        module.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for module in modules:
+            module.requires_grad_(True)
 
 
 def step(
@@ -215,18 +265,13 @@ def train(
     optimiser = fresh_optimiser(modules, settings)
     total = torch.zeros((), device=indices.device)
     second = batches(pool, indices, settings, support, augment) if support else None
-    for module in frozen:  # gradients flow through a frozen module, none is computed for its parameters
-        module.requires_grad_(False)
-    with (
-        fork_torch(stream.spawn(1)[0]),
-        training_mode(modules),
-    ):  # a child stream for dropout: `stream` draws as without it
+    dropout = stream.spawn(1)[0]  # a child, so that `stream` draws as without it
+    with fork_torch(dropout), training_mode(modules), without_gradients(frozen):
         for images, labels in batches(pool, indices, settings, stream, augment):
             extra = dict(zip(("support_images", "support_labels"), next(second), strict=True)) if second else {}
             value = step(loss, modules, optimiser, pool, settings, images=images, labels=labels, **named, **extra)
             total += value * len(labels)
-    for module in frozen:
-        module.requires_grad_(True)
+    optimiser.zero_grad()  # a client at rest keeps no gradients, which are as large as its model
     return total / (settings.epochs * len(indices))
 
 

@@ -18,6 +18,7 @@ from fedlib import FedlibError, RunSpec, data, lab, run, simulation
 from fedlib.__main__ import main
 from fedlib.errors import choose, coerce
 from fedlib.lab import checkpoint, files
+from fedlib.lab.clientfiles import ClientFiles
 
 SMALL = ["--num-clients", "5", "--participation", "0.2", "--rounds", "1"]  # with `small_digits`, a fraction of a second
 SPEC = RunSpec(algorithm="FedSSA", num_clients=5, participation=0.2, rounds=1)
@@ -287,9 +288,8 @@ class Trap:
 
 def checkpointed(path, label: str) -> bytes:
     """A whole checkpoint with this label, as bytes."""
-    resolved = lab.resolve(SPEC)
-    state = simulation.Outcome(lab.federation_of(resolved), {})
-    checkpoint.save(path, label, state)
+    federation = lab.federation_of(lab.resolve(SPEC))
+    checkpoint.save(path, label, simulation.Outcome(federation, {}), ClientFiles(path, federation))
     content = path.read_bytes()
     path.unlink()
     return content

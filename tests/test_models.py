@@ -1,9 +1,11 @@
+import copy
+
 import numpy as np
 import pytest
 import tiny
 import torch
 
-from fedlib import FedlibError, models
+from fedlib import FedlibError, models, training
 from fedlib.randomness import generator
 
 # Floats of CNN-1..5 from the layers' sizes: conv1 3*25*16+16, conv2 16*25*c+c, fc1 25*c*w+w, fc2 500*w+500,
@@ -74,7 +76,7 @@ def test_sizes_of_pfedhrs_models(name):
 
 def kinds(name: str) -> str:
     """The operations of appendix 2.1, one letter each: Convolution, Batch normalisation, Relu, Pooling, Dropout,
-    Linear.
+    Linear; pooling stands before the ReLU, which gives the same bits (see below).
     """
     letters = {"Conv2d": "C", "BatchNorm2d": "B", "ReLU": "R", "MaxPool2d": "P", "Flatten": "", "Linear": "L"}
     model = build(name)
@@ -82,13 +84,43 @@ def kinds(name: str) -> str:
 
 
 def test_operations_of_pfedhrs_models_are_the_appendixs():
-    assert kinds("M1") == "CRPCRPLRDL"
-    assert kinds("M2") == "CRPCRPCRLRDL"
-    assert kinds("M3") == "CRPCRPCRCRPCRLRDLRLRL"
-    assert kinds("M4") == "CBRCRPCBRCRPDCBRCRPLRDLRLRL"
-    assert kinds("M1-500") == "CRPCRPLRDLRL"
+    assert kinds("M1") == "CPRCPRLRDL"
+    assert kinds("M2") == "CPRCPRCRLRDL"
+    assert kinds("M3") == "CPRCPRCRCPRCRLRDLRLRL"
+    assert kinds("M4") == "CBRCPRCBRCPRDCBRCPRLRDLRLRL"
+    assert kinds("M1-500") == "CPRCPRLRDLRL"
     kernels = [layer.kernel_size[0] for layer in build("M4").extractor if isinstance(layer, torch.nn.Conv2d)]
     assert kernels == [5, 3, 3, 5, 3, 3]
+
+
+def as_printed(model: models.Model) -> models.Model:
+    """The same network with each ReLU before the pooling, as the papers print it."""
+    layers = [*copy.deepcopy(model.extractor)]
+    for place, layer in enumerate(layers[:-1]):
+        if isinstance(layer, torch.nn.MaxPool2d):
+            layers[place : place + 2] = layers[place + 1], layer
+    return models.Model(torch.nn.Sequential(*layers), copy.deepcopy(model.header)).eval()
+
+
+@pytest.mark.parametrize("name", ["CNN-1", "CNN-2", "CNN-5", "M1", "M3", "M4"])
+def test_pooling_before_relu_has_the_bits_of_the_printed_order(name):
+    """Logits, and weights after three steps with momentum, dropout and batch normalisation."""
+    model = build(name)
+    printed = as_printed(model)
+    stream = np.random.default_rng(0)
+    images = torch.from_numpy(stream.integers(0, 256, (12, 3, 32, 32), dtype=np.uint8))
+    images = images.contiguous(memory_format=torch.channels_last)
+    half = torch.full((3, 1, 1), 127.5)
+    pool = training.Pool(images, torch.arange(12) % 10, half, half)
+    settings, indices = training.Settings(1, 4, 0.1, momentum=0.9), torch.arange(12)
+    assert torch.equal(model(pool.batch(indices)), printed(pool.batch(indices)))
+    for network in (model, printed):
+        with training.one_thread():
+            modules = {"model": network}
+            training.train(training.cross_entropy, modules, pool, indices, settings, np.random.default_rng(1))
+    assert any(not torch.equal(*pair) for pair in zip(model.parameters(), build(name).parameters(), strict=True))
+    assert all(torch.equal(*pair) for pair in zip(model.parameters(), printed.parameters(), strict=True))
+    assert torch.equal(model(pool.batch(indices)), printed(pool.batch(indices)))
 
 
 @pytest.mark.parametrize("name", sorted(models.BUILT_IN))

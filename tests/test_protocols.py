@@ -89,10 +89,11 @@ def test_every_field_can_be_overridden_by_name() -> None:
         "inherit": "first_visit", "starts": "apart", "reserve": "true", "optimiser": "adam",
     }  # fmt: skip
     assert set(others) == {field.name for field in dataclasses.fields(Protocol)}
-    plain = lab.resolve(DIGITS)
+    text = replace(DIGITS, protocol="paper")
+    plain = lab.resolve(text)
     keys = {plain.key}
     for name, value in others.items():
-        changed = lab.resolve(replace(DIGITS, overrides={name: value}))
+        changed = lab.resolve(replace(text, overrides={name: value}))
         given = {field: (getattr(plain.protocol, field), getattr(changed.protocol, field)) for field in others}
         assert [field for field, (before, after) in given.items() if before != after] == [name]
         keys.add(changed.key)
@@ -102,7 +103,7 @@ def test_every_field_can_be_overridden_by_name() -> None:
 
 
 def test_pfedhr_presets() -> None:
-    spec = replace(DIGITS, algorithm="FedMD", paper="pFedHR")
+    spec = replace(DIGITS, algorithm="FedMD", paper="pFedHR", protocol="paper")
     filled = lab.resolve(spec, "paper")
     preset = filled.protocol
     assert (preset.optimiser, preset.lr, preset.split, preset.normalise) == ("adam", 0.001, "local-8:0:2", "dataset")
@@ -114,6 +115,8 @@ def test_pfedhr_presets() -> None:
         sized = lab.resolve(spec, scale).spec
         assert participants(sized.num_clients, sized.participation) == 4 and sized.num_clients == 12
     assert lab.resolve(replace(spec, num_clients=100, participation=0.1)).spec.num_clients == 100
+    rebuilt = lab.resolve(replace(spec, protocol="reconstructed")).protocol
+    assert rebuilt == replace(preset, normalise="half", weight_decay=1e-4)
     released = lab.resolve(replace(spec, protocol="released"))
     assert released.protocol.weight_decay == 1e-4
     assert participants(released.spec.num_clients, released.spec.participation) == 6

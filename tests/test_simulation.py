@@ -59,7 +59,7 @@ def test_streams_differ_by_every_coordinate():
 
 
 def test_rows_and_means():
-    """Everyone once before round 0, then participants; the unvisited count with their initial model."""
+    """Everyone once before round 0, then participants; the headline is of the visited, and all have a mean of their own."""
     fed = ten_clients()
     outcome = simulate(fed, make("Standalone"), 3, 0.3)
     rounds, clients = lab.rounds_of(outcome), lab.clients_of(outcome)
@@ -71,11 +71,15 @@ def test_rows_and_means():
         expected = (initial[client.info.architecture](images).argmax(1) == fed.pool.labels[client.test]).double().mean()
         assert clients.query("round == -1").set_index("client").loc[client.id, "accuracy"] == expected.item()
     latest: dict[int, float] = {}
+    visited: set[int] = set()
     for t in (-1, 0, 1, 2):
         part = clients.query("round == @t")
         latest |= dict(zip(part["client"], part["accuracy"], strict=True))
         row = rounds.set_index("round").loc[t]
-        assert row["accuracy"] == pytest.approx(np.mean(list(latest.values())), abs=1e-12)
+        visited |= set(part["client"]) if t >= 0 else set()
+        assert row["accuracy_all"] == pytest.approx(np.mean(list(latest.values())), abs=1e-12)
+        own = [latest[client] for client in visited or latest]
+        assert row["accuracy"] == pytest.approx(np.mean(own), abs=1e-12)
         if t >= 0:
             assert row["accuracy_selected"] == pytest.approx(part["accuracy"].mean(), abs=1e-12)
             assert row["loss"] == pytest.approx(part["loss"].mean())
@@ -150,7 +154,6 @@ def test_what_belongs_to_the_key():
         {"classes_per_client": 2},
         {"alpha": 0.1},
         {"device": "cpu"},
-        {"paper": "FedGH"},  # the same protocol in another paper
     ]
     others = [
         {"algorithm": "FedGH"},
@@ -166,7 +169,9 @@ def test_what_belongs_to_the_key():
         {"local_epochs": 2},
         {"batch_size": 17},
         {"lr": 0.02},
-        {"overrides": {"momentum": 0.9}},
+        {"overrides": {"momentum": 0.8}},
+        {"paper": "FedGH"},  # another weight decay
+        {"protocol": "paper"},
         {"seed": 1},
         {"precision": "bf16"},
         {"params": {"mu0": 0.4}},

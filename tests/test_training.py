@@ -1,3 +1,7 @@
+import dataclasses
+import sys
+from functools import partial
+
 import numpy as np
 import pytest
 import tiny
@@ -130,12 +134,106 @@ def test_frozen_modules_pass_gradients_and_keep_their_weights():
     assert all(parameter.requires_grad and parameter.grad is None for parameter in guide.parameters())
 
 
+def test_frozen_modules_are_as_before_when_a_step_fails():
+    model, pool, indices = setup()
+    guide, _, _ = setup()
+
+    def failing(**batch):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        training.train(
+            failing,
+            {"model": model},
+            pool,
+            indices,
+            training.Settings(1, 4, 0.1),
+            np.random.default_rng(0),
+            {"guide": guide},
+        )
+    assert all(parameter.requires_grad for parameter in guide.parameters())
+
+
+@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
+def test_no_gradients_are_kept_after_training(optimiser):
+    model, pool, indices = setup()
+    settings = training.Settings(1, 4, 0.1, optimiser=optimiser)
+    training.train(training.cross_entropy, {"model": model}, pool, indices, settings, np.random.default_rng(0))
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
 def test_batches_are_normalised_and_channels_last():
     _, pool, _ = setup()
     batch = pool.batch(torch.tensor([3, 1]))
     expected = (DATA.images[[3, 1]].double() / 255 - DATA.mean[0]) / DATA.std[0]
     torch.testing.assert_close(batch.double(), expected, rtol=0, atol=1e-5)
     assert batch.is_contiguous(memory_format=torch.channels_last)
+
+
+def plain_batch(pool: training.Pool, indices: torch.Tensor) -> torch.Tensor:
+    return pool.images[indices].to(torch.float32).sub_(pool.mean).div_(pool.std)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_batches_have_the_bits_of_plain_indexing(channels):
+    """Also of a pool that is not channels-last; in bf16 they are rounded once, at the end."""
+    stream = np.random.default_rng(0)
+    images = torch.from_numpy(stream.integers(0, 256, (50, channels, 32, 32), dtype=np.uint8))
+    mean, std = (torch.from_numpy(stream.uniform(50, 150, (channels, 1, 1)).astype(np.float32)) for _ in range(2))
+    indices = torch.from_numpy(stream.integers(0, 50, 20))
+    for order in (torch.contiguous_format, torch.channels_last):
+        pool = training.Pool(images.contiguous(memory_format=order), torch.zeros(50).long(), mean, std)
+        batch = pool.batch(indices)
+        assert batch.dtype == torch.float32 and batch.is_contiguous(memory_format=torch.channels_last)
+        assert torch.equal(batch, plain_batch(pool, indices))
+        rounded = dataclasses.replace(pool, precision="bf16").batch(indices)
+        assert rounded.dtype == torch.bfloat16 and torch.equal(rounded, batch.bfloat16())
+
+
+@pytest.mark.parametrize("augment", [None, training.augmented])
+def test_bf16_images_give_the_bits_that_float32_images_give_under_bf16(augment, monkeypatch):
+    stream = np.random.default_rng(0)
+    images = torch.from_numpy(stream.integers(0, 256, (20, 3, 32, 32), dtype=np.uint8))
+    half, settings, indices = torch.full((3, 1, 1), 127.5), training.Settings(1, 8, 0.1), torch.arange(20)
+    pool = training.Pool(images, torch.arange(20) % 10, half, half, "bf16")
+    trained = []
+    for method in (training.Pool.batch, plain_batch):
+        monkeypatch.setattr(training.Pool, "batch", method)
+        model = models.build("CNN-5", 10, 3, np.random.default_rng(1))
+        change = augment and partial(augment, stream=np.random.default_rng(3))
+        modules, draws = {"model": model}, np.random.default_rng(2)
+        training.train(training.cross_entropy, modules, pool, indices, settings, draws, augment=change)
+        trained.append(model.state_dict())
+    assert tiny.equal_states(*trained)
+
+
+def plainly_augmented(images: torch.Tensor, stream: np.random.Generator) -> torch.Tensor:
+    """Image by image and step by step: mirrored, a rectangle erased, padded and cut out."""
+    n, _, height, width = images.shape
+    flip, erase, area, ratio, top, left, down, right = torch.from_numpy(stream.random((8, n)))
+    area, ratio = height * width * (0.04 + 0.16 * area), 0.5 * 4**ratio
+    box_height, box_width = (area * ratio).sqrt().round().long(), (area / ratio).sqrt().round().long()
+    top, left = (top * (height - box_height + 1)).long(), (left * (width - box_width + 1)).long()
+    results = []
+    for i, image in enumerate(images.clone()):
+        if flip[i] < 0.5:
+            image = image.flip(2)
+        if erase[i] < 0.5:
+            image[:, top[i] : top[i] + box_height[i], left[i] : left[i] + box_width[i]] = 0
+        padded = torch.nn.functional.pad(image, (4, 4, 4, 4))
+        y, x = int(9 * down[i]), int(9 * right[i])
+        results.append(padded[:, y : y + height, x : x + width])
+    return torch.stack(results)
+
+
+@pytest.mark.parametrize(("channels", "dtype"), [(3, torch.float32), (3, torch.bfloat16), (1, torch.float32)])
+def test_augmentation_has_the_bits_of_the_plain_one(channels, dtype):
+    images = torch.randn(200, channels, 32, 32, generator=torch.Generator().manual_seed(0)).to(dtype)
+    for order in (torch.contiguous_format, torch.channels_last):
+        given = images.contiguous(memory_format=order)
+        one, other = np.random.default_rng(1), np.random.default_rng(1)
+        assert torch.equal(training.augmented(given, one), plainly_augmented(images, other))
+        assert torch.equal(given, images) and one.bit_generator.state == other.bit_generator.state
 
 
 def test_evaluation_counts_the_largest_logits_whatever_the_batch(monkeypatch):
@@ -181,3 +279,17 @@ def test_one_thread_is_restored():
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
+def test_training_keeps_its_memory():
+    """A tensor of 64 MiB, made and freed in turns, is fetched from the system once: 16 384 pages, not each time."""
+    import resource
+
+    with training.one_thread():
+        pass
+    torch.ones(2**24)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(10):
+        torch.ones(2**24)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < 2000

@@ -102,8 +102,11 @@ class FD(Algorithm):
         return Message({"classes": client.classes, "outputs": means}, client.num_samples)
 
     def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
-        latest = server["contributions"] | {info.id: message.tensors for info, message in uploads}
-        server.update(self.init_server(context), contributions=latest)  # sums start from zero
-        for sent in latest.values():
-            server["sum"][sent["classes"]] += sent["outputs"]
-            server["owners"][sent["classes"]] += 1
+        for info, message in uploads:  # its latest vectors in the place of those before
+            before = server["contributions"].get(info.id)
+            if before is not None:
+                server["sum"][before["classes"]] -= before["outputs"]
+                server["owners"][before["classes"]] -= 1
+            server["sum"][message["classes"]] += message["outputs"]
+            server["owners"][message["classes"]] += 1
+            server["contributions"][info.id] = message.tensors

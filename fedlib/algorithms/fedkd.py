@@ -51,15 +51,28 @@ def distillation_loss(
 def factors(matrix: Tensor, energy: float) -> dict[str, Tensor] | None:
     """The fewest singular triplets, at least one, that hold `energy` of the sum of squares of `matrix` (m, n): `u`
     (m, r), `s` (r,), `v` (r, n). None where they would be no smaller than the matrix, or it is not finite.
+
+    Singular vectors of the shorter side are the eigenvectors of the Gram matrix, which cost less than half of a singular
+    value decomposition; a singular value is the length of the matrix along one, which is exact where an eigenvalue is not.
     """
     if not matrix.isfinite().all():
         return None
-    u, s, v = torch.linalg.svd(matrix, full_matrices=False)
-    energies = s.square().cumsum(0)  # of the first components
+    tall = matrix.shape[0] > matrix.shape[1]
+    wide = matrix.T if tall else matrix
+    try:
+        vectors = torch.linalg.eigh(wide @ wide.T).eigenvectors.flip(1)  # largest eigenvalue first
+    except torch.linalg.LinAlgError:  # no convergence, which hundreds of equal eigenvalues can bring about in float32
+        vectors = torch.linalg.svd(wide, full_matrices=False).U
+    along = vectors.T @ wide  # s * v, a row a component
+    energies = along.square().sum(1).cumsum(0)  # of the first components
     rank = int((energies < energy * energies[-1]).sum()) + 1
     if rank * (matrix.shape[0] + matrix.shape[1] + 1) >= matrix.numel():
         return None
-    return {"u": u[:, :rank].clone(), "s": s[:rank].clone(), "v": v[:rank].clone()}
+    own, other = vectors[:, :rank], along[:rank]
+    s = other.norm(dim=1)
+    other = other / s.clamp(min=torch.finfo(s.dtype).tiny)[:, None]
+    u, v = (other.T, own.T) if tall else (own, other)
+    return {"u": u.contiguous(), "s": s, "v": v.contiguous()}
 
 
 def compress(update: Mapping[str, Tensor], energy: float) -> dict[str, Tensor]:

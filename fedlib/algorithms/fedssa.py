@@ -28,7 +28,7 @@ initial rows for one that never did (those of the first header: the server knows
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -81,8 +81,12 @@ class FedSSA(Algorithm):
 
     def init_server(self, context: ServerContext) -> ServerState:
         server: ServerState = dict(context.initial_header().state_dict())  # weight (C, d), bias (C,)
-        if self.aggregate_over == "all":
-            server["latest"] = {}  # client id -> what it uploaded last
+        if self.aggregate_over == "all":  # the sum of each class's owners' rows; who never uploaded has the first ones
+            owners = torch.zeros(context.num_classes, dtype=torch.float64, device=context.device)
+            for info in context.infos:
+                owners[info.classes if self.aggregation == "by_class" else slice(None)] += 1
+            first = _rows(server)
+            server |= {"first": first, "latest": {}, "sum": first * owners[:, None], "owners": owners}
         return server
 
     def download(self, server: ServerState, info: ClientInfo, context: ServerContext) -> Message:
@@ -109,14 +113,26 @@ class FedSSA(Algorithm):
         return context.num_classes * (message["weight"].shape[1] + 1)  # a whole header, section 6.2 and Algorithm 1
 
     def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
-        headers = [message.tensors for _, message in uploads]
-        if self.aggregate_over == "all":
-            server["latest"].update({info.id: message.tensors for info, message in uploads})
-            start = context.initial_header()
-            headers = [server["latest"].get(info.id) or self._upload(start, info.classes) for info in context.infos]
         every = torch.arange(context.num_classes, device=context.device)  # a whole header has the rows of every class
+        if self.aggregate_over == "all":
+            for info, message in uploads:  # its rows in the place of those that it uploaded last
+                classes, before = message.tensors.get("classes", every), server["latest"].get(info.id)
+                server["sum"][classes] += _rows(message.tensors) - (
+                    _rows(before) if before else server["first"][classes]
+                )
+                server["latest"][info.id] = message.tensors
+            s = server["owners"] > 0
+            mean = (server["sum"][s] / server["owners"][s, None]).to(server["weight"].dtype)  # Eq. 3, over all owners
+            server["weight"][s], server["bias"][s] = mean[:, :-1], mean[:, -1]
+            return
+        headers = [message.tensors for _, message in uploads]
         classes = torch.cat([header.get("classes", every) for header in headers])
         weight, bias = (torch.cat([header[name] for header in headers]) for name in ("weight", "bias"))
         for s in classes.unique():  # Eq. 3: the unweighted mean over the clients that own the class
             server["weight"][s] = weight[classes == s].mean(0)
             server["bias"][s] = bias[classes == s].mean(0)
+
+
+def _rows(header: Mapping[str, Tensor]) -> Tensor:
+    """Rows of a header, float64 (n, d + 1): the weights of a class and its bias."""
+    return torch.cat([header["weight"], header["bias"][:, None]], 1).double()

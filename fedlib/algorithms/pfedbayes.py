@@ -138,6 +138,7 @@ class PFedBayes(FedAvg):
                 batch = {"posterior": posterior, "weight": weight}
                 step(local_loss, {"local": local}, of_local, client.pool, settings, **batch)
                 total += loss * len(labels)
+        of_posterior.zero_grad()
         client.state["rho"] = dict(posterior.rho.state_dict())
         loss = total / (settings.epochs * client.num_samples)
         return Message(local.state_dict(), client.num_samples, diagnostics={"loss": loss})

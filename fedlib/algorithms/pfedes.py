@@ -30,9 +30,16 @@ from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, S
 
 
 def mixed_loss(model: nn.Module, images: Tensor, labels: Tensor, extractor: nn.Module, mu: float) -> Tensor:
-    """Eq. 5: mu * CE on enhanced images + (1 - mu) * CE on raw images."""
-    enhanced = F.cross_entropy(model(extractor(images)), labels)
-    return mu * enhanced + (1 - mu) * F.cross_entropy(model(images), labels)
+    """Eq. 5: mu * CE on enhanced images + (1 - mu) * CE on raw images, which pass through the model side by side unless
+    that would mix them in a batch's statistics.
+    """
+    if mu == 0:
+        return F.cross_entropy(model(images), labels)
+    if any(isinstance(part, nn.BatchNorm2d) for part in model.modules()):
+        enhanced, raw = model(extractor(images)), model(images)
+    else:
+        enhanced, raw = model(torch.cat([extractor(images), images])).chunk(2)
+    return mu * F.cross_entropy(enhanced, labels) + (1 - mu) * F.cross_entropy(raw, labels)
 
 
 def enhanced_loss(extractor: nn.Module, images: Tensor, labels: Tensor, model: nn.Module) -> Tensor:

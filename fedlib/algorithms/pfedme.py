@@ -68,6 +68,7 @@ class PFedMe(FedAvg):
                 for global_part, personal in zip(w.parameters(), theta.parameters(), strict=True):
                     global_part.lerp_(personal.detach(), self.eta * self.lam)  # w <- w - eta * lambda * (w - theta)
                 total += loss * len(labels)
+        optimiser.zero_grad()
         for global_part, personal in zip(w.buffers(), theta.buffers(), strict=True):  # batch norm's, where there is one
             global_part.copy_(personal)
         client.state["w"] = dict(w.state_dict())

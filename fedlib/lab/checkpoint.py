@@ -17,7 +17,8 @@ from ..algorithms import Algorithm
 from ..errors import require
 from ..federation import Federation
 from ..simulation import Exchange, Outcome, in_process
-from . import files
+from . import clientfiles, files
+from .clientfiles import ClientFiles
 
 CHECKPOINT_SECONDS = 60.0
 
@@ -47,8 +48,10 @@ def simulate(
     """`fedlib.simulate`, with checkpoints.
 
     checkpoint: a file, written when a minute has passed and on SIGINT, SIGTERM or SIGHUP (which only the main thread
-    can heed), from which the same call (same `label`) resumes; progress: called after each round with that round's row
-    and its timing. Raises `Interrupted` where a signal ended it.
+    can heed), from which the same call (same `label`) resumes. With it, clients for which there is no room in memory
+    (`clientfiles.MEMORY`) lie in files in the folder `<checkpoint>.clients`, until somebody deletes them, and are read
+    when they are used. progress: called after each round with that round's row and its timing. Raises `Interrupted`
+    where a signal ended it.
     """
     rounds, participation = simulation.check(federation, algorithm, rounds, participation, exchange)
     if checkpoint is not None:
@@ -58,7 +61,11 @@ def simulate(
     # The signals come second: a main thread that still waits for another one stops at once.
     with training.one_thread(), signals() as stop:
         algorithm.check(federation)
-        before = load(checkpoint, label, federation) if checkpoint is not None else None
+        before, clients = None, None
+        if checkpoint is not None:
+            clients = ClientFiles(checkpoint, federation)
+            before = load(checkpoint, label, federation, clients)
+            clients.attach()
         saved = time.monotonic()
 
         def after_round(outcome: Outcome) -> None:
@@ -71,8 +78,8 @@ def simulate(
             finally:  # also where a terminal that has gone away takes no more progress
                 stopping = bool(stop) and not last
                 due = time.monotonic() - saved >= CHECKPOINT_SECONDS and not last
-                if checkpoint is not None and (due or stopping):
-                    save(checkpoint, label, outcome)
+                if checkpoint is not None and clients is not None and (due or stopping):
+                    save(checkpoint, label, outcome, clients)
                     saved = time.monotonic()
             if stopping:
                 raise Interrupted.after(row["round"], rounds, checkpoint is not None)
@@ -82,33 +89,35 @@ def simulate(
         )
 
 
-def save(path: Path, label: str, outcome: Outcome) -> None:
-    """Write what `load` goes on from; weights and plain numbers only."""
-    clients = {client.id: client.snapshot() for client in outcome.clients if client.visited}
+def save(path: Path, label: str, outcome: Outcome, clients: ClientFiles) -> None:
+    """Write what `load` goes on from, the clients that changed first; weights and plain numbers only."""
     buffer = io.BytesIO()
     rows = {"rounds": outcome.round_rows, "clients": outcome.client_rows, "timing": outcome.timing_rows}
     rows["details"] = outcome.detail_rows
     state = {"label": label, "status": outcome.status, "seconds": outcome.seconds}
-    torch.save(state | {"server": outcome.server, "clients": clients, "rows": rows}, buffer)
+    torch.save(state | {"server": outcome.server, "clients": clients.write(), "rows": rows}, buffer)
     files.write_files({path: files.seal(buffer.getbuffer())})
+    clients.forget()
 
 
-def load(path: Path, label: str, federation: Federation) -> Outcome | None:
-    """The outcome so far, or None; a file that is damaged or of another run is reported and set aside."""
+def load(path: Path, label: str, federation: Federation, clients: ClientFiles) -> Outcome | None:
+    """The outcome so far, or None; a checkpoint that is damaged, itself or in a client file, or of another run is
+    reported and set aside.
+    """
     if not path.exists():
         return None
     try:
         content = io.BytesIO(files.unseal(path.read_bytes()))
         state = torch.load(content, map_location=federation.device, weights_only=True)
         foreign = state["label"] != label
+        if not foreign:
+            clients.resume(state["clients"])
     except Exception:  # another digest, or no zip, pickle or tensor: torch raises many kinds
-        files.set_aside(path, "corrupted")
+        clientfiles.set_aside(path, "corrupted")
         return None
     if foreign:
-        files.set_aside(path, "foreign")
+        clientfiles.set_aside(path, "foreign")
         return None
-    for id, snapshot in state["clients"].items():
-        federation.clients[id].restore(snapshot)
     rows = state["rows"]
     federation.last_trained = {row["architecture"]: row["client"] for row in rows["clients"] if row["round"] >= 0}
     tables = [rows[name] for name in ("rounds", "clients", "timing", "details")]

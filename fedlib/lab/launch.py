@@ -15,12 +15,12 @@ from typing import Any
 
 import filelock
 
-from .. import randomness
+from .. import randomness, training
 from ..errors import FedlibError, coerce, require
 from ..federation import Federation
 from . import checkpoint, files
 from .build import federation_of
-from .estimates import expected_seconds
+from .estimates import cores, expected_seconds
 from .freshness import code_digest
 from .progress import Progress
 from .records import Record, lock_of, read, store, tidy, usable, write
@@ -95,10 +95,11 @@ def _compute(resolved: Resolved, built: Federation, progress: bool) -> Record:
                     bar.update(row["round"] + 1, f"{_reached(row, spec.rounds)}, {timing['seconds']:.1f} s a round")
                     _report(row)
 
-                outcome = checkpoint.simulate(
-                    built, resolved.algorithm, spec.rounds, spec.participation,
-                    checkpoint=path / "checkpoint.pt", label=f"{resolved.key} {code}", progress=after_round,
-                )  # fmt: skip
+                with _side_by_side(_share or cores()):
+                    outcome = checkpoint.simulate(
+                        built, resolved.algorithm, spec.rounds, spec.participation,
+                        checkpoint=path / "checkpoint.pt", label=f"{resolved.key} {code}", progress=after_round,
+                    )  # fmt: skip
             write(path, outcome, spec, code, stored)
             if stop:
                 raise checkpoint.Interrupted(f"{resolved.key} is finished and stored; stopped after it")
@@ -108,6 +109,19 @@ def _compute(resolved: Resolved, built: Federation, progress: bool) -> Record:
     record = read(path)
     assert record is not None
     return record
+
+
+_share: int | None = None  # in a sweep's worker: the cores that it may use; a run by itself has them all
+
+
+@contextmanager
+def _side_by_side(processes: int) -> Iterator[None]:
+    """So many processes for what a run can train side by side."""
+    setting = training.processes.set(processes)
+    try:
+        yield
+    finally:
+        training.processes.reset(setting)
 
 
 _reporter: Callable[[dict[str, Any]], None] | None = None  # in a sweep's worker: tells the parent of a round
@@ -174,18 +188,18 @@ def _in_workers(
     main guard and a notebook no importable main module.
     """
     reports: queue.Queue[tuple[subprocess.Popen[str], dict[str, Any] | None]] = queue.Queue()
-    workers = [_start_worker(reports, reuse_stale) for _ in range(jobs)]
+    workers = [_start_worker(reports, reuse_stale, max(1, cores() // jobs)) for _ in range(jobs)]
     waiting, failures, finished = list(todo), [], 0
     interrupt: KeyboardInterrupt | None = None
-    training: dict[subprocess.Popen[str], Resolved] = {}
+    given: dict[subprocess.Popen[str], Resolved] = {}
     done: dict[str, float] = dict.fromkeys(expected, 0.0)  # seconds of `expected`, by run
 
     def give(worker: subprocess.Popen[str]) -> None:
         assert worker.stdin is not None
         try:
             if waiting and interrupt is None:
-                training[worker] = waiting.pop(0)
-                worker.stdin.write(json.dumps(dataclasses.asdict(training[worker].spec)) + "\n")
+                given[worker] = waiting.pop(0)
+                worker.stdin.write(json.dumps(dataclasses.asdict(given[worker].spec)) + "\n")
                 worker.stdin.flush()
             else:
                 worker.stdin.close()
@@ -214,14 +228,14 @@ def _in_workers(
                     if worker.wait() and interrupt is None:
                         failures.append(f"a worker died (exit {worker.returncode}); the same command resumes its run")
                 elif "round" in report:  # a resumed run has the rounds before it done at once
-                    item = training[worker]
+                    item = given[worker]
                     done[item.key] = expected[item.key] * (report["round"] + 1) / item.spec.rounds
                     bar.update(sum(done.values()), f"{item.spec.algorithm} {_reached(report, item.spec.rounds)}")
                 else:
                     finished += "finished" in report
                     failures += [report["failed"]] if "failed" in report else []
                     bar.label = f"{finished} of {len(todo)} runs"
-                    done[training[worker].key] = expected[training[worker].key]
+                    done[given[worker].key] = expected[given[worker].key]
                     bar.update(sum(done.values()))
                     give(worker)
         finally:
@@ -233,9 +247,9 @@ def _in_workers(
     return failures
 
 
-def _start_worker(reports: "queue.Queue[Any]", reuse_stale: bool) -> "subprocess.Popen[str]":
+def _start_worker(reports: "queue.Queue[Any]", reuse_stale: bool, share: int) -> "subprocess.Popen[str]":
     """A worker process, in a session of its own so that a terminal's Ctrl-C reaches the parent alone."""
-    command = [sys.executable, "-c", f"from fedlib.lab.launch import work; work({reuse_stale})"]
+    command = [sys.executable, "-c", f"from fedlib.lab.launch import work; work({reuse_stale}, {share})"]
     worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
 
     def listen() -> None:
@@ -249,9 +263,11 @@ def _start_worker(reports: "queue.Queue[Any]", reuse_stale: bool) -> "subprocess
     return worker
 
 
-def work(reuse_stale: bool) -> None:
-    """A worker's life: specifications in on stdin, reports out on stdout; ends with stdin or with its parent."""
-    global _reporter
+def work(reuse_stale: bool, share: int) -> None:
+    """A worker's life: specifications in on stdin, reports out on stdout; ends with stdin or with its parent. share: the
+    cores that it may use.
+    """
+    global _reporter, _share
     parent = os.getppid()
 
     def send(**report: Any) -> None:
@@ -263,7 +279,7 @@ def work(reuse_stale: bool) -> None:
         else:
             send(round=row["round"], accuracy=row["accuracy"])
 
-    _reporter = report
+    _reporter, _share = report, share
     try:
         for line in sys.stdin:
             spec = RunSpec(**json.loads(line))

@@ -1,9 +1,10 @@
 """A finished run on disk: its record, the store that holds it, and who may touch it.
 
 `runs/<key>/` holds spec.json (what is hashed), provenance.json, rounds.csv, clients.csv, timing.csv, details.jsonl if
-the method notes any, final-server.pt or final-clients.pt if kept, checkpoint.pt while unfinished, and DONE, written
-last with the SHA-256 of every other file, below a line with its own. A finished run is never recomputed; an unfinished
-one resumes. A damaged one is set aside and said to be.
+the method notes any, final-server.pt or final-clients.pt if kept, and DONE, written last with the SHA-256 of every
+other file, below a line with its own; while unfinished, checkpoint.pt and, in the folder checkpoint.pt.clients, the
+visited clients. A finished run is never recomputed; an unfinished one resumes. A damaged one is set aside and said to
+be.
 """
 
 import hashlib
@@ -26,7 +27,7 @@ import torch
 
 from ..errors import FedlibError, choose
 from ..simulation import Outcome
-from . import files
+from . import clientfiles, files
 from .freshness import code_digest
 from .places import home
 from .spec import KEEP, FilledSpec, Resolved
@@ -41,10 +42,11 @@ def store() -> Path:
 class Record:
     """A finished run, read from disk: tidy tables, how it ended, where it came from.
 
-    rounds: one row a round (-1 is before training): round, selected, visited, loss, accuracy (mean over all clients),
-    accuracy_selected, validation_accuracy, further ways of predicting, download_words, upload_words, published_words,
-    diagnostics. clients: one row a (round, participant). timing: seconds, which need not repeat. details: what a method
-    noted in a round that is no single number (pFedHR's structures and distances), one a round that has any. files:
+    rounds: one row a round (-1 is before training): round, selected, visited, loss, accuracy (mean over the clients
+    visited so far), accuracy_all, accuracy_selected, validation_accuracy, further ways of predicting, download_words,
+    upload_words, published_words, diagnostics. clients: one row a (round, participant). timing: seconds, which need not
+    repeat. details: what a method noted in a round that is no single number (pFedHR's structures and distances), one a
+    round that has any. files:
     SHA-256 of each file, by name. Accuracies are fractions of 1.
     """
 
@@ -67,7 +69,7 @@ class Record:
 
 
 TABLES = ("rounds", "clients", "timing")
-PROVENANCE = ("code", "commit", "python", "torch", "numpy", "machine", "device", "finished", "seconds")
+PROVENANCE = ("code", "commit", "python", "torch", "numpy", "machine", "processor", "device", "finished", "seconds")
 
 
 def read(path: Path) -> Record | None:
@@ -223,7 +225,7 @@ def write(path: Path, outcome: Outcome, spec: FilledSpec, code: str, stored: byt
     for old in path.glob("final-*.pt"):
         if old.name not in contents:
             old.unlink()
-    (path / "checkpoint.pt").unlink(missing_ok=True)
+    clientfiles.remove(path / "checkpoint.pt")
 
 
 def _kept(keep: str, outcome: Outcome) -> memoryview:
@@ -239,30 +241,46 @@ def _kept(keep: str, outcome: Outcome) -> memoryview:
 def tidy(path: Path) -> None:
     """Remove a run's folder if there is nothing in it to read or to resume."""
     with suppress(OSError):
+        if not (path / "checkpoint.pt").exists():
+            clientfiles.remove(path / "checkpoint.pt")
         names = {item.name for item in path.iterdir()}
         if names <= {"spec.json"}:
             (path / "spec.json").unlink(missing_ok=True)
             path.rmdir()
 
 
-def _provenance(spec: FilledSpec, code: str, seconds: float) -> dict[str, Any]:
+def _commit() -> str:
+    """The commit of the package's checkout, with `-modified` where its source differs from it; `unknown` outside of one."""
+    folder = Path(__file__).parents[1]
     try:
-        commit = subprocess.run(
-            ["git", "describe", "--always", "--dirty"],
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()
+        said = [
+            subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+            for words in (("rev-parse", "--short=12", "HEAD"), ("status", "--porcelain", "--", "."))
+        ]
     except (OSError, subprocess.CalledProcessError):
-        commit = "unknown"
+        return "unknown"
+    return f"{said[0]}-modified" if said[1] else said[0]
+
+
+def _processor() -> str:
+    """The CPU's model, as Linux names it; elsewhere what Python knows of it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or "unknown"
+
+
+def _provenance(spec: FilledSpec, code: str, seconds: float) -> dict[str, Any]:
     return {
         "code": code,
-        "commit": commit,
+        "commit": _commit(),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,
         "machine": f"{platform.system()} {platform.machine()}",
+        "processor": _processor(),
         "device": torch.cuda.get_device_name() if spec.device == "cuda" else "cpu",
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "seconds": round(seconds, 2),

@@ -16,33 +16,22 @@ from ..errors import choose, coerce, require
 from ..protocol import Protocol
 from . import presets, sources
 
-# What a scale fills in where a specification is silent. At `paper`, the text gives grids for T, E and B: the released
-# homogeneous script's defaults are *chosen* (500, 10, 512).
+# What a scale fills in where a specification is silent. `record` is one point of the texts' own grids (T of {100, 500}, E of
+# {1, 10}, B of {64..512}). At `paper`, the released homogeneous script's defaults are *chosen* from these grids.
 SCALES: dict[str, dict[str, Any]] = {
-    "smoke": {
-        "dataset": "digits",
-        "num_clients": 10,
-        "participation": 1.0,
-        "rounds": 3,
-        "local_epochs": 1,
-        "batch_size": 32,
-    },
-    "demo": {
-        "dataset": "cifar10",
-        "num_clients": 10,
-        "participation": 1.0,
-        "rounds": 10,
-        "local_epochs": 1,
-        "batch_size": 64,
-    },
-    "paper": {
-        "dataset": "cifar10",
-        "num_clients": 10,
-        "participation": 1.0,
-        "rounds": 500,
-        "local_epochs": 10,
-        "batch_size": 512,
-    },
+    name: dict(
+        zip(
+            ("dataset", "num_clients", "participation", "rounds", "local_epochs", "batch_size", "precision"),
+            row,
+            strict=True,
+        )
+    )
+    for name, row in {
+        "smoke": ("digits", 10, 1.0, 3, 1, 32, "fp32"),
+        "demo": ("cifar10", 100, 0.1, 15, 5, 64, "bf16"),
+        "record": ("cifar10", 100, 0.1, 100, 10, 64, "bf16"),
+        "paper": ("cifar10", 100, 0.1, 500, 10, 512, "fp32"),
+    }.items()
 }
 KEEP = ("none", "server", "clients")
 CHOICES = {
@@ -97,7 +86,13 @@ class RunSpec:
         default=None,
         metadata={"help": "whose protocol: FedSSA, FedGH, pFedES or pFedHR; default the method's, or FedSSA"},
     )
-    protocol: str = field(default="paper", metadata={"help": "paper: what its text says; released: what its code does"})
+    protocol: str = field(
+        default="reconstructed",
+        metadata={
+            "help": "reconstructed: the text's algorithm, with the code's training where the text is silent; paper: the "
+            "text alone; released: what the code does"
+        },
+    )
     overrides: dict[str, Any] = field(
         default_factory=dict, metadata={"help": "protocol fields by name, such as momentum"}
     )
@@ -113,7 +108,10 @@ class RunSpec:
         default=None, metadata={"help": "largest number of public images; default all of that part", "kind": int}
     )
     public_labels: bool = field(default=True, metadata={"help": "whether the public images have labels"})
-    precision: str = field(default="fp32", metadata={"help": "fp32, or bf16 arithmetic (faster, other numbers)"})
+    precision: str | None = field(
+        default=None,
+        metadata={"help": "fp32, or bf16 arithmetic (faster, other numbers); default the scale's", "kind": str},
+    )
     device: str = field(default="cpu", metadata={"help": "cpu, cuda, or auto (cuda where there is one)"})
     keep: str = field(
         default="none", metadata={"help": "weights kept in final.pt: none, server or clients (with the server's)"}
@@ -133,6 +131,7 @@ class FilledSpec(RunSpec):
     batch_size: int = 0
     lr: float = 0.0
     paper: str = ""
+    precision: str = ""
 
     @classmethod
     def stored(cls, values: Mapping[str, Any]) -> "FilledSpec":
@@ -233,7 +232,7 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
     """Fill and check every field; raises FedlibError naming the field, the value and what is allowed, before anything
     is written.
 
-    scale: `smoke`, `demo` or `paper`; by default smoke on embedded data (or none given) and demo on real data.
+    scale: one of SCALES; by default smoke on embedded data (or none given) and demo on real data.
     """
     _check_types(spec)
     if scale is None:
@@ -353,7 +352,7 @@ def differences(spec: FilledSpec) -> list[str]:
     elif spec.partition != "by-class":
         found.append(f"{spec.partition} {spec.alpha:g}" if spec.partition == "dirichlet" else spec.partition)
     own = spec.algorithm if (spec.algorithm, spec.protocol) in presets.PRESETS else "FedSSA"
-    if spec.paper != own or spec.protocol != "paper":
+    if spec.paper != own or spec.protocol != RunSpec.protocol:
         found.append(f"{spec.protocol} of {spec.paper}" if spec.paper != own else spec.protocol)
     whose = (spec.paper, spec.protocol, spec.scenario)
     preset = presets.protocol(*whose, spec.overrides)

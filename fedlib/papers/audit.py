@@ -5,7 +5,7 @@ papers contradict each other.
 from typing import Any
 
 from . import fedgh, fedssa, pfedes
-from .grids import CIFAR10, HUNDRED, Exhibit, Fields, Grid, Paper
+from .grids import CIFAR10, HUNDRED, RECORD, SMOKE, Exhibit, Fields, Grid, Paper, by_scale
 
 # The rows change one thing at a time, starting from the released code. Names of the references:
 AS_RELEASED, THE_TEXT = "as released", "the paper's text"
@@ -17,6 +17,10 @@ def _released(method: str, algorithm: str = "", **changed: Any) -> Fields:
 
 def _text(method: str, **params: Any) -> Fields:
     return {"algorithm": method, "paper": method, "protocol": "paper", "params": params}
+
+
+_COPIES = {"inherit": "none"}
+_OWNERS = {"aggregate_over": "selected"}
 
 
 def _training(method: str) -> dict[str, Fields]:
@@ -31,18 +35,21 @@ def _training(method: str) -> dict[str, Fields]:
 
 AUDIT_FEDSSA: dict[str, Fields] = {
     AS_RELEASED: _released("FedSSA"),
-    "no inherited first visits": _released("FedSSA", overrides={"inherit": "none"}),
-    "mean over the selected owners": _released("FedSSA", params={"aggregate_over": "selected"}),
+    "no inherited first visits": _released("FedSSA", overrides=_COPIES),
+    "mean over the selected owners": _released("FedSSA", params=_OWNERS),
+    "no inheritance, selected owners": _released("FedSSA", overrides=_COPIES, params=_OWNERS),  # Algorithm 1
     "T_stable = 20": _released("FedSSA", params={"stable_rounds": 20}),
     **_training("FedSSA"),
-    "Standalone": _released("FedSSA", "Standalone", overrides={"inherit": "none"}),
+    "Standalone": _released("FedSSA", "Standalone", overrides=_COPIES),
     "Standalone, inherited first visits": _released("FedSSA", "Standalone"),
     THE_TEXT: _text("FedSSA"),
 }
 AUDIT_FEDGH: dict[str, Fields] = {
     AS_RELEASED: _released("FedGH"),
     "the header is trained": _released("FedGH", params={"server_update": "per_lar"}),
-    "no inheritance in round 0": _released("FedGH", overrides={"inherit": "none"}),
+    "no inheritance in round 0": _released("FedGH", overrides=_COPIES),
+    "header trained, no inheritance": _released("FedGH", overrides=_COPIES, params={"server_update": "per_lar"}),
+    "Standalone": _released("FedGH", "Standalone", overrides=_COPIES),
     **_training("FedGH"),
     THE_TEXT: _text("FedGH"),
     "the text, but header frozen": _text("FedGH", server_update="frozen"),
@@ -56,8 +63,23 @@ AUDIT_PFEDES: dict[str, Fields] = {
     THE_TEXT: _text("pFedES", mu=0.1, extractor_epochs=5),
 }
 
-# At scale smoke the learning rates are the protocols' own: they are of what is compared.
-_SMOKE: Fields = {"rounds": 3, "lr": None}
+# What else could make FedSSA's lead, beside it (`Standalone` of the same protocol is their reference).
+CONTROLS: dict[str, Fields] = {
+    "Standalone": {"algorithm": "Standalone"},
+    "Standalone, three times the rate": {"algorithm": "Standalone", "lr": 0.03},
+    "FedSSA": {"algorithm": "FedSSA"},
+    "FedSSA, mu0 = 0": {"algorithm": "FedSSA", "params": {"mu0": 0.0}},
+    "FedSSA, convex fusion": {"algorithm": "FedSSA", "params": {"fusion": "convex"}},
+}
+PRECISIONS: dict[str, Fields] = {
+    f"{name}, {precision}": {"algorithm": name, "precision": precision}
+    for name in ("Standalone", "FedSSA")
+    for precision in ("fp32", "bf16")
+}
+PRECISIONS_INSTEAD = {"FedSSA, bf16": "FedSSA, fp32"}
+
+_SMOKE: Fields = {"rounds": 3}
+_FIVE: dict[str, Fields] = {RECORD: {"local_epochs": 5}}  # at scale record, E = 5
 _NOTEBOOK = "audit/1_paper_or_code.ipynb"
 
 EXHIBITS = (
@@ -65,14 +87,22 @@ EXHIBITS = (
         "audit/fedssa",
         "FedSSA, one difference at a time",
         _NOTEBOOK,
-        (Grid("audit/fedssa", AUDIT_FEDSSA, (HUNDRED,), at_scale={"smoke": _SMOKE, "demo": {"rounds": 60}}),),
+        (
+            Grid(
+                "audit/fedssa",
+                AUDIT_FEDSSA,
+                (HUNDRED,),
+                data=by_scale(("digits",), ("cifar10", "cifar100"), demo=("cifar10",), record=("cifar100",)),
+                at_scale={SMOKE: _SMOKE, **_FIVE},
+            ),
+        ),
         "effects",
     ),
     Exhibit(
         "audit/fedgh",
         "FedGH, one difference at a time",
         _NOTEBOOK,
-        (Grid("audit/fedgh", AUDIT_FEDGH, (HUNDRED,), data=CIFAR10, at_scale={"smoke": _SMOKE}),),
+        (Grid("audit/fedgh", AUDIT_FEDGH, (HUNDRED,), data=CIFAR10, at_scale={SMOKE: _SMOKE, **_FIVE}),),
         "effects",
     ),
     Exhibit(
@@ -86,13 +116,36 @@ EXHIBITS = (
                 AUDIT_PFEDES,
                 (HUNDRED,),
                 data=CIFAR10,
-                at_scale={"smoke": {**_SMOKE, "extractor_epochs": 2}},
-                smoke_methods={
-                    "E_fe = 5": {"params": {"extractor_epochs": 1}},
-                    THE_TEXT: {"params": {"mu": 0.1, "extractor_epochs": 1}},
+                at_scale={SMOKE: {**_SMOKE, "extractor_epochs": 2}, **_FIVE},
+                methods_at={
+                    SMOKE: {
+                        "E_fe = 5": {"params": {"extractor_epochs": 1}},
+                        THE_TEXT: {"params": {"mu": 0.1, "extractor_epochs": 1}},
+                    }
                 },
             ),
         ),
+        "effects",
+    ),
+    Exhibit(
+        "audit/controls",
+        "FedSSA's controls",
+        _NOTEBOOK,
+        (
+            Grid(
+                "audit/controls",
+                CONTROLS,
+                (HUNDRED,),
+                data=by_scale(("digits",), ("cifar10", "cifar100"), demo=("cifar10",), record=("cifar100",)),
+            ),
+        ),
+        "effects",
+    ),
+    Exhibit(
+        "audit/precision",
+        "bf16 against fp32",
+        _NOTEBOOK,
+        (Grid("audit/precision", PRECISIONS, (HUNDRED,), data=CIFAR10, at_scale={RECORD: {"rounds": 30}}),),
         "effects",
     ),
     Exhibit(

@@ -172,7 +172,7 @@ def _selected(record: Runs) -> str:
     for cell, run in zip(record.cells, record.records, strict=True):
         if cell.spec.num_clients == 100 and run.status != "diverged":
             made = Run(cell, run)
-            selected, every = (made.of_rounds(column, "last") for column in ("accuracy_selected", "accuracy"))
+            selected, every = (made.of_rounds(column, "last") for column in ("accuracy_selected", "accuracy_all"))
             apart.setdefault(cell.method, []).append(selected - every)
     means = [np.mean(values) for values in apart.values()]
     if not means:

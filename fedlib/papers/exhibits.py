@@ -12,7 +12,16 @@ import pandas as pd
 from ..errors import choose
 from ..lab import SCALES
 from . import audit, fedgh, fedssa, grids, pfedes, pfedhr
-from .audit import AS_RELEASED, AUDIT_FEDGH, AUDIT_FEDSSA, AUDIT_INSTEAD, AUDIT_PFEDES, THE_TEXT
+from .audit import (
+    AS_RELEASED,
+    AUDIT_FEDGH,
+    AUDIT_FEDSSA,
+    AUDIT_INSTEAD,
+    AUDIT_PFEDES,
+    CONTROLS,
+    PRECISIONS_INSTEAD,
+    THE_TEXT,
+)
 from .fedgh import FEDGH_TABLE1, FEDGH_TABLE3, SERVER_LR
 from .fedssa import ALPHA, FEDSSA_TABLE1, FEDSSA_TABLE2
 from .grids import CLASSES, DATASETS, LAYERS, PARTICIPATION, SEEDS, TARGETS, Cell, Exhibit, Grid, Paper, Sweep
@@ -40,6 +49,7 @@ __all__ = [
     "CHOSEN",
     "CLASSES",
     "CLUSTERS",
+    "CONTROLS",
     "DATASETS",
     "EXHIBITS",
     "EXTRACTOR_EPOCHS",
@@ -53,6 +63,7 @@ __all__ = [
     "PAPERS",
     "PARTICIPATION",
     "PFEDES_TABLES",
+    "PRECISIONS_INSTEAD",
     "PFEDHR_LABELLED",
     "PFEDHR_TABLE4",
     "PFEDHR_UNLABELLED",

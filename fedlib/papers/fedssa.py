@@ -5,8 +5,11 @@ from typing import Any
 from .grids import (
     CIFAR10,
     CLASSES,
+    HALF,
     HUNDRED,
     PARTICIPATION,
+    SMOKE,
+    SWEPT,
     TEN,
     Exhibit,
     Fields,
@@ -29,20 +32,9 @@ def _case(**params: Any) -> Fields:
 
 _PAIR = methods("FedProto", "FedSSA")
 HOMOGENEOUS = Grid(
-    "fedssa/homogeneous", methods(*FEDSSA_TABLE1), common={"scenario": "homogeneous"}, smoke_columns=(TEN,)
+    "fedssa/homogeneous", methods(*FEDSSA_TABLE1), common={"scenario": "homogeneous"}, columns_at={SMOKE: (TEN,)}
 )
-HETEROGENEOUS = Grid("fedssa/heterogeneous", methods(*FEDSSA_TABLE2))
-# Results of record: Table 2's methods and those of the other two papers of the same authors, with the parameters that these
-# runs had, which are not today's defaults. No exhibit trains it.
-RECORD = Grid(
-    "fedssa/record",
-    {
-        **methods(*FEDSSA_TABLE2, "pFedES"),
-        "FD": {"algorithm": "FD", "params": {"distance": "mse", "outputs": "logits"}},
-        "FedSSA": _case(stable_rounds=20),
-        "pFedES": {"algorithm": "pFedES", "params": {"mu": 0.5, "extractor_epochs": 0}},
-    },
-)
+HETEROGENEOUS = Grid("fedssa/heterogeneous", methods(*FEDSSA_TABLE2), ours=("FedGH",))
 STABILISATION = Grid(
     "fedssa/table5",
     {
@@ -50,7 +42,7 @@ STABILISATION = Grid(
         "case B: by class, seen rows replaced": _case(mu0=0.0),
         "case C: FedSSA": _case(),
     },
-    smoke_columns=(TEN,),
+    columns_at={SMOKE: (TEN,)},
 )
 
 EXHIBITS = (
@@ -61,7 +53,6 @@ EXHIBITS = (
         "fedssa/3_heterogeneous.ipynb",
         (HETEROGENEOUS,),
         "intervals",
-        RECORD,
     ),
     Exhibit("fedssa/table3", "the five CNNs and their sizes", "fedssa/1_method.ipynb", drawn="sizes"),
     Exhibit(
@@ -76,7 +67,7 @@ EXHIBITS = (
                     "case B: A with stabilisation": _case(aggregation="whole", replace="all"),
                     "case C: FedSSA": _case(),
                 },
-                smoke_columns=(TEN,),
+                columns_at={SMOKE: (TEN,)},
             ),
         ),
         "intervals",
@@ -95,7 +86,6 @@ EXHIBITS = (
         "fedssa/3_heterogeneous.ipynb",
         (HETEROGENEOUS,),
         "boxes",
-        RECORD,
     ),
     Exhibit(
         "fedssa/fig5",
@@ -103,7 +93,6 @@ EXHIBITS = (
         "fedssa/3_heterogeneous.ipynb",
         (HETEROGENEOUS,),
         "trade_off",
-        RECORD,
     ),
     Exhibit(
         "fedssa/fig6",
@@ -116,21 +105,31 @@ EXHIBITS = (
         "fedssa/fig7",
         "classes a client holds",
         "fedssa/5_robustness.ipynb",
-        (Grid("fedssa/classes", _PAIR, (HUNDRED,), sweep=CLASSES),),
+        (Grid("fedssa/classes", _PAIR, (HUNDRED,), data=SWEPT, sweep=CLASSES, at_scale=HALF),),
         "sweeps",
     ),
     Exhibit(
         "fedssa/fig8",
         "Dirichlet partitions",
         "fedssa/5_robustness.ipynb",
-        (Grid("fedssa/dirichlet", _PAIR, (HUNDRED,), sweep=ALPHA, common={"partition": "dirichlet"}),),
+        (
+            Grid(
+                "fedssa/dirichlet",
+                _PAIR,
+                (HUNDRED,),
+                data=SWEPT,
+                sweep=ALPHA,
+                common={"partition": "dirichlet"},
+                at_scale=HALF,
+            ),
+        ),
         "sweeps",
     ),
     Exhibit(
         "fedssa/fig9",
         "participation",
         "fedssa/5_robustness.ipynb",
-        (Grid("fedssa/participation", _PAIR, (HUNDRED,), sweep=PARTICIPATION),),
+        (Grid("fedssa/participation", _PAIR, (HUNDRED,), data=SWEPT, sweep=PARTICIPATION),),
         "sweeps",
     ),
     Exhibit(
@@ -139,7 +138,6 @@ EXHIBITS = (
         "fedssa/3_heterogeneous.ipynb",
         (HETEROGENEOUS,),
         "curves",
-        RECORD,
     ),
     Exhibit(
         "fedssa/fig11",
@@ -154,5 +152,4 @@ PAPER = Paper(
     "FedSSA",
     "FedSSA: Semantic Similarity-based Aggregation for Efficient Model-Heterogeneous Personalized Federated Learning. IJCAI 2024.",
     EXHIBITS,
-    (RECORD,),
 )

@@ -15,7 +15,7 @@ from ..lab import KEEP, SCALES, RunSpec, resolve
 from ..show import labels
 
 Fields = Mapping[str, Any]  # of a RunSpec, or hyper-parameters of a method
-SMOKE = "smoke"  # the one scale of embedded data
+SMOKE, DEMO, RECORD = "smoke", "demo", "record"  # embedded data; ten minutes an exhibit; the results of record
 
 
 def by_scale(smoke: tuple[str, ...], real: tuple[str, ...], **others: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
@@ -23,10 +23,12 @@ def by_scale(smoke: tuple[str, ...], real: tuple[str, ...], **others: tuple[str,
     return {scale: others.get(scale, smoke if scale == SMOKE else real) for scale in SCALES}
 
 
-# At scale smoke one data set: the time goes into rounds.
-DATASETS = by_scale(("digits",), ("cifar10", "cifar100"))
+# At scales smoke and demo one data set and one seed: the time goes into rounds.
+DATASETS = by_scale(("digits",), ("cifar10", "cifar100"), demo=("cifar10",))
 CIFAR10 = by_scale(("digits",), ("cifar10",))
-SEEDS: dict[str, tuple[int, ...]] = {scale: (0,) if scale == SMOKE else (0, 1, 2) for scale in SCALES}
+SWEPT = DATASETS | {RECORD: ("cifar10",)}  # at scale record, sweeps are shown on one data set, with half the rounds
+HALF: dict[str, Fields] = {RECORD: {"rounds": 50}}
+SEEDS: dict[str, tuple[int, ...]] = {scale: (0,) if scale in (SMOKE, DEMO) else (0, 1, 2) for scale in SCALES}
 
 # Accuracy targets of the cost comparisons, by the paper's N (pFedES, section 5: 90 % on CIFAR-10; 70, 60, 50 % on CIFAR-100).
 # Those of the embedded data are ours. Other data sets have 50 %.
@@ -50,18 +52,18 @@ class Column:
     absent: Sequence[str] = ()
 
 
-# Of every run of the Yi et al. papers at scale smoke: at the papers' 0.01, few rounds on few images would hardly move anything.
-_QUICK: Fields = {"batch_size": 16, "lr": 0.05, "extractor_epochs": 2}  # 5 would cost pFedES minutes
-_LONGER: Fields = {"rounds": 30, "local_epochs": 5}
-# Their N and C. The embedded data are too few for 50 or 100 clients: N = 12 stands in for 100, nothing for 50.
+# Of every run of the Yi et al. papers at scale smoke: small batches, or few rounds on few images would hardly move anything.
+_QUICK: Fields = {"batch_size": 16, "extractor_epochs": 2}  # 5 would cost pFedES minutes
+# Their N and C. The embedded data are too few for 50 or 100 clients: N = 12 stands in for 100, nothing for 50. A round at N = 10
+# has ten times the images of one at N = 100: fewer rounds, then.
 TEN = Column(
     {"num_clients": 10, "participation": 1.0},
-    {SMOKE: {"rounds": 4, **_QUICK}, "demo": {"rounds": 10, "local_epochs": 1}},
+    {SMOKE: {"rounds": 4, **_QUICK}, DEMO: {"rounds": 8, "local_epochs": 1}, RECORD: {"rounds": 20}},
 )
-FIFTY = Column({"num_clients": 50, "participation": 0.2}, {"demo": _LONGER}, absent=(SMOKE,))
+FIFTY = Column({"num_clients": 50, "participation": 0.2}, absent=(SMOKE,))
 HUNDRED = Column(
     {"num_clients": 100, "participation": 0.1},
-    {SMOKE: {"num_clients": 12, "participation": 0.5, "rounds": 5, **_QUICK}, "demo": _LONGER},
+    {SMOKE: {"num_clients": 12, "participation": 0.5, "rounds": 5, **_QUICK}},
 )
 
 
@@ -69,22 +71,31 @@ HUNDRED = Column(
 class Sweep:
     """One quantity at several values: a field of RunSpec or a hyper-parameter of the method.
 
-    values: by data set, by its number of classes (10 or 100), or under 0 the same for all; smoke: the values that embedded data
-    show; numeric: whether the values are numbers, and the figure a line.
+    values: of the paper, by data set, by its number of classes (10 or 100), or under 0 the same for all; few: those of scales
+    demo and record; smoke: those of embedded data, if not the few; numeric: whether the values are numbers, and the figure a
+    line; along: scale -> value -> fields that go with it.
     """
 
     name: str
     label: str
     values: Mapping[int | str, Sequence[Any]]
-    smoke: Mapping[int | str, Sequence[Any]]
+    few: Mapping[int | str, Sequence[Any]]
+    smoke: Mapping[int | str, Sequence[Any]] = field(default_factory=dict)
     numeric: bool = True
+    along: Mapping[str, Mapping[Any, Fields]] = field(default_factory=dict)
 
     def at(self, scale: str, dataset: str) -> Sequence[Any]:
-        values = self.smoke if scale == SMOKE else self.values
+        values = (
+            self.smoke if scale == SMOKE and self.smoke else self.few if scale in (SMOKE, DEMO, RECORD) else self.values
+        )
         classes = info(dataset).num_classes
         found = [values[key] for key in (dataset, classes, 0) if key in values]
         require(bool(found), "dataset", dataset, f"one with 10 or 100 classes to sweep {self.name}, not {classes}")
         return found[0]
+
+    def fields(self, scale: str, value: Any) -> dict[str, Any]:
+        """Those of a run at `value`."""
+        return {self.name: value, **self.along.get(scale, {}).get(value, {})}
 
 
 # Swept by more than one paper.
@@ -94,33 +105,46 @@ CLASSES = Sweep(
     {10: (2, 4, 6, 8, 10), 100: (10, 30, 50, 70, 90, 100)},
     {10: (2, 6, 10), 100: (10, 50, 100)},
 )
-PARTICIPATION = Sweep("participation", "participation C", {0: (0.1, 0.3, 0.5, 0.7, 0.9, 1.0)}, {0: (0.1, 0.3, 0.5)})
+# At scales demo and record the clients' work is the same at each C: T in proportion to 1 / C. The papers keep T.
+PARTICIPATION = Sweep(
+    "participation",
+    "participation C",
+    {0: (0.1, 0.3, 0.5, 0.7, 0.9, 1.0)},
+    {0: (0.1, 0.5, 1.0)},
+    {0: (0.1, 0.3, 0.5)},
+    along={
+        DEMO: {0.1: {"rounds": 15}, 0.5: {"rounds": 3}, 1.0: {"rounds": 2}},
+        RECORD: {0.1: {"rounds": 100}, 0.5: {"rounds": 20}, 1.0: {"rounds": 10}},
+    },
+)
 
 
 @dataclass(frozen=True)
 class Grid:
     """A comparison of `methods` (label -> fields of their specifications) in some columns, on some data sets.
 
-    smoke_columns: those columns that scale smoke shows, if not all; data: scale -> data sets; common: fields of every run;
-    at_scale: scale -> fields of every run; smoke_methods: of single methods at scale smoke; shown: fields that tell the columns
-    apart, in the order of their labels; keep: weights that the exhibit needs of its runs (`RunSpec.keep`).
+    columns_at: scale -> those columns that it shows, if not all; scale demo shows the last one; data: scale -> data sets; common:
+    fields of every run; at_scale: scale -> fields of every run; methods_at: scale -> method -> further fields; shown: fields that
+    tell the columns apart, in the order of their labels; keep: weights that the exhibit needs of its runs (`RunSpec.keep`);
+    ours: rows that the paper's exhibit does not have, which no claim is about.
     """
 
     name: str
     methods: Mapping[str, Fields]
     columns: Sequence[Column] = (TEN, FIFTY, HUNDRED)
-    smoke_columns: Sequence[Column] = ()
+    columns_at: Mapping[str, Sequence[Column]] = field(default_factory=dict)
     data: Mapping[str, Sequence[str]] = field(default_factory=lambda: DATASETS)
     sweep: Sweep | None = None
     common: Fields = field(default_factory=dict)
     at_scale: Mapping[str, Fields] = field(default_factory=dict)
-    smoke_methods: Mapping[str, Fields] = field(default_factory=dict)
+    methods_at: Mapping[str, Mapping[str, Fields]] = field(default_factory=dict)
     shown: Sequence[str] = ("num_clients", "participation")
     keep: str = "none"
+    ours: Sequence[str] = ()
 
     def at(self, scale: str) -> Sequence[Column]:
         """The columns of a scale."""
-        chosen = self.smoke_columns if scale == SMOKE and self.smoke_columns else self.columns
+        chosen = self.columns_at.get(scale, self.columns[-1:] if scale == DEMO else self.columns)
         return [column for column in chosen if scale not in column.absent]
 
 
@@ -133,8 +157,7 @@ def methods(*names: str) -> dict[str, Fields]:
 class Exhibit:
     """One table or figure: what it shows, the notebook that makes it, the grids of runs that it reads, and how it is drawn.
 
-    name: paper and item, such as `fedssa/table2`; runs: empty, it needs none; drawn: the function of `show.plots`; of_record:
-    the grid of its results of record, where that is another one.
+    name: paper and item, such as `fedssa/table2`; runs: empty, it needs none; drawn: the function of `show.plots`.
     """
 
     name: str
@@ -142,7 +165,6 @@ class Exhibit:
     notebook: str
     runs: tuple[Grid, ...] = ()
     drawn: str = ""
-    of_record: Grid | None = None
 
     @property
     def paper(self) -> str:
@@ -174,12 +196,12 @@ class Paper:
 LAYERS = {
     "default": "the default of the specification or of the method",
     "house": "of all exhibits: FedSSA's protocol, heterogeneous models",
-    "scale": "the scale: N, C, T, E, B",
+    "scale": "the scale: N, C, T, E, B, precision",
     "grid": "the grid: what all of its runs have",
     "column": "the grid's column, such as the paper's N and C",
     "column at scale": "what the scale puts in the column's place",
     "grid at scale": "what all runs of the grid have at this scale",
-    "sweep": "the swept quantity",
+    "sweep": "the swept quantity, and what goes with it",
     "method": "the row: a method and what it changes",
     "method at scale": "what the row changes at this scale",
     "data": "the grid's data sets, or what the data set decides",
@@ -198,7 +220,8 @@ class Cell:
 
     method: its row; target: accuracy of the cost comparison, a fraction; value: of the swept quantity; stands_for and
     stands_for_participation: the paper's N and C, where embedded data are too few for so many clients; shown: the fields of the
-    specification that its label names; scale: whose settings it has; layers: field or hyper-parameter -> which of LAYERS gave it.
+    specification that its label names; scale: whose settings it has; layers: field or hyper-parameter -> which of LAYERS gave it;
+    ours: whether the paper's exhibit has no such row.
 
     For runs of your own `Cell(spec=RunSpec(...))` is enough: the specification, resolved, says the rest.
     """
@@ -212,6 +235,7 @@ class Cell:
     shown: tuple[str, ...] = ("num_clients", "participation")
     scale: str = ""
     layers: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    ours: bool = False
 
     def __post_init__(self) -> None:
         if not self.method or None in (self.spec.dataset, self.spec.num_clients, self.spec.participation):
@@ -310,9 +334,9 @@ def _layers(grid: Grid, scale: str, data: str, method: str, column: Column, valu
         ("column", column.fields),
         ("column at scale", column.at_scale.get(scale, {})),
         ("grid at scale", grid.at_scale.get(scale, {})),
-        ("sweep", {grid.sweep.name: value} if grid.sweep else {}),
+        ("sweep", grid.sweep.fields(scale, value) if grid.sweep else {}),
         ("method", grid.methods[method]),
-        ("method at scale", grid.smoke_methods.get(method, {}) if scale == SMOKE else {}),
+        ("method at scale", grid.methods_at.get(scale, {}).get(method, {})),
         ("data", {"dataset": data}),
     ]
 
@@ -347,6 +371,7 @@ def _cell(grid: Grid, scale: str, method: str, value: Any, layers: Sequence[tupl
         shown,
         scale,
         origins,
+        method in grid.ours,
     )
 
 

@@ -18,7 +18,7 @@ from ..algorithms.pfedhr import reassembly
 from ..errors import choose, require
 from ..lab import costs as flops
 from ..show import plots, tables
-from . import exhibits, notebook, printed, reproduce
+from . import exhibits, notebook, printed, reproduce, results
 
 # ------------------------------------------------------------------------------------------------ a method's source
 
@@ -60,7 +60,7 @@ def provenance(records: Iterable[lab.Record]) -> pd.DataFrame:
     digest of the code. Prints the number of runs and their seconds.
     """
     own = {record.key: record.provenance for record in records}
-    shown = ["finished", "seconds", "device", "torch", "commit", "code"]
+    shown = ["finished", "seconds", "device", "processor", "torch", "commit", "code"]
     table = pd.DataFrame(list(own.values()), index=pd.Index(own, name="run")).reindex(columns=shown)
     print(f"{len(table)} runs, {table['seconds'].sum():.0f} s of training in all")
     return table
@@ -106,18 +106,38 @@ def _held(cell: exhibits.Cell) -> tuple[dict[str, Any], pd.DataFrame]:
 
 # ------------------------------------------------------------------------------------------------ results of record
 
-_BESIDE = ["method", "setting", "value", "paper", "ours", "ci95", "selected", "n", "difference", "verdict"]
+_BESIDE = [
+    "method",
+    "setting",
+    "value",
+    "paper",
+    "ours",
+    "ci95",
+    "all",
+    "selected",
+    "taught",
+    "n",
+    "difference",
+    "verdict",
+]
 
 
 def record_block(grids: str | Sequence[str], paper: pd.DataFrame | None = None) -> tuple[notebook.Runs, pd.DataFrame]:
     """Say how much of `grids` is on record, show its means beside the paper's, and hand back the runs and the rows of the table.
 
-    paper: `printed.accuracies`'s rows; None where the paper prints no numbers. `selected` is the mean over the last round's clients.
+    paper: `printed.accuracies`'s rows; None where the paper prints no numbers. `ours` is the mean over the clients visited so far,
+    `all` over all, `selected` over the last round's.
     """
     names = [grids] if isinstance(grids, str) else list(grids)
     found = [notebook.load_record(name) for name in names]
     print(*(notebook.coverage(name) for name in names), sep="\n")
     record = notebook.Runs([c for part in found for c in part.cells], [r for part in found for r in part.records])
+    if record.cells:
+        largest = results.epochs([cell.spec for name in names for cell in exhibits.cells(name, "paper", seeds=(0,))])
+        print(
+            f"Epochs that a client trains, on average: up to {results.epochs([cell.spec for cell in record.cells]):g} here, up to "
+            f"{largest:g} in the paper."
+        )
     ours = record.summary("last")
     if paper is None:
         table, shown = (

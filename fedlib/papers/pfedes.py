@@ -1,11 +1,27 @@
 """pFedES: which runs its tables and figures need, at each scale, and which notebook makes each."""
 
-from .grids import CIFAR10, CLASSES, HUNDRED, PARTICIPATION, TEN, Exhibit, Grid, Paper, Sweep, methods
+from .grids import (
+    CIFAR10,
+    CLASSES,
+    HALF,
+    HUNDRED,
+    PARTICIPATION,
+    SMOKE,
+    SWEPT,
+    TEN,
+    Exhibit,
+    Grid,
+    Paper,
+    Sweep,
+    methods,
+)
 
 PFEDES_TABLES = ("Standalone", "FML", "FedKD", "LG-FedAvg", "FD", "FedProto", "pFedES")  # rows, in their order
 
 MU = Sweep("mu", "weight mu of enhanced images", {0: (0.1, 0.2, 0.3, 0.4, 0.5)}, {0: (0.1, 0.3, 0.5)})
-EXTRACTOR_EPOCHS = Sweep("extractor_epochs", "extractor epochs E_fe", {0: (5, 10, 15, 20)}, {0: (1, 2, 3)})
+EXTRACTOR_EPOCHS = Sweep(
+    "extractor_epochs", "extractor epochs E_fe", {0: (5, 10, 15, 20)}, {0: (5, 10, 20)}, {0: (1, 2, 3)}
+)
 
 _PAIR = methods("FedProto", "pFedES")
 HETEROGENEOUS = Grid("pfedes/heterogeneous", methods(*PFEDES_TABLES))
@@ -21,7 +37,7 @@ EXHIBITS = (
                 "pfedes/homogeneous",
                 methods(*PFEDES_TABLES),
                 common={"scenario": "homogeneous"},
-                smoke_columns=(TEN,),
+                columns_at={SMOKE: (TEN,)},
             ),
         ),
         "intervals",
@@ -60,14 +76,14 @@ EXHIBITS = (
         "pfedes/fig8",
         "classes a client holds",
         "pfedes/5_robustness.ipynb",
-        (Grid("pfedes/classes", _PAIR, (HUNDRED,), sweep=CLASSES),),
+        (Grid("pfedes/classes", _PAIR, (HUNDRED,), data=SWEPT, sweep=CLASSES, at_scale=HALF),),
         "sweeps",
     ),
     Exhibit(
         "pfedes/fig9",
         "participation",
         "pfedes/5_robustness.ipynb",
-        (Grid("pfedes/participation", _PAIR, (HUNDRED,), sweep=PARTICIPATION),),
+        (Grid("pfedes/participation", _PAIR, (HUNDRED,), data=SWEPT, sweep=PARTICIPATION),),
         "sweeps",
     ),
     Exhibit(
@@ -75,8 +91,15 @@ EXHIBITS = (
         "sensitivity to mu and E_fe",
         "pfedes/6_sensitivity.ipynb",
         (
-            Grid("pfedes/mu", methods("pFedES"), (HUNDRED,), sweep=MU),
-            Grid("pfedes/extractor_epochs", methods("pFedES"), (HUNDRED,), sweep=EXTRACTOR_EPOCHS),
+            Grid("pfedes/mu", methods("pFedES"), (HUNDRED,), data=SWEPT, sweep=MU, at_scale=HALF),
+            Grid(
+                "pfedes/extractor_epochs",
+                methods("pFedES"),
+                (HUNDRED,),
+                data=SWEPT,
+                sweep=EXTRACTOR_EPOCHS,
+                at_scale=HALF,
+            ),
         ),
         "sensitivity",
     ),

@@ -1,17 +1,19 @@
 """The results of record: committed summaries of runs on real data (``results/*.csv``), written and read as runs."""
 
+import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from .. import algorithms, data, lab
+from .. import data, lab
 from ..errors import FedlibError
-from ..lab import presets
-from ..protocol import Protocol
 from . import exhibits, views
+from .grids import RECORD
 from .results import Runs
 
 RESULTS = lab.shipped() / "results"
@@ -19,38 +21,84 @@ RESULTS = lab.shipped() / "results"
 
 @dataclass(frozen=True)
 class Recorded:
-    """A committed result of record: a run's row, its rounds and each client's last row."""
+    """A committed result of record: the specification that ran, its row of runs.csv (with its provenance), its rounds and each
+    client's last row.
+    """
 
     key: str
     status: str
+    spec: lab.RunSpec
     row: Mapping[Any, Any]
     rounds: pd.DataFrame
     clients: pd.DataFrame
 
+    @cached_property
+    def stale(self) -> bool:
+        """Whether today's code is another than the one that computed it."""
+        return bool(self.row["code"] != lab.code_digest(lab.resolve(self.spec).spec))
+
+
+def _spec(row: Mapping[Any, Any]) -> lab.RunSpec:
+    """The specification in a row of runs.csv: an empty cell is None, a whole number may have come back as a fraction."""
+    values: dict[str, Any] = {}
+    for item in dataclasses.fields(lab.RunSpec):
+        value, kind = row[item.name], item.metadata.get("kind", type(item.default))
+        if item.name in ("params", "overrides"):
+            values[item.name] = json.loads(value)
+        elif pd.isna(value):
+            values[item.name] = None
+        else:
+            values[item.name] = kind(value) if kind in (int, float, bool) else value
+    return lab.RunSpec(**values)
+
 
 def read_results() -> list[Recorded]:
     """Every result of record: small committed CSV, so that what is read from it never changes by itself."""
-    tables = {name: pd.read_csv(RESULTS / f"{name}.csv") for name in ("runs", "rounds", "clients")}
+    return list(_read(RESULTS, *(_changed(name) for name in ("runs", "rounds", "clients"))))
+
+
+def _changed(name: str) -> int:
+    file = RESULTS / f"{name}.csv"
+    return file.stat().st_mtime_ns if file.exists() else 0
+
+
+@cache
+def _read(folder: Path, *changed: int) -> tuple[Recorded, ...]:
+    if not all(changed):
+        return ()
+    tables = {name: pd.read_csv(folder / f"{name}.csv") for name in ("runs", "rounds", "clients")}
     by_key = {name: dict(list(tables[name].groupby("key"))) for name in ("rounds", "clients")}
-    return [
-        Recorded(row["key"], row["status"], row, by_key["rounds"][row["key"]], by_key["clients"][row["key"]])
+    return tuple(
+        Recorded(
+            row["key"], row["status"], _spec(row), row, by_key["rounds"][row["key"]], by_key["clients"][row["key"]]
+        )
         for row in tables["runs"].to_dict("records")
-    ]
+    )
 
 
-def load_record(grid: str, scale: str = "demo") -> Runs:
+def load_record(grid: str, scale: str = RECORD) -> Runs:
     """The results of record (``results/*.csv``) that are runs of `grid` at `scale`; what has not been run yet is absent.
 
-    A run that is there twice, under the keys of two versions, counts once: the one that kept most, or the last by key.
+    A run is known by its specification, resolved as it would be today. One that is there twice, under the keys of two
+    versions, counts once: the one that kept most, or the last by key.
     """
-    available = read_results()
-    available.sort(key=lambda record: (lab.KEEP.index(record.row["keep"]), record.key))
-    matched = [(cell, [one for one in available if _same(cell, one)]) for cell in exhibits.cells(grid, scale)]
-    found = [(cell, records[-1]) for cell, records in matched if records]
+    available = sorted(read_results(), key=lambda record: (lab.KEEP.index(record.spec.keep), record.key))
+    by_key = {lab.resolve(record.spec).key: record for record in available}
+    cells = [(cell, lab.resolve(cell.spec, scale).key) for cell in exhibits.cells(grid, scale)] if by_key else []
+    found = [(cell, by_key[key]) for cell, key in cells if key in by_key]
     return Runs([cell for cell, _ in found], [record for _, record in found])
 
 
-def load_maps(grid: str, scale: str = "demo") -> pd.DataFrame:
+def say_stale(records: Sequence[Recorded]) -> str:
+    """Whether some records were computed by other code than today's, and whether by different versions, in a sentence."""
+    stale, codes = sum(record.stale for record in records), {record.row["commit"] for record in records}
+    if not stale:
+        return ""
+    mixed = f", in all by {len(codes)} versions ({', '.join(sorted(map(str, codes)))})" if len(codes) > 1 else ""
+    return f"{stale} of {len(records)} were computed by earlier code than today's{mixed}."
+
+
+def load_maps(grid: str, scale: str = RECORD) -> pd.DataFrame:
     """The t-SNE maps of a grid's results of record (results/maps.csv), of each method's first seed: method and the columns of
     `views.map_representations`. Without rows where no such run kept its clients.
     """
@@ -65,7 +113,7 @@ def load_maps(grid: str, scale: str = "demo") -> pd.DataFrame:
     return joined.sort_values("method", key=lambda names: names.map(order.index), kind="stable")[["method", *columns]]
 
 
-def load_images(grid: str, scale: str = "demo") -> pd.DataFrame:
+def load_images(grid: str, scale: str = RECORD) -> pd.DataFrame:
     """The enhanced images of a grid's results of record (results/images.csv), of the first seed: the columns of
     `views.encode_images`. Without rows where no such run kept its extractor.
     """
@@ -73,7 +121,7 @@ def load_images(grid: str, scale: str = "demo") -> pd.DataFrame:
     return _of_first_seed("images", ["row", "picture", "pixels"], found.pairs)
 
 
-def load_matches(grid: str, scale: str = "demo") -> pd.DataFrame:
+def load_matches(grid: str, scale: str = RECORD) -> pd.DataFrame:
     """What pFedHR's server matched (results/matches.csv) in a grid's results of record, of the first Non-IID run that has it, by
     seed: `views.list_matches`'s columns. Without rows where there is none.
     """
@@ -91,49 +139,14 @@ def _of_first_seed(name: str, columns: Sequence[str], found: Iterable[tuple[exhi
     return table[table["key"].isin(keys[:1])].drop(columns="key")
 
 
-def coverage(grid: str, scale: str = "demo") -> str:
+def coverage(grid: str, scale: str = RECORD) -> str:
     """How much of a grid the results of record hold, in a sentence."""
-    found, every = load_record(grid, scale).cells, exhibits.cells(grid, scale)
-    if not found:
+    found, every = load_record(grid, scale), exhibits.cells(grid, scale)
+    if not found.cells:
         return f"{grid}: no results of record yet (0 of {len(every)} runs at scale {scale})."
-    settings = list(dict.fromkeys(cell.setting for cell in found))
-    return f"{grid}: {len(found)} of {len(every)} runs at scale {scale} are on record ({'; '.join(settings)})."
-
-
-def _same(cell: exhibits.Cell, record: Recorded) -> bool:
-    """Whether a result of record is a run of `cell`: fields compared by value, the data's fingerprint left aside."""
-    spec, row = cell.spec, record.row
-    fields = [
-        *("algorithm", "dataset", "scenario", "num_clients", "participation", "partition"),
-        *("rounds", "local_epochs", "batch_size", "seed"),
-        *(["alpha"] if spec.partition == "dirichlet" else []),
-    ]
-    if any(getattr(spec, name) != row[name] for name in fields):
-        return False
-    if spec.partition == "by-class":
-        held = spec.classes_per_client or lab.classes_held(data.info(str(spec.dataset)))  # as `lab.resolve` fills it
-        if held != row["classes_per_client"]:
-            return False
-    for name in ("public_dataset", "public_fraction", "public_images", "public_labels"):
-        default = getattr(lab.RunSpec(), name)  # what an empty cell means
-        if getattr(spec, name) != (default if pd.isna(row.get(name)) else row[name]):
-            return False
-    stored = lab.RunSpec(
-        algorithm=row["algorithm"], scenario=row["scenario"], paper=row["paper"], protocol=row["protocol"], lr=row["lr"],
-        params=json.loads(row["params"]), overrides=json.loads(row["overrides"]),
-    )  # fmt: skip
-    return _meaning(spec) == _meaning(stored)
-
-
-def _meaning(spec: lab.RunSpec) -> tuple[algorithms.Algorithm, Protocol]:
-    """The method and the protocol that a specification names, every field filled."""
-    whose = (str(spec.paper), spec.protocol, str(spec.scenario))
-    preset = presets.protocol(*whose, spec.overrides)
-    preset = preset if spec.lr is None else replace(preset, lr=spec.lr)
-    params = presets.params(*whose, spec.algorithm) | spec.params
-    if spec.algorithm == "pFedHR" and spec.public_labels:
-        params["projection"] = 0  # SimCLR's head, which is not read where the public images have labels
-    return algorithms.make(spec.algorithm, params), preset
+    settings = list(dict.fromkeys(cell.setting for cell in found.cells))
+    said = f"{grid}: {len(found.cells)} of {len(every)} runs at scale {scale} are on record ({'; '.join(settings)})."
+    return " ".join(filter(None, (said, say_stale(found.records))))
 
 
 def export() -> int:
@@ -155,7 +168,10 @@ def export() -> int:
             name: json.dumps(value, sort_keys=True) if isinstance(value, dict) else value
             for name, value in vars(record.spec).items()
         }
-        provenance = {name: record.provenance[name] for name in ("code", "commit", "torch", "device", "seconds")}
+        provenance = {
+            name: record.provenance[name]
+            for name in ("code", "commit", "torch", "processor", "device", "seconds", "finished")
+        }
         tables["runs"].append(pd.DataFrame([{"key": record.key, "status": record.status} | spec | provenance]))
         rounds = record.rounds.round(6)
         tables["rounds"].append(rounds.assign(key=record.key))

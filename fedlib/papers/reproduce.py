@@ -20,7 +20,7 @@ import psutil
 from .. import lab
 from ..errors import FedlibError, choose, require
 from ..show import tables
-from . import exhibits, notebook, recorded
+from . import exhibits, notebook, recorded, results
 from .printed import accuracies
 
 # A busy machine may start a kernel slowly; the kernel's own log says nothing that a reader needs.
@@ -243,38 +243,22 @@ def write_readme() -> None:
 def readme() -> str:
     """README.md with its generated tables brought up to date: the results of record and the index of exhibits."""
     text = (lab.checkout() / "README.md").read_text(encoding="utf-8")
-    text = _between(text, "record", _record())
-    text = _between(text, "audit", pd.concat([_audited(paper.name) for paper in exhibits.PAPERS]))
-    reassembly = [_against(f"pfedhr/{labels}", "pFedHR") for labels in ("labelled", "unlabelled")]
-    text = _between(text, "reassembly", pd.concat(reassembly))
+    column = [("fedssa/heterogeneous", ()), ("pfedes/heterogeneous", ("pFedES",))]
+    tables_ = {
+        "record": _against(column, "Standalone", papers=(("FedSSA", "Table 2"), ("pFedES", "Table 3"))),
+        "audit": pd.concat([_audited(paper.name) for paper in exhibits.PAPERS]),
+        "reassembly": pd.concat(
+            [
+                _against([(f"pfedhr/{labels}", ())], "Standalone", papers=(("pFedHR", "Table 2"),))
+                for labels in ("labelled", "unlabelled")
+            ]
+        ),
+    }
+    for mark, table in tables_.items():
+        text = _between(text, mark, table, "" if len(table) else "Not run yet.")
     index = exhibits.index().reset_index()
     ours = len(exhibits.AUDIT)
     return _between(text, "exhibits", index, f"{len(index)} in all, and {ours} of the audit, which are ours.")
-
-
-_REFERENCE = "Standalone"
-
-
-def _record() -> pd.DataFrame:
-    """FedSSA's Table 2: methods down, settings across, with T and E in their names; of each setting our mean, its difference to
-    Standalone paired by seed, and the paper's number with its difference to Standalone. n stands in each cell.
-    """
-    found = recorded.load_record("fedssa/record")
-    summary, changes = found.summary("last"), _differences(found, _REFERENCE)
-    methods = list(dict.fromkeys(summary["method"]))
-    printed = accuracies("FedSSA", "Table 2").set_index(["method", "dataset", "clients"])["value"]
-    columns: dict[str, list[str]] = {"method": methods}
-    for setting, rows in summary.groupby("setting", sort=False):
-        spec = next(cell.spec for cell in found.cells if cell.setting == setting)
-        dataset, clients = rows["dataset"].iloc[0], rows["clients"].iloc[0]
-        means = {row["method"]: _mean(row) for row in rows.to_dict("records")}
-        paper = {name: printed.get((name, dataset, clients), float("nan")) for name in methods}
-        columns[f"{clients}, T = {spec.rounds}, E = {spec.local_epochs}"] = [means.get(m, "not yet") for m in methods]
-        columns[f"less {_REFERENCE}, {clients}"] = [changes.get((str(setting), name), "–") for name in methods]
-        columns[f"the paper's, {clients}"] = [
-            _beside(paper[name], float("nan") if name == _REFERENCE else paper[_REFERENCE]) for name in methods
-        ]
-    return pd.DataFrame(columns)
 
 
 def _mean(row: Mapping[Any, Any]) -> str:
@@ -290,51 +274,100 @@ def _beside(value: float, reference: float) -> str:
     return f"{value:.2f}" if np.isnan(reference) else f"{value:.2f} ({value - reference:+.2f})"
 
 
-def _differences(found: notebook.Runs, reference: str, instead: Mapping[str, str] = {}) -> dict[tuple[str, str], str]:
+def _differences(
+    found: notebook.Runs, reference: str, instead: Mapping[str, str], rule: str, column: str
+) -> dict[tuple[str, str], str]:
     """(setting, method) -> `+9.71 ± 4.20 (n = 3)`: its difference to the reference in points, paired by seed."""
     made = {}
+    prefix = "selected_" if column == "accuracy_selected" else ""
     for setting in dict.fromkeys(cell.setting for cell in found.cells):
         pairs = [(cell, record) for cell, record in found.pairs if cell.setting == setting]
         own = notebook.Runs([cell for cell, _ in pairs], [record for _, record in pairs])
-        for row in own.effects(reference, "last", instead).to_dict("records"):
-            spread = "" if np.isnan(row["ci95"]) else f" ± {row['ci95']:.2f}"
-            text = "diverged" if np.isnan(row["difference"]) else f"{row['difference']:+.2f}{spread}"
+        for row in own.effects(reference, rule, instead).to_dict("records"):
+            spread = "" if np.isnan(row[f"{prefix}ci95"]) else f" ± {row[f'{prefix}ci95']:.2f}"
+            difference = row[f"{prefix}difference"]
+            text = "diverged" if np.isnan(difference) else f"{difference:+.2f}{spread}"
             made[setting, row["case"]] = f"{text} (n = {row['n']})"
     return made
 
 
 def _audited(paper: str) -> pd.DataFrame:
-    """The audit of a paper's code: each case with its difference to the released code, or to the reference that it has instead."""
+    """The audit of a paper's code: each case with its difference to the released code, or to the reference that it has instead, by
+    what the released scripts report: the mean over the last ten rounds of the clients that a round selects.
+    """
     grid = f"audit/{paper.lower()}"
     if grid not in exhibits.GRIDS:
         return pd.DataFrame()
-    table = _against(grid, exhibits.AS_RELEASED, exhibits.AUDIT_INSTEAD)
+    table = _against(
+        [(grid, ())], exhibits.AS_RELEASED, exhibits.AUDIT_INSTEAD, rule="last10", column="accuracy_selected"
+    )
     if len(table):
         table["method"] = [f"{paper}: {case}" for case in table["method"]]
     return table.rename(columns={"method": "case", f"less {exhibits.AS_RELEASED}": "less its reference"})
 
 
-def _against(grid: str, reference: str, instead: Mapping[str, str] = {}) -> pd.DataFrame:
-    """A grid's results of record, one row per method: how they were run, their mean over all clients and its difference to
-    `reference`, paired by seed, and the mean over the last round's clients. n stands in each cell.
+# Whose mean, by the column of a record's rounds.
+_WHOSE = {
+    "accuracy": "visited clients",
+    "accuracy_all": "all clients",
+    "accuracy_selected": "the rounds' clients",
+}
+
+
+def _against(
+    grids: Sequence[tuple[str, Sequence[str]]],
+    reference: str,
+    instead: Mapping[str, str] = {},
+    *,
+    rule: str = "last",
+    column: str = "accuracy",
+    papers: Sequence[tuple[str, str]] = (),
+) -> pd.DataFrame:
+    """The results of record of grids (of some methods, or of all), one row per method and setting: how they were run, the mean by
+    `rule` and `column` with its difference to `reference`, paired by seed, the other means, and what the first of `papers`, (name,
+    table), that has the row prints, with its difference to what it prints of the reference. n stands in each cell.
+
+    Epochs: those that a client trains on average, and in brackets those of the paper's largest setting.
     """
-    found = recorded.load_record(grid)
-    rows, changes = found.summary("last").to_dict("records"), _differences(found, reference, instead)
+    parts = [
+        found.of(*names) if names else found
+        for found, names in ((recorded.load_record(grid), names) for grid, names in grids)
+    ]
+    found = notebook.Runs([c for part in parts for c in part.cells], [r for part in parts for r in part.records])
+    rows, changes = (
+        found.summary(rule, column).to_dict("records"),
+        _differences(found, reference, instead, rule, column),
+    )
     specs = {(cell.method, cell.setting): cell.spec for cell in found.cells}
     of = [specs[row["method"], row["setting"]] for row in rows]
-    return pd.DataFrame(
-        {
-            "method": [row["method"] for row in rows],
-            "setting": [row["setting"] for row in rows],
-            "N": [str(spec.num_clients) for spec in of],
-            "T": [str(spec.rounds) for spec in of],
-            "E": [str(spec.local_epochs) for spec in of],
-            "protocol": [spec.protocol for spec in of],
-            "all clients": [_mean(row) for row in rows],
-            f"less {reference}": [changes.get((row["setting"], row["method"]), "–") for row in rows],
-            "the last round's clients": [f"{row['selected']:.2f} (n = {row['n']})" for row in rows],
-        }
-    )
+    largest = results.epochs([cell.spec for grid, _ in grids for cell in exhibits.cells(grid, "paper", seeds=(0,))])
+    others = {"accuracy_all": "all", "accuracy_selected": "selected"}
+    made = {
+        "method": [row["method"] for row in rows],
+        "setting": [row["setting"] for row in rows],
+        "T": [str(spec.rounds) for spec in of],
+        "E": [str(spec.local_epochs) for spec in of],
+        "epochs": [f"{results.epochs([spec]):g} ({largest:g})" for spec in of],
+        "protocol": [spec.protocol for spec in of],
+        _WHOSE[column]: [_mean(row) for row in rows],
+        f"less {reference}": [changes.get((row["setting"], row["method"]), "–") for row in rows],
+    }
+    for other, name in others.items():
+        if other != column:
+            made[_WHOSE[other]] = [f"{row[name]:.2f}" for row in rows]
+    if papers:
+        printed = [accuracies(*paper).set_index(["dataset", "clients", "method"])["value"] for paper in papers]
+        made["the paper's"] = [_printed(row, reference, printed) for row in rows]
+    return pd.DataFrame(made)
+
+
+def _printed(row: Mapping[Any, Any], reference: str, printed: Sequence[pd.Series]) -> str:
+    for values in printed:
+        place = (row["dataset"], row["clients"])
+        own = values.get((*place, row["method"]), np.nan)
+        if not np.isnan(own):
+            return _beside(own, np.nan if row["method"] == reference else values.get((*place, reference), np.nan))
+    return "–"
 
 
 def _between(text: str, mark: str, table: pd.DataFrame, footer: str = "") -> str:

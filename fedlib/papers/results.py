@@ -60,6 +60,11 @@ def note(cells: Sequence[Cell]) -> str:
     )
 
 
+def epochs(specs: Sequence[Any]) -> float:
+    """The most epochs that a client of these specifications trains, on average: T x C x E."""
+    return max((spec.rounds * spec.participation * spec.local_epochs for spec in specs), default=float("nan"))
+
+
 @dataclass(frozen=True)
 class Runs:
     """The finished runs of a grid: cells and their records, side by side."""
@@ -77,7 +82,8 @@ class Runs:
         and LEADS: the other method of the same setting and value that is best against this one, the lead over it in points,
         paired by seed, with its 95 % interval, and the number of common seeds.
 
-        column: of the record's rounds, `accuracy` over all clients or `accuracy_selected` over the last round's.
+        column: of the record's rounds: `accuracy` over the clients visited so far, `accuracy_all` over all, or
+        `accuracy_selected` over the round's own.
         """
         swept = any(
             cell.value is not None for cell in self.cells
@@ -200,7 +206,7 @@ class Runs:
 
     def targets(self) -> pd.DataFrame:
         """Communication as FedGH's Table 3 counts it, means over seeds: dataset, setting, method, n, target (per cent), per_round_kb
-        (a client and round, the last one's), reached (seeds whose mean over all clients got there), rounds, total_kb and
+        (a client and round, the last one's), reached (seeds whose mean over clients got there), rounds, total_kb and
         real_total_kb until then. The last three are NaN unless every seed got there. KB is 1024 bytes.
         """
         rows = []

@@ -20,12 +20,20 @@ from .results import note
 
 # name -> (type, default, help): the parameters that every notebook has. Defaults are the smoke scale.
 PARAMETERS: dict[str, tuple[type, Any, str]] = {
-    "scale": (str, "smoke", "smoke (embedded digits, minutes), demo (real data) or paper (the published setting)"),
+    "scale": (
+        str,
+        "smoke",
+        "smoke (embedded digits, minutes), demo (real data, ten minutes), record (T = 100, hours) or paper (weeks)",
+    ),
     "dataset": (str, "", "one data set only; empty: those of the scale"),
     "methods": (list, [], 'methods, such as ["Standalone", "FedSSA"]; empty: all of the exhibit'),
     "seeds": (list, [], "seeds, such as [0, 1, 2]; empty: those of the scale"),
     "rounds": (int, 0, "communication rounds T; 0: the scale's"),
-    "protocol": (str, "", "paper (what the text says) or released (what its code does); empty: the exhibit's own"),
+    "protocol": (
+        str,
+        "",
+        "reconstructed, paper (the text alone) or released (what its code does); empty: the exhibit's own",
+    ),
     "device": (str, "cpu", "cpu, cuda, or auto (cuda where there is one)"),
     "jobs": (int, 2, "runs trained side by side, one thread each"),
     "rule": (str, "last", "round that a table reports: last, last10, validation or best"),

@@ -23,6 +23,7 @@ from ..lab import costs, sources, write_bytes
 from ..lab.freshness import REGISTRIES
 from ..show import intervals, labels, looks, plots, tables
 from . import exhibits, recorded, results
+from .grids import RECORD
 from .results import Runs, note
 from .settings import Settings
 
@@ -81,7 +82,7 @@ def save_record(
     figure: plots.Picture,
     table: pd.DataFrame,
     ranked: tables.Ranked | None = None,
-    scale: str = "demo",
+    scale: str = RECORD,
     used: Runs | None = None,
 ) -> plots.Picture:
     """Write a picture of results of record, figures/<scale>/<paper>/<exhibit>-of-record.png, .svg, .csv and .tex, and hand it back
@@ -94,8 +95,7 @@ def save_record(
         return figure
     choose("exhibit", name, exhibits.every())
     exhibit = exhibits.every()[name]
-    grids = (exhibit.of_record.name,) if exhibit.of_record else exhibit.grids
-    found = [used] if used else [recorded.load_record(grid, scale) for grid in grids]
+    found = [used] if used else [recorded.load_record(grid, scale) for grid in exhibit.grids]
     cells = [cell for runs_ in found for cell in runs_.cells]
     if not used:  # counts of claims are of many grids' runs: no line says what they have in common
         cells = [] if exhibit.drawn == "tallies" else _in_table(cells, table, set(figure.methods))

@@ -104,10 +104,8 @@ class Run:
 
     @cached_property
     def accuracy(self) -> float:
-        """In per cent: after the last round over the clients visited so far; by any other rule over all clients. NaN: diverged."""
-        if self.diverged:
-            return float("nan")
-        return float(self.finals.mean()) if self.rule == "last" else self.of_rounds("accuracy", self.rule)
+        """In per cent, over the clients visited so far. NaN: diverged."""
+        return float("nan") if self.diverged else self.of_rounds("accuracy", self.rule)
 
     def of_rounds(self, column: str, rule: str) -> float:
         return 100 * intervals.selected_accuracy(self.record.rounds, rule, column)
@@ -209,14 +207,22 @@ class Check(ABC):
     def concerns(self, cell: exhibits.Cell) -> bool:
         names = {cell.dataset, *_STANDS_FOR.get(cell.dataset, ())}
         return (
-            (not self.datasets or not names.isdisjoint(self.datasets))
+            not cell.ours
+            and (not self.datasets or not names.isdisjoint(self.datasets))
             and (not self.num_clients or Place.of(cell).num_clients in self.num_clients)
             and (not self.methods or cell.method in self.methods)
         )
 
-    def planned(self) -> list[exhibits.Cell]:
-        """The cells that the claim is about: those of the papers' own setting, one seed."""
-        return [cell for cell in exhibits.cells(self.grids, "paper", seeds=(0,)) if self.concerns(cell)]
+    def planned(self, scale: str) -> list[exhibits.Cell]:
+        """The cells that the claim is about, one seed: those of the papers' own setting. At scale record a sweep has fewer
+        values; what it leaves out besides (a data set, another N) is still of the claim.
+        """
+        published = [cell for cell in exhibits.cells(self.grids, "paper", seeds=(0,)) if self.concerns(cell)]
+        if scale not in DECISIVE_SCALES or scale == "paper":
+            return published
+        fewer = [cell for cell in exhibits.cells(self.grids, scale, seeds=(0,)) if self.concerns(cell)]
+        there = {(cell.method, without_value(Place.of(cell))) for cell in fewer}
+        return fewer + [cell for cell in published if (cell.method, without_value(Place.of(cell))) not in there]
 
     @abstractmethod
     def compare(self, found: Found, scale: str) -> list[Comparison]:
@@ -310,7 +316,7 @@ def judge(check: Check | None, found: Evidence, printed: float = float("nan")) -
     planned: set[tuple[str, Place]] = set()
     foreign: set[str] = set()
     for part in check.parts:
-        own, cells = found.runs(part), part.planned()
+        own, cells = found.runs(part), part.planned(found.scale)
         comparisons += part.compare(by_place(own), found.scale)
         planned |= {(cell.method, Place.of(cell)) for cell in cells}
         foreign |= {run.cell.dataset for run in own} - {cell.dataset for cell in cells}
@@ -376,7 +382,7 @@ def judge_lead(mean: float, half: float, n: int, scale: str, protocol: str, embe
 
 def _varied(check: Check, found: Evidence) -> bool:
     """Whether some run has other sizes than its scale gives it: a reader's variation is not a result at that scale."""
-    if found.scale not in set(DECISIVE_SCALES) & set(exhibits.SCALES):
+    if found.scale not in DECISIVE_SCALES:
         return False
 
     def sizes(cell: exhibits.Cell) -> tuple[Any, ...]:

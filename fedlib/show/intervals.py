@@ -54,7 +54,7 @@ def interval(values: Sequence[float] | np.ndarray, level: float = 0.95) -> tuple
     return float(sample.mean()), float(quantile * sample.std(ddof=1) / np.sqrt(len(sample)))
 
 
-SUMMARY = ("ours", "ci95", "n", "diverged", "selected")  # columns that `summarise` adds to a group's labels
+SUMMARY = ("ours", "ci95", "n", "diverged", "all", "selected")  # columns that `summarise` adds to a group's labels
 
 
 def summarise(
@@ -63,8 +63,9 @@ def summarise(
     """One row per group of runs that differ only in seed: the labels, mean and interval in per cent, n, diverged.
 
     runs: (labels, record) pairs; labels such as {"method": ..., "setting": ...} name the group. A group with a diverged run
-    has no mean. `selected` is the mean over the clients that the round selected, which the released code reports: the same
-    number where all of them are.
+    has no mean. `ours` is of the clients visited so far, unless `column` says otherwise; `all` of all clients, `selected` of
+    those that the round selected, which the released code reports: the same number where all of them are. `taught`, where
+    some run has it (pFedHR), is the share of selected clients that had a teacher, a mean over rounds.
     """
     groups: dict[tuple[Any, ...], list[RunTables]] = {}
     names: list[str] = []
@@ -76,11 +77,17 @@ def summarise(
         diverged = sum(record.status == "diverged" for record in records)
         accuracies = [100 * selected_accuracy(record.rounds, rule, column) for record in records]
         mean, half = (np.nan, np.nan) if diverged else interval(accuracies)
-        selected = [100 * selected_accuracy(record.rounds, rule, "accuracy_selected") for record in records]
+        others = {
+            name: np.mean([100 * selected_accuracy(record.rounds, rule, f"accuracy_{name}") for record in records])
+            for name in ("all", "selected")
+        }
+        taught = [record.rounds["taught"].mean() for record in records if "taught" in record.rounds]
+        taught = [share for share in taught if not np.isnan(share)]
         rows.append(
             dict(zip(names, values, strict=True))
             | {"ours": mean, "ci95": half, "n": len(records), "diverged": diverged}
-            | {"selected": np.nan if diverged else float(np.mean(selected))}
+            | ({"taught": float(np.mean(taught))} if taught else {})
+            | {name: np.nan if diverged else float(value) for name, value in others.items()}
         )
     return pd.DataFrame(rows)
 
@@ -97,7 +104,7 @@ def effects(
     """What each case changes against the case `reference`: differences case - reference, paired by seed, in points.
 
     runs: (case, dataset, seed, record); instead: case -> another reference for it. One row a dataset and case: `against`;
-    `ours`, the mean over all clients in per cent; `difference` and `ci95` over the `n` seeds that both have (NaN: one seed, or
+    `ours`, the mean over the visited clients in per cent; `difference` and `ci95` over the `n` seeds that both have (NaN: one seed, or
     a run diverged); the same of the clients that the round selected, as `selected`, `selected_difference`, `selected_ci95`.
     Cases without such a seed are left out.
     """

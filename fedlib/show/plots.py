@@ -632,7 +632,7 @@ def effects(table: pd.DataFrame, label: str = "difference in mean test accuracy 
     titles = _titles(table, "dataset", counted=False)
     width, xlabel = 3.6 if len(titles) == 1 else 2.6, f"{label}\n0 = {main}" if main else label
     figure, panels = _panels(titles, width, 0.7 + 0.26 * len(cases), len(titles), xlabel=xlabel)
-    kinds = [("", 0.0, Look(BLUE, "o"), "over all clients")]
+    kinds = [("", 0.0, Look(BLUE, "o"), "over the visited clients")]
     if "selected_difference" in table:
         kinds = [("", -0.16, *kinds[0][2:]), ("selected_", 0.16, Look(RED, "s"), "over the selected clients")]
     hollow = False

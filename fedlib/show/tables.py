@@ -11,6 +11,8 @@ import pandas as pd
 from . import labels
 from .intervals import SELECTION_RULES
 
+NEVER_TAUGHT = "– (never taught)"  # pFedHR without any candidate: plain local training
+
 
 def cell(mean: float, half: float, n: int, diverged: int = 0) -> str:
     """`96.5 ± 0.3`; a dash with its reason where a run diverged; one seed says so."""
@@ -109,19 +111,22 @@ def wide(table: pd.DataFrame, methods: Sequence[str], column: str = "setting", a
     """Methods down, settings across, one text cell each, the best and the second of a setting marked.
 
     table: `intervals.summarise`'s rows. A method of `methods` without a row prints as `absent`. A setting whose rows differ in
-    their number of seeds is not ranked.
+    their number of seeds is not ranked, and pFedHR that had no candidate in any round prints as a dash.
     """
     marks: dict[tuple[Any, Any], str] = {}
     unequal = False
     for setting, group in table.groupby(column, sort=False):
         ranked = group.dropna(subset=["ours"])
+        ranked = ranked[[row.get("taught") != 0 for row in ranked.to_dict("records")]]
         if len(set(ranked["n"])) > 1:
             unequal = True
             continue
         keys = zip(ranked["method"], [setting] * len(ranked), strict=True)
         marks |= dict(zip(keys, ranks(ranked["ours"].tolist()), strict=True))
     text = {
-        (row["method"], row[column]): cell(row["ours"], row["ci95"], row["n"], row["diverged"])
+        (row["method"], row[column]): NEVER_TAUGHT
+        if row.get("taught") == 0
+        else cell(row["ours"], row["ci95"], row["n"], row["diverged"])
         for row in table.to_dict("records")
     }
     settings = list(dict.fromkeys(table[column]))
@@ -156,19 +161,48 @@ def with_costs(ranked: Ranked, costs: pd.DataFrame) -> Ranked:
     return Ranked(table, ranked.marks.reindex(columns=table.columns, fill_value=""), ranked.note)
 
 
-def with_selected(table: pd.DataFrame, methods: Sequence[str], column: str = "setting") -> pd.DataFrame:
-    """Methods down, settings across: the mean over the selected clients (per cent) and its difference from the mean over all.
+def in_full(table: pd.DataFrame, methods: Sequence[str], column: str = "setting") -> pd.DataFrame:
+    """One row per setting and method: the mean over the visited clients with its interval and n, the means over all and over the
+    selected clients (per cent), the difference to the best other method, paired by seed, with its interval and n, and, of pFedHR,
+    how often a selected client had a teacher (per cent).
 
-    table: `summarise`'s rows.
+    table: `results.Runs.summary`'s rows.
     """
-    pairs = zip(table["selected"], (table["selected"] - table["ours"]).round(2) + 0.0, strict=True)  # no -0.00
-    text = table.assign(text=[f"{mean:.2f} ({more:+.2f})" for mean, more in pairs])
-    shown = text.pivot_table(index="method", columns=column, values="text", aggfunc="first", sort=False)
-    return (
-        shown.reindex(index=[name for name in methods if name in shown.index])
-        .fillna("not yet")
-        .rename_axis(columns=None)
+    rows = []
+    for row in table.to_dict("records"):
+        if row["method"] not in methods:
+            continue
+        shown = {
+            column: row[column],
+            "method": row["method"],
+            "visited": _with_n(row),
+            "all": f"{row['all']:.2f}",
+            "selected": f"{row['selected']:.2f}",
+            "paired difference": _paired(row),
+        }
+        if not np.isnan(row.get("taught", np.nan)):
+            shown["taught"] = f"{100 * row['taught']:.0f} %"
+        rows.append(shown)
+    order = {name: place for place, name in enumerate(methods)}
+    rows.sort(key=lambda row: order[row["method"]])
+    drawn = pd.DataFrame(rows, columns=list(dict.fromkeys(name for row in rows for name in row)) or [column, "method"])
+    drawn = drawn.sort_values(
+        column, key=lambda names: names.map(list(dict.fromkeys(table[column])).index), kind="stable"
     )
+    return drawn.fillna("").set_index([column, "method"])
+
+
+def _with_n(row: Mapping[Any, Any]) -> str:
+    text = cell(row["ours"], row["ci95"], row["n"], row["diverged"])
+    return text if row["n"] == 1 or row["diverged"] else f"{text} (n = {row['n']})"
+
+
+def _paired(row: Mapping[Any, Any]) -> str:
+    """`+1.20 ± 0.80 to FedProto (n = 3)`; a dash where no other method has a common seed."""
+    if not row["lead_n"] or np.isnan(row["lead"]):
+        return "–"
+    spread = "" if np.isnan(row["lead_ci95"]) else f" ± {row['lead_ci95']:.2f}"
+    return f"{row['lead']:+.2f}{spread} to {row['runner_up']} (n = {int(row['lead_n'])})"
 
 
 def caption(
@@ -180,7 +214,7 @@ def caption(
     spread = "one seed, no interval" if seeds == 1 else f"mean and 95 % interval over {seeds} seeds"
     stand_in = " Embedded data: a stand-in that shows the mechanics, not comparable with the paper." if embedded else ""
     return (
-        f"Mean test accuracy in per cent over all clients, {SELECTION_RULES[rule]}; {spread}. "
+        f"Mean test accuracy in per cent over the clients visited so far, {SELECTION_RULES[rule]}; {spread}. "
         f"Data: {', '.join(labels.dataset(name) for name in datasets)}; {note or f'scale {scale}; protocol {protocol}'}. "
         f"{MARKED}{stand_in}"
     )
@@ -207,16 +241,17 @@ def effect_sentences(table: pd.DataFrame) -> list[str]:
     """Each row of `effects` in words: the size, both means, the number of seeds, and whether the interval excludes 0."""
     said = []
     for row in table.to_dict("records"):
-        if np.isnan(row["difference"]):
+        difference, half = row["selected_difference"], row["selected_ci95"]
+        if np.isnan(difference):
             said.append(f"{row['dataset']}: {row['case']}: a run diverged.")
             continue
         if row["n"] == 1:
             sure = "one seed, so no interval"
         else:
-            excludes = abs(row["difference"]) > row["ci95"]
-            sure = f"± {row['ci95']:.2f} over {row['n']} seeds, which {'excludes' if excludes else 'includes'} 0"
+            excludes = abs(difference) > half
+            sure = f"± {half:.2f} over {row['n']} seeds, which {'excludes' if excludes else 'includes'} 0"
         said.append(
-            f"{row['dataset']}: {row['case']}: {row['difference']:+.2f} points against {row['against']} ({sure}); "
-            f"over the selected clients {row['selected_difference']:+.2f}."
+            f"{row['dataset']}: {row['case']}: {difference:+.2f} points against {row['against']} ({sure}) over the selected clients; "
+            f"over the visited {row['difference']:+.2f}."
         )
     return said

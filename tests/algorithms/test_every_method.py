@@ -19,7 +19,7 @@ from processes import bits
 from torch import nn
 
 from fedlib import ALGORITHMS, Federation, FedlibError, Model, RunSpec, lab, models, run, simulate, simulation, sweep
-from fedlib.lab import checkpoint, launch
+from fedlib.lab import checkpoint, clientfiles, launch
 
 NUM_CLIENTS, PARTICIPATION, ROUNDS = 40, 0.05, 3  # 2 clients a round, with 36 training images or so
 
@@ -149,9 +149,10 @@ def at_visit(number: int, signal_number: int) -> tuple[Any, list[int]]:
 
 
 def run_until_killed(spec: RunSpec, home: str, visit: int) -> None:
-    """In a process of its own: a checkpoint after each round, and SIGKILL in the middle of one."""
+    """In a process of its own: a checkpoint after each round, clients in files, and SIGKILL in the middle of a round."""
     os.environ["FEDLIB_HOME"] = home
     checkpoint.CHECKPOINT_SECONDS = 0.0
+    clientfiles.MEMORY = 0
     simulation._hits, _ = at_visit(visit, signal.SIGKILL)
     run(spec, progress=False)
 
@@ -170,8 +171,11 @@ def warm():
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_interrupted_then_killed_then_resumed(name, undisturbed, warm, home, monkeypatch, capfd):
-    """Ctrl-C in the first round; resumed elsewhere and killed inside the third; resumed here for the third."""
+    """Ctrl-C in the first round; resumed elsewhere and killed inside the third; resumed here for the third. Each client
+    goes to its file and back.
+    """
     expected = bits(undisturbed(name).path)
+    monkeypatch.setattr(clientfiles, "MEMORY", 0)
     with monkeypatch.context() as patch:
         hits, seen = at_visit(1, signal.SIGINT)
         patch.setattr(simulation, "_hits", hits)
@@ -256,11 +260,11 @@ def test_fd_with_raw_targets_ends_as_diverged_where_the_others_finish(small_digi
 ORDERED = {"FedGH"}  # methods whose server step depends on the order of arrival, as their paper says
 
 
-def small_run(name: str, wrap=lambda method: method, rounds: int = 3):
+def small_run(name: str, wrap=lambda method: method, rounds: int = 3, **fields):
     """A few rounds of `name` on a few digits, five clients, two a round."""
     needs = ALGORITHMS[name].needs
     scenario = "homogeneous" if needs == "architecture" else "heterogeneous"
-    spec = RunSpec(algorithm=name, scenario=scenario, num_clients=5, participation=0.4, rounds=rounds)
+    spec = RunSpec(algorithm=name, scenario=scenario, num_clients=5, participation=0.4, rounds=rounds, **fields)
     resolved = lab.resolve(spec)
     return simulate(lab.federation_of(resolved), wrap(resolved.algorithm), rounds, 0.4)
 
@@ -288,3 +292,36 @@ def test_the_order_of_uploads_does_not_matter(name, small_digits):
     for key, value in one.server.items():
         if isinstance(value, torch.Tensor):
             torch.testing.assert_close(value, other.server[key], rtol=1e-6, atol=1e-6)
+
+
+# ----------------------------------------------------------------------------------------------- what a client keeps
+
+
+def checking_gradients(method):
+    own = type(method)
+
+    def local_round(self, client, message, context):
+        upload = own.local_round(self, client, message, context)
+        assert all(parameter.grad is None for parameter in client.model.parameters())
+        assert all(parameter.requires_grad for parameter in client.model.parameters())
+        return upload
+
+    return derived(method, local_round=local_round)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_client_keeps_no_gradients_after_its_round(name, small_digits):
+    assert small_run(name, checking_gradients, rounds=1).status == "finished"
+
+
+# ------------------------------------------------------------------------------------------------------- arithmetic
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_bf16_follows_float32(name, small_digits):
+    """Two rounds, whose losses are the same up to bf16's rounding."""
+    params = {"clusters": 2} if name == "pFedHR" else {}
+    one, other = (small_run(name, rounds=2, precision=precision, params=params) for precision in ("fp32", "bf16"))
+    assert other.status == "finished" and one.digest() != other.digest()
+    losses = [lab.rounds_of(outcome)["loss"].iloc[1:].to_numpy() for outcome in (one, other)]
+    np.testing.assert_allclose(*losses, rtol=0.05)

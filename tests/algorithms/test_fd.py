@@ -1,5 +1,7 @@
 """FD: rounds by hand, limits, and the traps of other implementations."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tiny
@@ -9,6 +11,7 @@ from tiny import LABELS, arrival_order_matters_at_most, words
 from fedlib import FedlibError, lab, simulate
 from fedlib.algorithms.fd import FD, fd_loss
 from fedlib.algorithms.standalone import Standalone
+from fedlib.federation import Message, Upload
 
 KINDS = [(distance, outputs) for distance in ("cross_entropy", "mse") for outputs in ("softmax", "logits")]
 RAW = ("cross_entropy", "logits")  # without a lower bound
@@ -106,6 +109,25 @@ def test_fd_keeps_the_latest_vectors_of_who_is_absent() -> None:
     download = method.download(server, federation.clients[0].info, context)
     assert download["classes"].tolist() == [1]
     torch.testing.assert_close(download["outputs"][0], uploads[1].message["outputs"][0])
+
+
+def test_fd_sums_stay_those_of_the_latest_vectors() -> None:
+    """After many rounds, and without a list of all clients."""
+    federation, method = tiny.federation_of(LABELS), FD()
+    server = method.init_server(tiny.context(federation))
+    now = dataclasses.replace(tiny.context(federation), infos=None)  # type: ignore[arg-type]
+    stream, latest = np.random.default_rng(0), {}
+    for _ in range(60):
+        client = federation.clients[stream.integers(2)]
+        sent = torch.from_numpy(stream.dirichlet([0.1] * 3, len(client.classes))).float()
+        method.aggregate(server, [Upload(client.info, Message({"classes": client.classes, "outputs": sent}))], now)
+        latest[client.id] = sent.double()
+    total, owners = torch.zeros(3, 3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
+    for id, sent in latest.items():
+        total[federation.clients[id].classes] += sent
+        owners[federation.clients[id].classes] += 1
+    torch.testing.assert_close(server["sum"], total, rtol=1e-12, atol=1e-12)
+    assert torch.equal(server["owners"], owners)
 
 
 def test_fd_raw_target_has_no_lower_bound() -> None:

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from tiny import LABELS, kl, pair
 
-from fedlib import simulate
+from fedlib import simulate, training
 from fedlib.algorithms.fedkd import FedKD, compress, distillation_loss, expand, factors
 from fedlib.federation import Message, Upload
 
@@ -93,6 +93,70 @@ def test_fedkd_keeps_the_fewest_components_that_hold_the_energy(energy: float, r
     left, values, right = np.linalg.svd(matrix.double().numpy(), full_matrices=False)
     restored = expand(compress({"w": matrix}, energy), {"w": matrix})["w"]
     np.testing.assert_allclose(restored, (left[:, :rank] * values[:rank]) @ right[:rank], rtol=0, atol=1e-6)
+
+
+def by_svd(matrix: torch.Tensor, energy: float) -> dict[str, torch.Tensor] | None:
+    """The same triplets from a singular value decomposition in float64."""
+    u, s, v = torch.linalg.svd(matrix.double(), full_matrices=False)
+    rank = int((s.square().cumsum(0) < energy * s.square().sum()).sum()) + 1
+    if rank * (sum(matrix.shape) + 1) >= matrix.numel():
+        return None
+    return {"u": u[:, :rank].float(), "s": s[:rank].float(), "v": v[:rank].float()}
+
+
+def trained_updates() -> dict[str, torch.Tensor]:
+    """What five steps of SGD change in CNN-5's weights."""
+    federation = tiny.federation_of([[0, 1, 2, 3] * 10], classes=10, channels=3, architectures=["CNN-5"])
+    client, settings = federation.clients[0], training.Settings(1, 8, 0.05, momentum=0.9)
+    start = {name: tensor.clone() for name, tensor in client.model.state_dict().items()}
+    modules = {"model": client.model}
+    stream = np.random.default_rng(0)
+    training.train(training.cross_entropy, modules, client.pool, client.train, settings, stream)
+    return {name: tensor - start[name] for name, tensor in client.model.state_dict().items() if tensor.ndim > 1}
+
+
+@pytest.mark.parametrize("energy", [0.5, 0.95, 0.98])
+def test_fedkd_factors_are_those_of_a_singular_value_decomposition(energy: float) -> None:
+    """Ranks and singular values of real updates, wide and tall; what is rebuilt, to 1e-5 and to 1e-5 of the energy."""
+    for name, update in trained_updates().items():
+        for matrix in (update.flatten(1), update.flatten(1).T.contiguous()):
+            parts, expected = factors(matrix, energy), by_svd(matrix, energy)
+            assert (parts is None) == (expected is None), name
+            if parts is None or expected is None:
+                continue
+            assert {key: part.shape for key, part in parts.items()} == {key: e.shape for key, e in expected.items()}
+            torch.testing.assert_close(parts["s"], expected["s"], rtol=1e-4, atol=0)
+            one, other = ((part["u"] * part["s"]) @ part["v"] for part in (parts, expected))
+            torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
+            total = matrix.square().sum()
+            assert (one - other).square().sum() < 1e-5 * total
+            assert abs((matrix - one).square().sum() - (matrix - other).square().sum()) < 1e-5 * total
+            torch.testing.assert_close(parts["v"] @ parts["v"].T, torch.eye(len(parts["s"])), rtol=0, atol=1e-3)
+
+
+def test_fedkd_ends_where_it_would_by_singular_value_decompositions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three rounds of two clients: every weight of the clients and of the server within 1e-5."""
+    outcomes = []
+    for function in (factors, by_svd):
+        monkeypatch.setattr("fedlib.algorithms.fedkd.factors", function)
+        federation = tiny.federation_of([[0, 1, 2] * 5, [2, 3] * 6], classes=10, architectures=["CNN-5"], channels=3)
+        outcome = simulate(federation, FedKD(), 3)
+        outcomes.append([outcome.server["model"], *(client.model.state_dict() for client in federation.clients)])
+    for one, other in zip(*outcomes, strict=True):
+        assert max((one[name] - other[name]).abs().max().item() for name in one) < 1e-5
+
+
+def test_fedkd_factors_where_eigenvalues_do_not_converge(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = factors(spectrum(3, 2, 1), 0.98)
+
+    def failing(matrix: torch.Tensor) -> None:
+        raise torch.linalg.LinAlgError("too many repeated eigenvalues")
+
+    monkeypatch.setattr(torch.linalg, "eigh", failing)
+    for matrix in (spectrum(3, 2, 1), spectrum(3, 2, 1).T):
+        parts = factors(matrix, 0.98)
+        torch.testing.assert_close((parts["u"] * parts["s"]) @ parts["v"], matrix, rtol=0, atol=1e-5)
+        torch.testing.assert_close(parts["s"], expected["s"])
 
 
 def test_fedkd_never_keeps_rank_zero() -> None:

@@ -1,5 +1,6 @@
 """FedSSA: rounds by hand, its equations in closed form, and the switches between what its paper says and what code does."""
 
+import dataclasses
 import math
 from typing import Any
 
@@ -199,6 +200,24 @@ def test_fedssa_aggregates_over_all_owners() -> None:
     method.aggregate(server, uploads_of(method, {1: b}, built), now)  # client 0 counts with what it sent last
     expected = [(a[0] + start[0]) / 2, (a[1] + b[1] + start[1]) / 3, b[2], start[3]]
     np.testing.assert_allclose(rows(server), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("aggregation", ["by_class", "whole"])
+def test_fedssa_over_all_owners_looks_at_who_uploads_only(aggregation: str) -> None:
+    """After many rounds the sums are still those of each owner's last rows, and no list of all clients was read."""
+    built, method = still(), FedSSA(aggregate_over="all", aggregation=aggregation)
+    server = method.init_server(tiny.context(built))
+    now = dataclasses.replace(tiny.context(built), infos=None)  # type: ignore[arg-type]
+    latest, start = dict.fromkeys(range(3), rows(server)), rows(server)
+    stream = np.random.default_rng(0)
+    for _ in range(60):
+        sent = {int(stream.integers(3)): stream.normal(size=start.shape) * 10.0 ** stream.integers(-3, 4)}
+        method.aggregate(server, uploads_of(method, sent, built), now)
+        latest |= sent
+    owners = [client.classes.tolist() if aggregation == "by_class" else range(4) for client in built.clients]
+    for s in range(4):
+        own = [latest[k][s] for k in range(3) if s in owners[k]]
+        np.testing.assert_allclose(rows(server)[s], np.mean(own, 0) if own else start[s], rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("over", ["selected", "all"])

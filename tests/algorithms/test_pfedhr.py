@@ -3,14 +3,17 @@
 import dataclasses
 import itertools
 import json
+import os
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
+import tiny
 import torch
 
-from fedlib import Federation, FedlibError, RunSpec, data, lab, models, run, simulate, simulation
-from fedlib.algorithms.pfedhr import PFedHR, distillation_loss, reassembly
+from fedlib import Federation, FedlibError, RunSpec, data, lab, models, run, simulate, simulation, training
+from fedlib.algorithms.pfedhr import PFedHR, distillation_loss, reassembly, side_by_side
 from fedlib.federation import Message, Upload
 
 CLIENTS, ACTIVE = 40, 4  # 29 training images or so each
@@ -354,8 +357,8 @@ def test_two_clients_of_one_architecture():
 def test_a_diverging_candidate_is_nobodys_match(monkeypatch):
     plain, seen = PFedHR._finetune, []
 
-    def broken(self: PFedHR, network: torch.nn.Module, *rest: Any) -> None:
-        plain(self, network, *rest)
+    def broken(self: PFedHR, network: torch.nn.Module, stream: np.random.Generator, context: Any) -> None:
+        plain(self, network, stream, context)
         seen.append(network)
         if len(seen) in bad:
             next(network.parameters()).data.fill_(float("nan"))
@@ -372,6 +375,73 @@ def test_a_diverging_candidate_is_nobodys_match(monkeypatch):
     bad = set(range(1, 100))
     _, _, returned, server = played(spec())
     assert returned["matched"] == 0 and server["teachers"] == {}
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_every_network_is_fine_tuned_from_a_stream_of_its_own(labelled, monkeypatch):
+    """One that draws more than it needs changes no other, so they may be fine-tuned in any order or side by side."""
+    expected = played(spec(public_labels=labelled))[2]
+    plain = PFedHR._finetune
+
+    def wasteful(self: PFedHR, network: torch.nn.Module, stream: np.random.Generator, context: Any) -> None:
+        plain(self, network, stream, context)
+        stream.random(17)
+        stream.spawn(3)
+
+    monkeypatch.setattr(PFedHR, "_finetune", wasteful)
+    assert played(spec(public_labels=labelled))[2] == expected
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="side by side on Linux alone")
+def test_side_by_side_has_the_bits_of_one_after_the_other(monkeypatch):
+    """Also where one copy of the process dies; the other processes really train."""
+    expected, here, plain = played(spec()), [], PFedHR._finetune
+
+    def watched(self: PFedHR, network: torch.nn.Module, stream: np.random.Generator, context: Any) -> None:
+        if os.getpid() == parent:
+            here.append(network)
+        elif dies:
+            os._exit(1)
+        plain(self, network, stream, context)
+
+    parent = os.getpid()
+    monkeypatch.setattr(PFedHR, "_finetune", watched)
+    for dies in (False, True):
+        setting = training.processes.set(2)
+        try:
+            _, _, returned, server = played(spec())
+        finally:
+            training.processes.reset(setting)
+        assert bool(here) == dies and returned == expected[2]
+        for id, teacher in server["teachers"].items():
+            assert tiny.equal_states(teacher["tensors"], expected[3]["teachers"][id]["tensors"])
+            assert all(tensor.grad is None for tensor in teacher["tensors"].values())
+
+
+def test_a_run_alone_has_all_cores(monkeypatch):
+    seen, plain = [], side_by_side.train_each
+
+    def watched(train: Any, networks: Any, streams: Any, processes: int) -> None:
+        seen.append(processes)
+        plain(train, networks, streams, processes)
+
+    monkeypatch.setattr(side_by_side, "train_each", watched)
+    monkeypatch.setattr(lab.launch, "cores", lambda: 3)
+    record = run(spec("homogeneous-M1", participation=2 / CLIENTS, params={"clusters": 2}, rounds=1), progress=False)
+    assert seen == [3] and training.processes.get() == 1
+    monkeypatch.setattr(lab.launch, "cores", lambda: 1)
+    spare = dataclasses.replace(record.spec, keep="server")
+    assert run(spare, progress=False).digest == record.digest and seen == [3, 1]
+
+
+def test_an_error_of_a_network_trained_side_by_side_is_raised(monkeypatch):
+    monkeypatch.setattr(PFedHR, "_finetune", lambda self, network, stream, context: 1 / 0)
+    setting = training.processes.set(2)
+    try:
+        with pytest.raises(ZeroDivisionError):
+            played(spec())
+    finally:
+        training.processes.reset(setting)
 
 
 def test_no_public_image_is_refused():

@@ -113,7 +113,7 @@ def test_a_methods_file_makes_its_own_runs_stale_alone(before, copy):
 
 
 def test_a_networks_builder_makes_the_runs_of_its_clients_stale(before, copy):
-    copy.change("models.py", "nn.MaxPool2d(2),  # (n, 16, 14, 14)", "nn.AvgPool2d(2),  # (n, 16, 14, 14)")
+    copy.change("models.py", "16, 5), nn.MaxPool2d(2)", "16, 5), nn.AvgPool2d(2)")
     assert stale(before, copy.digests()) == set(before) - {"pFedHR", "FedMD of pFedHR"}
 
 
@@ -132,7 +132,7 @@ def test_what_is_added_leaves_every_record_as_it_is(before, copy):
     )
     copy.change("algorithms/__init__.py", "FedAvg, FedProx,", "FedAvg, FedPer, FedProx,")
     copy.change("lab/presets.py", "PRESETS: dict", "FURTHER = Preset(Protocol(momentum=0.5))\nPRESETS: dict")
-    copy.change("papers/grids.py", 'SMOKE = "smoke"', "FURTHER = 'an exhibit'\nSMOKE = 'smoke'")
+    copy.change("papers/grids.py", "HALF: dict", "FURTHER = 'an exhibit'\nHALF: dict")
     for file in ("fedprox", "fedssa", "pfedhr/__init__"):
         copy.change(f"algorithms/{file}.py", 'Look("#', 'Look("#0')
     copy.change("look.py", 'marker: str = "o"', 'marker: str = "s"')

@@ -91,6 +91,7 @@ SIZE = {
     "dataset": "stripes",
     "scenario": "small",
     "num_clients": 3,
+    "participation": 1.0,
     "rounds": 2,
     "batch_size": 8,
     "partition": "in-turn",
@@ -400,7 +401,7 @@ def test_a_further_data_set_network_or_preset_leaves_records_as_they_are(changed
     [
         (build, "resolved.protocol.reserve", "resolved.protocol.floors", [0, 1, 2]),
         (partition, "return [[part[own] for own in owns]", "return [[part[own[::2]] for own in owns]", [0, 1, 2]),
-        (models, "nn.MaxPool2d(2),  # (n, 16, 14, 14)", "nn.AvgPool2d(2),", [0, 1]),
+        (models, "16, 5), nn.MaxPool2d(2)", "16, 5), nn.AvgPool2d(2)", [0, 1]),
         (models, "# a map of 1\n", "\n        layers += [nn.Tanh()]\n", [2]),
         (data.dataset, "grey.expand(", "(grey + 1).expand(", [0, 1, 2]),
         (federation, "sum(tensor.numel()", "sum(2 * tensor.numel()", [0, 1, 2]),

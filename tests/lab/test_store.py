@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import threading
+from typing import Any
 
 import numpy as np
 import processes
@@ -12,7 +13,8 @@ import pytest
 
 from fedlib import FedlibError, RunSpec, lab, models, run, simulation
 from fedlib.__main__ import main
-from fedlib.lab import checkpoint, launch, records
+from fedlib.lab import checkpoint, clientfiles, launch, records
+from fedlib.lab.clientfiles import ClientFiles
 from fedlib.papers import views
 
 SPEC = RunSpec(
@@ -43,10 +45,10 @@ def interrupted(spec: RunSpec, monkeypatch, after: int = 0) -> None:
 
 def flips(folder) -> list[tuple[str, int]]:
     """FLIPS (file, bit), spread over all files of a run and over each of them."""
-    files = sorted(path for path in folder.iterdir() if path.is_file())
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
     each = -(-FLIPS // len(files))
     return [
-        (path.name, int(bit))
+        (str(path.relative_to(folder)), int(bit))
         for path in files
         for bit in np.linspace(0, 8 * path.stat().st_size - 1, each, dtype=np.int64)
     ]
@@ -90,23 +92,30 @@ def test_no_flipped_bit_of_an_unfinished_run_changes_its_result(tmp_path, monkey
     whole = tmp_path / "whole"
     shutil.copytree(path, whole)
     positions = flips(whole)
-    assert {name for name, _ in positions} == {"spec.json", "checkpoint.pt"} and len(positions) >= FLIPS
+    clients = {name for name, _ in positions if name.startswith("checkpoint.pt.clients/client-")}
+    assert {name for name, _ in positions} == {"spec.json", "checkpoint.pt", *clients} and len(clients) == 2
+    assert len(positions) >= FLIPS
     capsys.readouterr()
     resolved = lab.resolve(SPEC)
     built, label = lab.federation_of(resolved), f"{resolved.key} {lab.code_digest(resolved.spec)}"
-    assert checkpoint.load(path / "checkpoint.pt", label, built) is not None
+
+    def loaded() -> simulation.Outcome | None:
+        return checkpoint.load(path / "checkpoint.pt", label, built, ClientFiles(path / "checkpoint.pt", built))
+
+    assert loaded() is not None
     for place, (name, bit) in enumerate(positions):
         shutil.rmtree(path)
         shutil.copytree(whole, path)
         flip(path / name, bit)
-        if name == "checkpoint.pt":
-            assert checkpoint.load(path / name, label, built) is None, bit
+        if name != "spec.json":
+            assert loaded() is None, (name, bit)
             assert "checkpoint.pt: corrupted, set aside" in capsys.readouterr().err
-            (path / "checkpoint.pt.corrupted-1").rename(path / name)
+            (path / "checkpoint.pt.corrupted-1").rename(path / "checkpoint.pt")
+            (path / "checkpoint.pt.corrupted-1.clients").rename(path / "checkpoint.pt.clients")
         if place % 5 == 0:
             assert processes.bits(run(SPEC, progress=False).path) == expected, (name, bit)
             said = "checkpoint.pt: corrupted, set aside" in capsys.readouterr().err
-            assert said == (name == "checkpoint.pt")  # spec.json is written anew, nothing is read from it
+            assert said == (name != "spec.json")  # that is written anew, nothing is read from it
 
 
 def test_seconds_count_every_session(monkeypatch):
@@ -210,6 +219,18 @@ def test_a_failed_start_leaves_nothing(monkeypatch, home):
     with pytest.raises(ArithmeticError):
         run(SPEC, progress=False)
     assert not list((home / "runs").iterdir())
+
+
+def test_a_run_that_fails_before_its_first_checkpoint_leaves_no_client_files(monkeypatch, home):
+    def fail(row: dict[str, Any]) -> None:
+        assert list((home / "runs").glob("*/checkpoint.pt.clients/client-*.pt"))
+        raise ArithmeticError("a mistake in somebody's report")
+
+    monkeypatch.setattr(clientfiles, "MEMORY", 0)
+    monkeypatch.setattr(launch, "_report", fail)
+    with pytest.raises(ArithmeticError):
+        run(SPEC, progress=False)
+    assert not [path for path in (home / "runs").iterdir() if path.is_dir()]
 
 
 def test_leftovers_of_a_killed_process_go_when_the_run_is_taken_up(monkeypatch):

@@ -1,5 +1,6 @@
 """The audit: one difference at a time from the released code, paired by seed."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 from fedlib import lab
 from fedlib.lab.presets import protocol
-from fedlib.papers import exhibits, recorded
+from fedlib.papers import exhibits
 from fedlib.show import intervals, tables
 
 
@@ -38,9 +39,12 @@ def test_effects_are_paired_by_seed():
     first, second = tables.effect_sentences(pd.DataFrame([case, other]))
     assert (
         first
-        == "data: case: +2.00 points against reference (± 12.71 over 2 seeds, which includes 0); over the selected clients +2.00."
+        == "data: case: +2.00 points against reference (± 25.41 over 2 seeds, which includes 0) over the selected clients; "
+        "over the visited +2.00."
     )
-    assert "-5.00 points against case (one seed, so no interval)" in second
+    assert second.endswith(
+        "points against case (one seed, so no interval) over the selected clients; over the visited -5.00."
+    )
 
 
 def test_a_diverged_run_has_no_effect():
@@ -83,7 +87,7 @@ def test_each_case_differs_from_the_reference_in_what_its_name_says(grid, paper)
 
 
 def test_what_pfedes_ships_and_what_its_sweep_finds_best():
-    for scale, shipped, best in (("demo", 0, 5), ("paper", 0, 5), ("smoke", 2, 1)):  # 0: E + 10
+    for scale, shipped, best in (("record", 0, 5), ("paper", 0, 5), ("smoke", 2, 1)):  # 0: E + 10
         cells = exhibits.cells("audit/pfedes", scale, "digits", (0,))
         params = {cell.method: lab.resolve(cell.spec, scale).spec.params for cell in cells}
         assert (params[exhibits.AS_RELEASED]["mu"], params["mu = 0.1"]["mu"]) == (0.5, 0.1)
@@ -92,27 +96,33 @@ def test_what_pfedes_ships_and_what_its_sweep_finds_best():
         assert params["E_fe = 5"]["extractor_epochs"] == params[exhibits.THE_TEXT]["extractor_epochs"] == best
 
 
-def test_demo_is_what_the_results_of_record_ran():
-    specs = {cell.method: cell.spec for cell in exhibits.cells("audit/fedssa", "demo", "cifar100", (0,))}
-    spec = specs[exhibits.AS_RELEASED]
-    assert (spec.num_clients, spec.participation, spec.rounds, spec.local_epochs, spec.batch_size) == (
-        100,
-        0.1,
-        60,
-        5,
-        64,
-    )
-    same = {
-        "dataset": "cifar100",
-        "num_clients": 100,
-        "participation": 0.1,
-        "rounds": 60,
-        "local_epochs": 5,
-        "batch_size": 64,
-    }
-    own = lab.RunSpec("Standalone", paper="FedSSA", protocol="released", overrides={"inherit": "none"}, **same)
-    meaning = recorded._meaning
-    assert meaning(specs["Standalone"]) == meaning(own)
-    assert meaning(specs["no inherited first visits"]) != meaning(specs[exhibits.AS_RELEASED])
-    assert {cell.spec.dataset for cell in exhibits.cells("audit/fedssa", "demo")} == {"cifar10", "cifar100"}
-    assert {cell.spec.rounds for cell in exhibits.cells("audit/fedgh", "demo")} == {30}
+def test_scale_record_has_one_t_and_the_case_of_algorithm_1():
+    for name, dataset in (("fedssa", "cifar100"), ("fedgh", "cifar10"), ("pfedes", "cifar10")):
+        specs = [cell.spec for cell in exhibits.cells(f"audit/{name}", "record")]
+        assert {(spec.num_clients, spec.participation, spec.batch_size) for spec in specs} == {(100, 0.1, 64)}
+        assert {(spec.rounds, spec.local_epochs, spec.dataset) for spec in specs} == {(100, 5, dataset)}
+        assert {spec.seed for spec in specs} == {0, 1, 2}
+    case = lab.resolve(specs_of("fedssa")["no inheritance, selected owners"])
+    assert case.protocol.inherit == "none" and case.algorithm.aggregate_over == "selected"
+    assert case.protocol.momentum == 0.9 and case.spec.protocol == "released"
+    assert specs_of("fedgh")["Standalone"].algorithm == "Standalone"
+
+
+def specs_of(name):
+    return {cell.method: cell.spec for cell in exhibits.cells(f"audit/{name}", "record", seeds=(0,))}
+
+
+def test_controls_stand_beside_fedssa():
+    controls = {name: lab.resolve(spec) for name, spec in specs_of("controls").items()}
+    assert controls["FedSSA, convex fusion"].algorithm.fusion == "convex"
+    assert controls["FedSSA, mu0 = 0"].algorithm.mu0 == 0
+    assert controls["Standalone, three times the rate"].protocol.lr == 3 * controls["Standalone"].protocol.lr
+    table = {lab.resolve(cell.spec).key for cell in exhibits.cells("fedssa/heterogeneous", "record", seeds=(0,))}
+    assert {controls["FedSSA"].key, controls["Standalone"].key} < table  # they train once
+
+
+def test_a_precision_is_compared_on_the_same_specification():
+    specs = specs_of("precision")
+    for name in ("Standalone", "FedSSA"):
+        one, other = specs[f"{name}, fp32"], specs[f"{name}, bf16"]
+        assert (one.precision, other.precision) == ("fp32", "bf16") and replace(one, precision="bf16") == other

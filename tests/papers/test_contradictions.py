@@ -51,7 +51,7 @@ def test_the_selected_clients_of_the_results_of_record():
 
     def rounds(cell):
         selected = 0.5 + apart[cell.method, cell.spec.seed] / 100
-        return pd.DataFrame({"round": [0], "accuracy": [0.5], "accuracy_selected": [selected]})
+        return pd.DataFrame({"round": [0], "accuracy_all": [0.5], "accuracy_selected": [selected]})
 
     records = [SimpleNamespace(status="finished", rounds=rounds(cell)) for cell in cells]
     said = contradictions.table(SimpleNamespace(cells=cells, records=records)).iloc[-1]["numbers"]

@@ -1,6 +1,5 @@
 """The grids ask for what the papers say: read against the settings of each exhibit, as their texts give them."""
 
-import io
 import json
 import signal
 from dataclasses import replace
@@ -30,12 +29,6 @@ PAPER = {
         BOTH,
         SHARED | {"FedClassAvg", "FedSSA", "FedGH"},
     ),  # FedGH is ours
-    "fedssa/record": (
-        "heterogeneous",
-        THREE,
-        BOTH,
-        SHARED | {"FedClassAvg", "FedSSA", "FedGH", "pFedES"},
-    ),  # all methods of the three papers
     "fedssa/representations": ("heterogeneous", {(10, 1.0)}, {"cifar10"}, {"FedProto", "FedSSA"}),
     "fedssa/classes": ("heterogeneous", HUNDRED, BOTH, {"FedProto", "FedSSA"}),
     "fedssa/dirichlet": ("heterogeneous", HUNDRED, BOTH, {"FedProto", "FedSSA"}),
@@ -78,8 +71,39 @@ def test_paper_settings(grid):
     assert {spec.algorithm for spec in specs} == methods
     assert {spec.seed for spec in specs} == {0, 1, 2}
     assert {(spec.rounds, spec.local_epochs, spec.batch_size) for spec in specs} == {(500, 10, 512)}  # *chosen*
-    assert {spec.protocol for spec in specs} == {"paper"}
+    assert {spec.protocol for spec in specs} == {"reconstructed"} and {spec.precision for spec in specs} == {"fp32"}
     assert {spec.partition for spec in specs} == {"dirichlet" if grid == "fedssa/dirichlet" else "by-class"}
+
+
+# Scale record, one point of the papers' own grids, and where it is cut: N = 10 and sweeps have fewer rounds.
+RECORD = {
+    "fedssa/heterogeneous": {(10, 1.0, 20), (50, 0.2, 100), (100, 0.1, 100)},
+    "audit/fedssa": {(100, 0.1, 100)},
+    "fedssa/classes": {(100, 0.1, 50)},
+    "fedgh/server_lr": {(100, 0.1, 50)},
+    "pfedes/mu": {(100, 0.1, 50)},
+    "fedssa/participation": {(100, 0.1, 100), (100, 0.5, 20), (100, 1.0, 10)},  # the same work for a client
+    "pfedhr/labelled": {(12, 1 / 3, 40)},
+}
+
+
+@pytest.mark.parametrize("grid", RECORD)
+def test_record_settings(grid):
+    specs = [cell.spec for cell in exhibits.cells(grid, "record")]
+    assert {(spec.num_clients, spec.participation, spec.rounds) for spec in specs} == RECORD[grid]
+    epochs = {"audit/fedssa": 5, "pfedhr/labelled": 1}.get(grid, 10)
+    assert {(spec.local_epochs, spec.batch_size, spec.precision) for spec in specs} == {(epochs, 64, "bf16")}
+    assert {spec.seed for spec in specs} == {0, 1, 2}
+    assert min(
+        len({cell.value for cell in exhibits.cells(grid, scale, seeds=(0,))}) for scale in ("demo", "record")
+    ) in (1, 3, 4)
+
+
+@pytest.mark.parametrize("grid", exhibits.GRIDS)
+def test_scale_demo_is_one_setting_one_data_set_and_one_seed(grid):
+    cells = exhibits.cells(grid, "demo")
+    assert {cell.spec.seed for cell in cells} == {0} and {cell.dataset for cell in cells} == {"cifar10"}
+    assert len({cell.setting for cell in cells if cell.value in (None, cells[0].value)}) == 1
 
 
 @pytest.mark.parametrize("grid", SWEPT)
@@ -148,12 +172,12 @@ def test_every_smoke_setting_says_what_it_stands_for():
 @pytest.mark.parametrize(
     ("grid", "scale", "value", "label"),
     [
-        ("fedssa/heterogeneous", "demo", None, "CIFAR-10, N = 10, C = 100 %"),
+        ("fedssa/heterogeneous", "record", None, "CIFAR-10, N = 10, C = 100 %"),
         ("fedssa/heterogeneous", "smoke", None, "digits, N = 10, C = 100 %"),
         ("fedssa/classes", "smoke", 6, "digits, N = 12, C = 50 % (for N = 100, C = 10 %)"),
         ("fedssa/participation", "smoke", 0.3, "digits, N = 12 (for N = 100)"),
         ("pfedhr/labelled", "smoke", None, "digits, labelled, IID, N = 3 (for N = 12)"),
-        ("pfedhr/clusters", "demo", 4, "MNIST, IID"),
+        ("pfedhr/clusters", "demo", 4, "CIFAR-10, Non-IID"),
         ("pfedhr/homogeneous", "paper", None, "MNIST, M1, IID"),
     ],
 )
@@ -164,7 +188,7 @@ def test_a_label_is_made_of_typed_values(grid, scale, value, label):
 
 
 def test_a_cell_follows_its_specification():
-    cell = exhibits.cells("fedssa/heterogeneous", "demo")[0]
+    cell = exhibits.cells("fedssa/heterogeneous", "record")[0]
     other = replace(cell, spec=replace(cell.spec, num_clients=20, dataset="mnist"))
     assert (other.num_clients, other.dataset, other.setting) == (20, "mnist", "MNIST, N = 20, C = 100 %")
     own = exhibits.Cell(spec=lab.RunSpec("FedProto", num_clients=4))
@@ -212,28 +236,58 @@ def test_unknown_grid():
         exhibits.cells("fedssa/tabel4", "smoke")
 
 
-def test_results_of_record_are_matched_by_what_was_run():
-    grid = "fedssa/heterogeneous"
-    matched = notebook.load_record(grid)
-    assert {cell.method for cell in matched.cells} >= {"Standalone", "FedProto"}
-    for cell, record in zip(matched.cells, matched.records, strict=True):
-        assert cell.spec.algorithm == record.row["algorithm"] and cell.spec.seed == record.row["seed"]
-    assert not {cell.method[:6] for cell in notebook.load_record("fedssa/table5").cells} & {"case B"}
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    """Writes rows of runs.csv for specifications, as `export` does, and lets them be read."""
+
+    def write(*specs, **provenance):
+        rows = []
+        for number, spec in enumerate(specs):
+            filled = vars(lab.resolve(spec).spec)
+            row = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in filled.items()}
+            rows.append({"key": str(number), "status": "finished", "code": "c", "commit": "a"} | row | provenance)
+        pd.DataFrame(rows).to_csv(tmp_path / "runs.csv", index=False)
+        for name, columns in (("rounds", {"round": 0, "accuracy": 0.5}), ("clients", {"client": 0, "accuracy": 0.5})):
+            table = pd.DataFrame([{"key": row["key"]} | columns for row in rows])
+            table.to_csv(tmp_path / f"{name}.csv", index=False)
+
+    monkeypatch.setattr(recorded, "RESULTS", tmp_path)
+    return write
+
+
+def test_results_of_record_are_matched_by_what_was_run(results):
+    cells = exhibits.cells("fedssa/table5", "record", "cifar100", (0, 1))
+    ran = [cell for cell in cells if cell.method[:6] != "case B"]
+    results(*(cell.spec for cell in ran))
+    found = notebook.load_record("fedssa/table5")
+    assert [cell.spec for cell in found.cells] == [cell.spec for cell in ran]
+    for cell, record in zip(found.cells, found.records, strict=True):
+        assert (cell.spec.algorithm, cell.spec.seed) == (record.row["algorithm"], record.row["seed"])
+    assert not notebook.load_record("fedssa/table5", "paper").cells  # T, E and B are other ones
+    # Case C is FedSSA of Table 2.
+    assert {cell.method for cell in notebook.load_record("fedssa/heterogeneous").cells} == {"FedSSA"}
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"public_labels": False}, {"public_images": 200}, {"public_fraction": 0.02}, {"public_dataset": "digits-noisy"}],
+    [{"public_labels": False}, {"public_images": 200}, {"public_fraction": 0.02}, {"public_dataset": "mnist"}],
 )
-def test_results_of_record_of_other_public_data_are_not_taken_for_a_cell(change):
-    cell = next(cell for cell in exhibits.cells("pfedhr/labelled", "smoke") if cell.method == "FedMD")
-    other = replace(cell, spec=replace(cell.spec, **change))
-    for own, stored in ((cell, cell), (other, other), (cell, other), (other, cell)):
-        spec = vars(lab.resolve(stored.spec).spec)
-        row = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in spec.items()}
-        read = pd.read_csv(io.StringIO(pd.DataFrame([row]).to_csv(index=False))).to_dict("records")[0]
-        record = recorded.Recorded("key", "finished", read, pd.DataFrame(), pd.DataFrame())
-        assert recorded._same(own, record) == (own is stored)
+def test_results_of_record_of_other_public_data_are_not_taken_for_a_cell(results, change):
+    cell = next(cell for cell in exhibits.cells("pfedhr/labelled", "record", "cifar10") if cell.method == "FedMD")
+    results(replace(cell.spec, **change))
+    assert not notebook.load_record("pfedhr/labelled").cells
+    results(cell.spec)
+    assert [found.spec for found in notebook.load_record("pfedhr/labelled").cells] == [cell.spec]
+
+
+def test_what_was_computed_by_earlier_code_is_said(results):
+    specs = [cell.spec for cell in exhibits.cells("fedssa/table5", "record", "cifar100", (0,))]
+    today = [lab.code_digest(lab.resolve(spec).spec) for spec in specs]
+    results(*specs, code=today[0])
+    assert set(today) == {today[0]} and "earlier code" not in notebook.coverage("fedssa/table5")
+    results(*specs, code="0123", commit="abc")
+    said = f"{len(specs)} of {len(specs)} were computed by earlier code than today's."
+    assert notebook.coverage("fedssa/table5").endswith(said)
 
 
 def test_papers_own_tables_have_our_labels():
@@ -250,7 +304,7 @@ def test_papers_own_tables_have_our_labels():
         assert set(table["method"]) <= {method for grid in names for method in exhibits.GRIDS[grid].methods}
 
 
-@pytest.mark.parametrize("scale", ["smoke", "demo", "paper"])
+@pytest.mark.parametrize("scale", lab.SCALES)
 def test_a_scale_fixes_no_swept_quantity_and_no_setting(scale):
     for name, grid in exhibits.GRIDS.items():
         for cell in exhibits.cells(name, scale) if grid.sweep else ():

@@ -18,22 +18,29 @@ def test_all_exhibits_are_listed_with_their_runs(capsys):
     named = [line.split()[0] for line in lines[1:] if not line.startswith(" ")]
     assert named == list(exhibits.every())
     (line,) = [line for line in lines if line.startswith("fedssa/fig6")]
-    assert line.split()[1:4] == ["2", "6", "6"] and line.endswith("t-SNE of representations")
+    assert line.split()[1:5] == ["2", "2", "6", "6"] and line.endswith("t-SNE of representations")
 
 
 def test_an_exhibit_is_shown_run_by_run_with_the_layer_of_each_value(capsys):
-    lines = said("exhibits show fedssa/fig7 --scale demo", capsys)
-    assert lines[0] == "fedssa/fig7: classes a client holds; notebooks/fedssa/5_robustness.ipynb; 66 runs at scale demo"
+    lines = said("exhibits show fedssa/fig7 --scale record", capsys)
+    assert (
+        lines[0] == "fedssa/fig7: classes a client holds; notebooks/fedssa/5_robustness.ipynb; 18 runs at scale record"
+    )
     assert " ".join(lines[1].split()) == "method data scenario N C T E B lr protocol value seed differs in"
     rows = lines[2 : lines.index("")]
-    assert len(rows) == 66 and max(map(len, lines)) <= 100
-    assert " ".join(rows[3].split()) == "FedProto cifar10 heterogeneous 100 0.1 30 5 64 0.01 paper 4 0 4 classes"
+    assert len(rows) == 18 and max(map(len, lines)) <= 100
+    assert (
+        " ".join(rows[3].split())
+        == "FedProto cifar10 heterogeneous 100 0.1 50 10 64 0.01 reconstructed 6 0 6 classes, bf16"
+    )
     layers = {line.split()[0]: line for line in lines[lines.index("") + 2 :] if not line.startswith(" ")}
-    assert layers["num_clients"].split() == ["num_clients", "column", "66", "100"]
-    assert layers["rounds"].split() == ["rounds", "column", "at", "scale", "66", "30"]
-    assert layers["lr"].split() == ["lr", "protocol", "66", "0.01"]
-    assert layers["classes_per_client"].split()[:3] == ["classes_per_client", "sweep", "66"]
-    assert "  sweep: the swept quantity" in lines and not any(line.startswith("  change:") for line in lines)
+    assert layers["num_clients"].split() == ["num_clients", "column", "18", "100"]
+    assert layers["rounds"].split() == ["rounds", "grid", "at", "scale", "18", "50"]
+    assert layers["lr"].split() == ["lr", "protocol", "18", "0.01"]
+    assert layers["classes_per_client"].split()[:3] == ["classes_per_client", "sweep", "18"]
+    assert "  sweep: the swept quantity, and what goes with it" in lines and not any(
+        line.startswith("  change:") for line in lines
+    )
 
 
 def test_an_exhibit_without_runs_and_a_wrong_name(capsys):

@@ -5,24 +5,35 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from fedlib import lab
 from fedlib.papers import exhibits, notebook, recorded, results
 
 
+def of_record(spec, **row):
+    """A result of record of a specification."""
+    rounds = pd.DataFrame({"round": [0], "accuracy": [0.5], "accuracy_all": [0.5], "accuracy_selected": [0.5]})
+    row = {"code": lab.code_digest(lab.resolve(spec).spec), "commit": "a", "keep": "none"} | row
+    return recorded.Recorded(lab.resolve(spec).key, "finished", spec, row, rounds, pd.DataFrame())
+
+
 def test_coverage_says_what_is_on_record(monkeypatch):
-    assert "CIFAR-10, N = 10, C = 100 %" in notebook.coverage("fedssa/heterogeneous")
+    cell = next(cell for cell in exhibits.cells("pfedes/mu", "record") if cell.value == 0.3)
+    monkeypatch.setattr(recorded, "read_results", lambda: [of_record(cell.spec)])
+    said = "pfedes/mu: 1 of 9 runs at scale record are on record (CIFAR-10, N = 100, C = 10 %)."
+    assert notebook.coverage("pfedes/mu") == said
     monkeypatch.setattr(recorded, "read_results", lambda: [])
-    assert notebook.coverage("pfedes/mu") == "pfedes/mu: no results of record yet (0 of 30 runs at scale demo)."
+    assert notebook.coverage("pfedes/mu") == "pfedes/mu: no results of record yet (0 of 9 runs at scale record)."
 
 
 def test_a_run_that_is_recorded_twice_counts_once(monkeypatch):
-    once = notebook.load_record("fedssa/heterogeneous")
-    available = recorded.read_results()
+    specs = [cell.spec for cell in exhibits.cells("fedssa/heterogeneous", "record", "cifar10", (0, 1))]
+    available = [of_record(spec) for spec in specs]
     newer = [
-        replace(record, key=f"{record.key}-again", row=dict(record.row) | {"keep": "clients"}) for record in available
+        replace(record, key=f"{record.key}-again", spec=replace(record.spec, keep="clients")) for record in available
     ]
     monkeypatch.setattr(recorded, "read_results", lambda: [*newer, *available])
     twice = notebook.load_record("fedssa/heterogeneous")
-    assert twice.cells == once.cells
+    assert [cell.spec for cell in twice.cells] == specs
     assert all(record.key.endswith("-again") for record in twice.records)
 
 
@@ -37,14 +48,7 @@ def test_top_leaves_out_settings_without_the_method():
 
 def test_a_swept_value_of_none_has_a_row_of_its_own():
     cells = exhibits.cells("pfedhr/public-labelled", "smoke")
-    record = recorded.Recorded(
-        "key",
-        "finished",
-        {},
-        pd.DataFrame({"round": [0], "accuracy": [0.5], "accuracy_selected": [0.5]}),
-        pd.DataFrame(),
-    )
-    summary = notebook.Runs(cells, [record] * len(cells)).summary("last")
+    summary = notebook.Runs(cells, [recorded_run(0.5)] * len(cells)).summary("last")
     assert len(summary) == len(cells) and summary["value"].isna().sum() == 3  # three methods, IID
 
 
@@ -55,7 +59,7 @@ def test_paired_keeps_the_seeds_that_all_have():
     ]
     lacking = {("digits", "FedProto", 2, 1), ("digits", "FedSSA", 10, 2)}
     kept = [cell for cell in cells if (cell.dataset, cell.method, cell.value, cell.spec.seed) not in lacking]
-    found = notebook.Runs(kept, [recorded.Recorded("", "finished", {}, *[pd.DataFrame()] * 2)] * len(kept)).paired()
+    found = notebook.Runs(kept, [recorded_run(0.5)] * len(kept)).paired()
     assert [cell for cell in found.cells if cell.dataset == "digits100"] == [
         cell for cell in cells if cell.dataset == "digits100"
     ]
@@ -66,12 +70,13 @@ def test_paired_keeps_the_seeds_that_all_have():
 
 
 def recorded_run(*accuracies, status="finished"):
-    rounds = pd.DataFrame({"round": range(len(accuracies)), "accuracy": accuracies, "accuracy_selected": accuracies})
-    return recorded.Recorded("key", status, {}, rounds, pd.DataFrame())
+    columns = dict.fromkeys(("accuracy", "accuracy_all", "accuracy_selected"), accuracies)
+    rounds = pd.DataFrame({"round": range(len(accuracies))} | columns)
+    return recorded.Recorded("key", status, lab.RunSpec(), {}, rounds, pd.DataFrame())
 
 
 def test_a_summary_says_the_lead_over_the_runner_up_paired_by_seed():
-    cells = exhibits.cells("fedgh/classes", "demo", "cifar10", (0, 1, 2))
+    cells = exhibits.cells("fedgh/classes", "record", "cifar10", (0, 1, 2))
     cells = [cell for cell in cells if cell.value == 2]
     accuracy = {
         ("LG-FedAvg", 0): 0.50, ("LG-FedAvg", 1): 0.60, ("LG-FedAvg", 2): 0.70,
@@ -93,7 +98,7 @@ def test_a_summary_says_the_lead_over_the_runner_up_paired_by_seed():
 
 
 def test_a_method_that_diverged_is_no_runner_up():
-    cells = exhibits.cells("fedssa/representations", "demo", seeds=(0,))
+    cells = exhibits.cells("fedssa/representations", "record", seeds=(0,))
     found = notebook.Runs(cells, [recorded_run(0.9, status="diverged"), recorded_run(0.5)])
     rows = found.summary("last").set_index("method")
     assert rows.loc["FedSSA", "lead_n"] == 0 and rows.loc["FedSSA", "runner_up"] == ""
@@ -111,15 +116,15 @@ def test_tables_have_typed_columns_beside_their_labels():
         "public_labels": True,
         "partition": "by-class",
         "scale": "smoke",
-        "protocol": "paper",
+        "protocol": "reconstructed",
     }
     rounds = notebook.Runs(cells, [recorded_run(0.5)] * len(cells)).rounds()
     assert set(rounds["num_clients"]) == {9} and set(rounds["stands_for"]) == {100}
 
 
 def test_a_note_says_what_cells_have_in_common():
-    cells = exhibits.cells("fedssa/heterogeneous", "demo", "cifar10")
+    cells = exhibits.cells("fedssa/heterogeneous", "record", "cifar10")
     assert results.note(cells) == (
-        "N = 10, 50, 100; C = 10 %, 20 %, 100 %; T = 10, 30; E = 1, 5; B = 64; scale demo; protocol paper; n = 3"
+        "N = 10, 50, 100; C = 10 %, 20 %, 100 %; T = 20, 100; E = 10; B = 64; scale record; protocol reconstructed; n = 3"
     )
     assert results.note([]) == ""

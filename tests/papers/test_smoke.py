@@ -25,7 +25,7 @@ TABLES = {
     **dict.fromkeys(("fedssa/fig4", "pfedes/fig4"), ("accuracy", ("setting",))),
     **dict.fromkeys(("fedssa/fig5", "pfedes/fig5"), ("accuracy", ("dataset", "clients"))),
     **dict.fromkeys(("fedssa/fig6", "pfedes/fig6"), ("x", ("method",))),
-    **dict.fromkeys(("audit/fedssa", "audit/fedgh", "audit/pfedes"), ("difference", ("dataset",))),
+    **dict.fromkeys(("audit/fedssa", "audit/fedgh", "audit/pfedes", "audit/controls"), ("difference", ("dataset",))),
     **dict.fromkeys(("pfedhr/fig1", "pfedhr/appendix-fig1", "pfedhr/appendix-fig2", "pfedhr/appendix-fig3"), TABLE),
 }
 LINES = {  # at least three points each
@@ -34,7 +34,12 @@ LINES = {  # at least three points each
     **dict.fromkeys(("pfedes/fig8", "pfedes/fig9", "pfedes/fig10"), SWEEP),
     **dict.fromkeys(("pfedhr/fig3", "pfedhr/fig4", "pfedhr/fig5", "pfedhr/fig6"), SWEEP_BY_PANEL),
 }
-NOT_NUMBERS = {"pfedes/fig7", "pfedhr/fig7", "audit/claims"}  # pictures, chains of layers, verdicts
+NOT_NUMBERS = {
+    "pfedes/fig7",
+    "pfedhr/fig7",
+    "audit/claims",
+    "audit/precision",
+}  # pictures, chains, verdicts, next to nothing
 
 
 def dull(table, column, panel, line=False):

@@ -31,7 +31,9 @@ class Stored:
 
 
 def stored(key):
-    rounds = pd.DataFrame({"round": [0, 1], "accuracy": [0.5, 0.6], "accuracy_selected": [0.5, 0.6]})
+    rounds = pd.DataFrame(
+        {"round": [0, 1]} | {key_0: [0.5, 0.6] for key_0 in ("accuracy", "accuracy_all", "accuracy_selected")}
+    )
     return Stored(key, rounds)
 
 
@@ -187,23 +189,29 @@ def test_a_picture_carries_its_settings_and_says_stand_in_only_of_embedded_runs(
         "fedssa/table1", settings(), plots.intervals(summary, list(summary["method"])), summary, used
     )
     said = " ".join(text_of(figure)).replace("\n", " ")
-    assert "N = 10; C = 100 %; T = 4; E = 1; B = 16; scale smoke; protocol paper; n = 1" in said and "stand-in" in said
+    assert (
+        "N = 10; C = 100 %; T = 4; E = 1; B = 16; scale smoke; protocol reconstructed; n = 1" in said
+        and "stand-in" in said
+    )
     table = tables.wide(summary, list(summary["method"]))
     notebook.save("fedssa/table1", settings(), figure, summary, used, table)
     latex = (home / "figures/smoke/fedssa/table1.tex").read_text()
-    assert "N = 10; C = 100 \\%; T = 4; E = 1; B = 16; scale smoke; protocol paper; n = 1" in latex
+    assert "N = 10; C = 100 \\%; T = 4; E = 1; B = 16; scale smoke; protocol reconstructed; n = 1" in latex
     none = notebook.save("audit/contradictions", settings(), plots.decay({"mu": float}, 2), summary)
     assert not any("stand-in" in text or "N = " in text for text in text_of(none))
 
 
-def test_a_picture_of_record_has_an_svg_and_the_settings_of_what_is_in_it(home):
-    found = notebook.load_record("fedssa/record")
+def test_a_picture_of_record_has_an_svg_and_the_settings_of_what_is_in_it(home, monkeypatch):
+    cells = exhibits.cells("fedssa/heterogeneous", "record", "cifar10", (0,))
+    found = notebook.Runs(cells, [stored(str(place)) for place, _ in enumerate(cells)])
+    monkeypatch.setattr(stamps.recorded, "load_record", lambda grid, scale: found)
     summary = found.summary("last")
     rows = summary[summary["num_clients"] == 10]
     figure = notebook.save_record("fedssa/table2", settings(), plots.intervals(rows, list(rows["method"])), rows)
     (said,) = text_of(figure)
-    assert said.replace("\n", " ") == "N = 10; C = 100 %; T = 10; E = 1; B = 64; scale demo; protocol paper; n = 1"
-    folder = home / "figures" / "demo" / "fedssa"
+    line = "N = 10; C = 100 %; T = 20; E = 10; B = 64; scale record; protocol reconstructed; n = 1"
+    assert said.replace("\n", " ") == line
+    folder = home / "figures" / "record" / "fedssa"
     assert {path.name for path in folder.iterdir()} == {f"table2-of-record.{kind}" for kind in ("png", "svg", "csv")}
     assert b"<svg" in (folder / "table2-of-record.svg").read_bytes()
 

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fedlib.lab import RunSpec
 from fedlib.papers import exhibits, notebook, printed, recorded
 from fedlib.show import tables
 
@@ -38,16 +39,19 @@ def record(accuracies, selected=2):
     rounds = {
         "round": range(-1, count - 1),
         "accuracy": accuracies,
+        "accuracy_all": accuracies,
         "accuracy_selected": accuracies,
         "selected": [0] + [selected] * (count - 1),
     }
     sent = {"download_words": 256 * selected, "upload_words": 256 * selected, "published_words": 256 * selected}
-    return recorded.Recorded("key", "finished", {}, pd.DataFrame(rounds | sent | {"samples": 1}), pd.DataFrame())
+    return recorded.Recorded(
+        "key", "finished", RunSpec(), {}, pd.DataFrame(rounds | sent | {"samples": 1}), pd.DataFrame()
+    )
 
 
 @pytest.fixture
 def runs_():
-    cells = exhibits.cells("fedgh/heterogeneous", "demo", "cifar10", (0, 1))
+    cells = exhibits.cells("fedgh/heterogeneous", "record", "cifar10", (0, 1))
     cells = [cell for cell in cells if cell.method in ("FD", "FedGH")]  # two seeds each, target 90 %
     reached, never = [0.1, 0.5, 0.9, 0.95], [0.1, 0.5, 0.6, 0.7]
     return notebook.Runs(cells, [record(reached), record(never), record(reached), record([0.1, 0.95])])

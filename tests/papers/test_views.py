@@ -101,9 +101,9 @@ def test_a_run_without_the_weights_says_how_to_get_them(small_digits, record):
 def test_maps_of_record_are_of_the_first_seed_in_the_grids_order(tmp_path, monkeypatch):
     columns = ["key", "client", "architecture", "label", "x", "y", *views.SHARES]
     monkeypatch.setattr(recorded, "RESULTS", tmp_path / "results")
-    cells = exhibits.cells("fedssa/representations", "demo", seeds=(1, 0))  # FedProto 1, 0, then FedSSA 1, 0
+    cells = exhibits.cells("fedssa/representations", "record", seeds=(1, 0))  # FedProto 1, 0, then FedSSA 1, 0
     keys = ["FedProto-1", "FedProto-0", "FedSSA-1", "FedSSA-0"]
-    found = notebook.Runs(cells, [recorded.Recorded(key, "finished", {}, *[pd.DataFrame()] * 2) for key in keys])
+    found = notebook.Runs(cells, [recorded.Recorded(key, "finished", SPEC, {}, *[pd.DataFrame()] * 2) for key in keys])
     monkeypatch.setattr(recorded, "load_record", lambda grid, scale: found)
     none = notebook.load_maps("fedssa/representations")
     assert none.empty and list(none) == ["method", *columns[1:]]
@@ -148,9 +148,9 @@ def test_matches_by_hand():
 
 def test_matches_of_record_are_of_the_first_non_iid_run(tmp_path, monkeypatch):
     monkeypatch.setattr(recorded, "RESULTS", tmp_path / "results")
-    cells = exhibits.cells("pfedhr/labelled", "demo", dataset="mnist", seeds=(1, 0))
+    cells = exhibits.cells("pfedhr/labelled", "record", dataset="mnist", seeds=(1, 0))
     keys = [f"{cell.spec.algorithm}-{cell.spec.partition}-{cell.spec.seed}" for cell in cells]
-    found = notebook.Runs(cells, [recorded.Recorded(key, "finished", {}, *[pd.DataFrame()] * 2) for key in keys])
+    found = notebook.Runs(cells, [recorded.Recorded(key, "finished", SPEC, {}, *[pd.DataFrame()] * 2) for key in keys])
     monkeypatch.setattr(recorded, "load_record", lambda grid, scale: found)
     assert notebook.load_matches("pfedhr/labelled").empty
     (tmp_path / "results").mkdir()
@@ -164,9 +164,10 @@ def test_matches_of_record_are_of_the_first_non_iid_run(tmp_path, monkeypatch):
 
 def test_images_of_record_are_of_the_first_seed(tmp_path, monkeypatch):
     monkeypatch.setattr(recorded, "RESULTS", tmp_path / "results")
-    cells = exhibits.cells("pfedes/images", "demo", seeds=(1, 0, 2))
+    cells = exhibits.cells("pfedes/images", "record", seeds=(1, 0, 2))
     found = notebook.Runs(
-        cells, [recorded.Recorded(f"run-{cell.spec.seed}", "finished", {}, *[pd.DataFrame()] * 2) for cell in cells]
+        cells,
+        [recorded.Recorded(f"run-{cell.spec.seed}", "finished", SPEC, {}, *[pd.DataFrame()] * 2) for cell in cells],
     )
     monkeypatch.setattr(recorded, "load_record", lambda grid, scale: found)
     assert notebook.load_images("pfedes/images").empty

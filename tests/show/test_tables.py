@@ -22,11 +22,28 @@ ROWS = pd.DataFrame(
 )
 
 
-def test_selected_beside_all():
-    table = tables.with_selected(ROWS, ["B", "A", "C", "D"])
-    assert list(table.index) == ["B", "A", "C"] and list(table.columns) == ["one", "two", "three"]
-    assert table.loc["A", "one"] == "71.50 (+1.50)" and table.loc["B", "two"] == "60.50 (-0.50)"
-    assert table.loc["C", "two"] == "not yet"
+LED = ROWS.assign(all=ROWS["ours"] - 2, diverged=0, runner_up="B", lead=-1.25, lead_ci95=0.5, lead_n=3, taught=np.nan)
+
+
+def test_a_table_in_full():
+    rows = LED.copy()
+    rows.loc[rows["setting"] == "two", ["lead_ci95", "lead_n"]] = (np.nan, 1)
+    rows.loc[2, "lead_n"] = 0
+    table = tables.in_full(rows, ["B", "A", "C", "D"])
+    assert list(table.index[:4]) == [("one", "B"), ("one", "A"), ("one", "C"), ("two", "B")]
+    assert list(table.columns) == ["visited", "all", "selected", "paired difference"]
+    assert list(table.loc[("one", "A")]) == ["70.00 ± 1.00 (n = 3)", "68.00", "71.50", "-1.25 ± 0.50 to B (n = 3)"]
+    assert table.loc[("two", "A"), "visited"] == "60.00 (n = 1)"
+    assert table.loc[("two", "A"), "paired difference"] == "-1.25 to B (n = 1)"
+    assert table.loc[("one", "C"), "paired difference"] == "–"
+
+
+def test_a_method_without_any_teacher_is_a_dash_and_not_ranked():
+    rows = LED.assign(taught=[np.nan, 0.0, 0.25, *[np.nan] * 4])
+    ranked = tables.wide(rows, ["A", "B", "C"])
+    assert ranked.table.loc["B", "one"] == tables.NEVER_TAUGHT and ranked.marks.loc["B", "one"] == ""
+    assert ranked.marks.loc["C", "one"] == BEST
+    assert tables.in_full(rows, ["A", "B", "C"]).loc[("one", "C"), "taught"] == "25 %"
 
 
 def test_cost_ratios_by_hand():

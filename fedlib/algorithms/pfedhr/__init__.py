@@ -8,7 +8,8 @@ matched candidate with its structure; up: the model. `reassembly` holds the step
 
 The teacher of a client is there in the next round only: a client that is not selected again then trains on its own
 (section 3.2; `teacher=last_match` keeps it). Clients' models are fine-tuned on copies, for the matching alone.
-Layers are copied into candidates, so nothing is shared. When a round has no candidate, because none satisfies R1 to
+Layers are copied into candidates, so nothing is shared, and each network is fine-tuned from a random stream of its own, a
+child of the round's, so it does not matter in which order. When a round has no candidate, because none satisfies R1 to
 R4 or all diverge in fine-tuning, nobody gets a teacher; `details` says why. Every round records `taught`, the share of
 its clients that had a teacher, 0 where nobody had.
 
@@ -24,6 +25,7 @@ is matched by its logits, so the head stands on these, and the last layer is tra
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -46,7 +48,7 @@ from ..base import (
     Upload,
     check_public_labels,
 )
-from . import contrastive, reassembly
+from . import contrastive, reassembly, side_by_side
 from .reassembly import Source
 
 
@@ -151,12 +153,15 @@ class PFedHR(Algorithm):
             models = reassembly.averaged(models, [info.num_samples for info, _ in uploads])
         blocks = {source: reassembly.decompose(_loaded(source, models, context)) for source in models}
         sample = pool.batch(context.public.sample(self.cka_samples or len(indices), context.generator("public")))
-        pooled = self.activations == "pooled"
+        pooled, sample = self.activations == "pooled", sample.float()
         found = reassembly.reassemble(blocks, sample, pooled, self.clusters, self.search, self.max_candidates, stream)
 
-        candidates = [self._network(structure, context, stream, blocks) for structure in found.candidates]
-        for network in [*candidates, *clients] if candidates else []:
-            self._finetune(network, context, stream)
+        streams = stream.spawn(len(found.candidates) + len(clients))  # each network's own, whatever the others draw
+        drawn = zip(found.candidates, streams, strict=False)
+        candidates = [self._network(structure, context, own, blocks) for structure, own in drawn]
+        if candidates:
+            finetune = partial(self._finetune, context=context)
+            side_by_side.train_each(finetune, [*candidates, *clients], streams, training.processes.get())
         of_clients, of_candidates = (
             [training.outputs(network, pool, indices) for network in networks] for networks in (clients, candidates)
         )
@@ -191,7 +196,7 @@ class PFedHR(Algorithm):
         sizes = context.num_classes, context.channels, self.stitch_layers
         return reassembly.assemble(structure, *sizes, stream, blocks).to(context.device)
 
-    def _finetune(self, network: nn.Module, context: ServerContext, stream: np.random.Generator) -> None:
+    def _finetune(self, network: nn.Module, stream: np.random.Generator, context: ServerContext) -> None:
         """E_s epochs of Adam on the public images: by their labels or, where they have none, by SimCLR."""
         public = context.public
         settings = training.Settings(self.server_epochs, context.settings.batch_size, self.server_lr, optimiser="adam")

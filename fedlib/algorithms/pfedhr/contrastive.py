@@ -27,7 +27,9 @@ def view(images: Tensor, mean: Tensor, std: Tensor, stream: np.random.Generator,
     n, channels = images.shape[:2]
     drawn = torch.from_numpy(stream.random((11, n, 1, 1, 1), dtype=np.float32)).to(images.device)
     area, shape, right, down, mirror, jitter, light, contrast, colour, turn, grey = drawn
-    pixels = cropped(images, smallest + (1 - smallest) * area, (4 / 3) ** (2 * shape - 1), right, down, mirror < 0.5)
+    pixels = cropped(
+        images.float(), smallest + (1 - smallest) * area, (4 / 3) ** (2 * shape - 1), right, down, mirror < 0.5
+    )
     pixels = (pixels * std + mean).div_(255)
 
     def factor(chance: Tensor) -> Tensor:

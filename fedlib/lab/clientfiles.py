@@ -1,0 +1,175 @@
+"""Visited clients of a run: those used last in memory, and what a checkpoint goes on from in files beside it."""
+
+import hashlib
+import io
+import os
+import shutil
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import FedlibError
+from ..federation import Client, Federation
+from . import files
+
+MEMORY = 2**30  # bytes of models and states that are held in memory: about 180 clients of CNN-1 to CNN-5
+
+
+def folder_of(checkpoint: Path) -> Path:
+    """The folder with the client files of a checkpoint."""
+    return checkpoint.with_name(f"{checkpoint.name}.clients")
+
+
+def remove(checkpoint: Path) -> None:
+    """Delete a checkpoint with its client files; what is not there is no error."""
+    checkpoint.unlink(missing_ok=True)
+    shutil.rmtree(folder_of(checkpoint), ignore_errors=True)
+
+
+def set_aside(checkpoint: Path, reason: str) -> None:
+    """Rename a checkpoint that cannot be used, and its client files with it, see `files.set_aside`."""
+    aside = files.set_aside(checkpoint, reason)
+    if folder_of(checkpoint).exists():
+        folder_of(checkpoint).rename(folder_of(aside))
+
+
+class ClientFiles:
+    """Where the clients of `federation` are between their rounds, for a run with the given checkpoint.
+
+    A client that a round has changed stays in memory as long as MEMORY allows; then it goes to a file, from which it
+    comes back when it is used. `write` brings the files up to date for a checkpoint, and so costs what changed since
+    the last one. A file's name has the number of the first checkpoint that names it, and no file that a checkpoint
+    names is written again: a process that is killed at any moment leaves the last checkpoint's files as they were.
+    `forget` deletes those that it no longer names. Each file's SHA-256 stands in the checkpoint.
+    """
+
+    def __init__(self, checkpoint: Path, federation: Federation):
+        self.folder, self.federation = folder_of(checkpoint), federation
+        self.number = 1  # of the next checkpoint
+        self.newest: dict[int, tuple[int, str]] = {}  # client id -> number and SHA-256 of its newest file
+        self.named: dict[int, tuple[int, str]] = {}  # the same as the last checkpoint has it
+        self.held: dict[int, int] = {}  # ids of the clients in memory, the one used last at the end -> bytes
+        self.changed: set[int] = set()  # those of them that have no file as they are now
+        self.unsynced: set[int] = set()
+
+    def attach(self) -> None:
+        """Follow the federation from now on; of earlier runs' files only those of the checkpoint stay."""
+        for client in self.federation.clients:
+            if client.visited and client.id not in self.newest:  # trained before this run
+                self.keep(client)
+        named = {self._name(id) for id in self.newest}
+        for name in self._present() - named:
+            if name.lstrip(".").startswith("client-"):  # also a temporary one
+                (self.folder / name).unlink()
+        self.federation.after_visit = self.keep
+
+    def keep(self, client: Client) -> None:
+        """Take note of a client that has changed."""
+        self.changed.add(client.id)
+        self._hold(client.id, client.snapshot())
+
+    def write(self) -> dict[str, Any]:
+        """Write what has changed, and wait until it is on the disk; returns what the checkpoint says of the clients.
+
+        Raises FedlibError when somebody has deleted the file of a client that is not in memory.
+        """
+        present = self._present()
+        for id in self.newest:
+            if id not in self.changed and self._name(id) not in present:
+                if id not in self.held:
+                    raise FedlibError(f"{self.folder / self._name(id)}: was deleted while the run needed it")
+                self.changed.add(id)
+        for id in sorted(self.changed):
+            self._write(id)
+        for id in self.unsynced:
+            files.sync(self.folder / self._name(id))
+        self.unsynced.clear()
+        return {"number": self.number, "files": dict(self.newest)}
+
+    def forget(self) -> None:
+        """Delete the files that the checkpoint which was just written no longer names."""
+        for id, (number, _) in self.named.items():
+            if self.newest[id][0] != number:
+                (self.folder / _file_name(id, number)).unlink(missing_ok=True)
+        self.named, self.number = dict(self.newest), self.number + 1
+
+    def resume(self, said: dict[str, Any]) -> None:
+        """Put the clients where a checkpoint says that they are, or as never visited where it says nothing. Raises
+        ValueError or OSError, and changes nothing, when a file is not what was written.
+        """
+        for id, (number, digest) in said["files"].items():
+            with open(self.folder / _file_name(id, number), "rb") as file:
+                if hashlib.file_digest(file, "sha256").hexdigest() != digest:
+                    raise ValueError(f"{file.name} is not what was written")
+        self.newest = {id: (number, digest) for id, (number, digest) in said["files"].items()}
+        self.named, self.number = dict(self.newest), said["number"] + 1
+        for client in self.federation.clients:
+            if client.id in self.newest:
+                client.put_away(partial(self.fetch, client.id))
+            else:
+                client.reset()
+
+    def fetch(self, id: int) -> dict[str, Any]:
+        """A client's snapshot, from its file. Raises FedlibError when it is damaged or gone."""
+        path = self.folder / self._name(id)
+        try:
+            content = path.read_bytes()
+            if hashlib.sha256(content).hexdigest() != self.newest[id][1]:
+                raise ValueError("it is not what was written")
+        except (OSError, ValueError) as error:
+            raise FedlibError(
+                f"{path}: cannot be read ({error}); the same command goes on from what is whole"
+            ) from error
+        snapshot = torch.load(io.BytesIO(content), map_location=self.federation.device, weights_only=True)
+        self._hold(id, snapshot)
+        return snapshot
+
+    def _hold(self, id: int, snapshot: dict[str, Any]) -> None:
+        """Count a client as in memory and used last, and put away those used longest ago that have no room."""
+        self.held.pop(id, None)
+        self.held[id] = sum(tensor.nbytes for tensor in _tensors(snapshot))
+        if self.federation.after_visit != self.keep:  # another run has taken over
+            return
+        excess = sum(self.held.values()) - MEMORY
+        for oldest in list(self.held)[:-1]:
+            if excess <= 0:
+                break
+            if oldest in self.changed:
+                self._write(oldest)
+            excess -= self.held.pop(oldest)
+            self.federation.clients[oldest].put_away(partial(self.fetch, oldest))
+
+    def _write(self, id: int) -> None:
+        buffer = io.BytesIO()
+        torch.save(self.federation.clients[id].snapshot(), buffer)
+        content = buffer.getbuffer()
+        files.write_bytes(self.folder / _file_name(id, self.number), content, synced=False)
+        self.newest[id] = self.number, hashlib.sha256(content).hexdigest()
+        self.changed.discard(id)
+        self.unsynced.add(id)
+
+    def _name(self, id: int) -> str:
+        return _file_name(id, self.newest[id][0])
+
+    def _present(self) -> set[str]:
+        return set(os.listdir(self.folder)) if self.folder.exists() else set()
+
+
+def _file_name(id: int, number: int) -> str:
+    return f"client-{id}-{number}.pt"
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    """The tensors in nested dictionaries and lists."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for part in value.values():
+            yield from _tensors(part)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _tensors(part)

@@ -1,0 +1,218 @@
+"""Visited clients in files: the same bits with room for none, for some and for all, whenever the process ends; a
+checkpoint costs what has changed.
+"""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tiny
+
+from fedlib import Federation, FedlibError, lab, simulation
+from fedlib import simulate as plain
+from fedlib.algorithms import Algorithm, make
+from fedlib.lab import checkpoint, clientfiles, simulate
+from fedlib.lab.clientfiles import ClientFiles
+from fedlib.simulation import Outcome
+
+CLIENTS, PARTICIPATION, ROUNDS = 12, 0.25, 7  # 3 clients a round
+MODEL = 4 * (4 + 2 * 3 + 3)  # bytes of `tiny`
+
+
+def built(**protocol: Any) -> Federation:
+    return tiny.federation_of([[k % 3, (k + 1) % 3, k % 3] for k in range(CLIENTS)], **protocol)
+
+
+def run(
+    file: Path, federation: Federation | None = None, method: Algorithm | None = None, **given: Any
+) -> tuple[Outcome, Federation]:
+    federation = federation or built()
+    return simulate(federation, method or make("FedSSA"), ROUNDS, PARTICIPATION, checkpoint=file, **given), federation
+
+
+def in_memory(federation: Federation) -> tuple[int, int]:
+    """How many clients are, and their bytes."""
+    there = [client for client in federation.clients if client._model is not None]
+    return len(there), sum(part.nbytes for client in there for part in clientfiles._tensors(client.snapshot()))
+
+
+def stop_after(round: int):
+    def stop(row: dict[str, Any], timing: dict[str, Any]) -> None:
+        if row["round"] == round:
+            signal.raise_signal(signal.SIGTERM)
+
+    return stop
+
+
+@pytest.mark.parametrize("room", [0, 2, CLIENTS])
+@pytest.mark.parametrize(("method", "protocol"), [("FedSSA", {}), ("FedProto", {"inherit": "first_visit"})])
+def test_the_room_in_memory_changes_no_bit(room, method, protocol, tmp_path, monkeypatch):
+    expected, bytes = plain(built(**protocol), make(method), ROUNDS, PARTICIPATION), room * (MODEL + 100)
+    monkeypatch.setattr(clientfiles, "MEMORY", bytes)  # FedProto's client keeps prototypes besides
+    outcome, federation = run(tmp_path / "x.pt", built(**protocol), make(method))
+
+    def fits() -> bool:
+        count, held = in_memory(federation)
+        return held <= bytes and count >= room / 2 if room else count == 1  # the one used last stays in any case
+
+    assert sum(client.visited for client in federation.clients) > 6 and fits()
+    assert outcome.digest() == expected.digest()  # reads them all
+    assert fits()
+    assert lab.clients_of(outcome).equals(lab.clients_of(expected))
+    assert (tmp_path / "x.pt.clients").exists() == (room < CLIENTS)  # a short run with room for all writes nothing
+
+
+@pytest.mark.parametrize("room", [0, CLIENTS])
+def test_a_checkpoint_writes_what_changed_and_keeps_what_it_names(room, tmp_path, monkeypatch):
+    monkeypatch.setattr(clientfiles, "MEMORY", room * MODEL)
+    monkeypatch.setattr(checkpoint, "CHECKPOINT_SECONDS", 0.0)
+    file, folder, seen = tmp_path / "x.pt", tmp_path / "x.pt.clients", []
+    save, write = checkpoint.save, ClientFiles._write
+    written: list[int] = []
+
+    def noted(self: ClientFiles, id: int) -> None:
+        written.append(id)
+        write(self, id)
+
+    def saved(path: Path, label: str, outcome: Outcome, clients: ClientFiles) -> None:
+        save(path, label, outcome, clients)
+        last = [row["client"] for row in outcome.client_rows if row["round"] == outcome.round_rows[-1]["round"]]
+        assert sorted(written) == sorted(last) and len(last) == 3
+        written.clear()
+        visited = {client.id for client in outcome.clients if client.visited}
+        assert {int(path.name.split("-")[1]) for path in folder.iterdir()} == visited == set(clients.newest)
+        assert len(list(folder.iterdir())) == len(visited)  # one file each
+        seen.append(len(visited))
+
+    monkeypatch.setattr(ClientFiles, "_write", noted)
+    monkeypatch.setattr(checkpoint, "save", saved)
+    outcome, _ = run(file)
+    assert len(seen) == ROUNDS - 1 and seen[-1] > seen[0] == 3
+    assert outcome.digest() == plain(built(), make("FedSSA"), ROUNDS, PARTICIPATION).digest()
+
+
+class Killed(BaseException):
+    """Stands for the end of the process: nothing handles it."""
+
+
+@pytest.mark.parametrize("room", [0, CLIENTS])
+def test_killed_at_any_file_operation_and_resumed(room, tmp_path, monkeypatch):
+    """The process ends just before its n-th renaming or deletion of a file, for every n; what goes on has the bits."""
+    expected = plain(built(), make("FedSSA"), ROUNDS, PARTICIPATION)
+    monkeypatch.setattr(clientfiles, "MEMORY", room * MODEL)
+    replace, unlink = os.replace, Path.unlink
+    ended = 0
+    for last in range(0, 1000, 3):
+        file, left = tmp_path / str(last) / "x.pt", [last]
+
+        def counted(operation, left=left):
+            def call(*given: Any, **named: Any) -> Any:
+                left[0] -= 1
+                if left[0] < 0:
+                    raise Killed  # from now on nothing is written or deleted any more
+                return operation(*given, **named)
+
+            return call
+
+        with monkeypatch.context() as patch:
+            patch.setattr(checkpoint, "CHECKPOINT_SECONDS", 0.0)
+            patch.setattr(os, "replace", counted(replace))
+            patch.setattr(Path, "unlink", counted(unlink))
+            try:
+                run(file)
+                break
+            except Killed:
+                ended += 1
+        resumed, _ = run(file)
+        assert resumed.digest() == expected.digest(), f"killed before file operation {last}"
+        assert not list(file.parent.glob("*corrupted*"))
+    assert ended > 8
+
+
+def test_a_client_file_that_is_damaged_or_gone(tmp_path, monkeypatch, capsys):
+    """Before a run goes on, it is set aside with its checkpoint; while it trains, one line says so."""
+    expected = plain(built(), make("FedSSA"), ROUNDS, PARTICIPATION).digest()
+    for number, damage in enumerate((Path.unlink, lambda path: path.write_bytes(b"x" + path.read_bytes()[1:]))):
+        file = tmp_path / str(number) / "x.pt"
+        with pytest.raises(lab.Interrupted):
+            run(file, progress=stop_after(2))
+        one = sorted((file.parent / "x.pt.clients").iterdir())[0]
+        damage(one)
+        outcome, _ = run(file)
+        assert outcome.digest() == expected
+        assert capsys.readouterr().err.endswith("x.pt: corrupted, set aside as x.pt.corrupted-1\n")
+        assert (file.parent / "x.pt.corrupted-1.clients").is_dir()
+
+    monkeypatch.setattr(clientfiles, "MEMORY", 0)
+    outcome, federation = run(tmp_path / "x.pt")
+    away = next(client for client in federation.clients if client.visited and client._model is None)
+    for path in (tmp_path / "x.pt.clients").glob(f"client-{away.id}-*"):
+        path.write_bytes(b"")
+    with pytest.raises(FedlibError, match=rf"client-{away.id}-1.pt: cannot be read \(it is not what was written\)"):
+        outcome.digest()
+
+
+def test_client_files_that_are_deleted_while_the_run_needs_them(tmp_path, monkeypatch):
+    """Those of clients in memory are written again; without the others nothing is saved."""
+    monkeypatch.setattr(checkpoint, "CHECKPOINT_SECONDS", 0.0)
+
+    def delete(row: dict[str, Any], timing: dict[str, Any]) -> None:
+        for path in tmp_path.glob("*.clients/*"):
+            path.unlink()
+
+    outcome, _ = run(tmp_path / "x.pt", progress=delete)
+    assert outcome.digest() == plain(built(), make("FedSSA"), ROUNDS, PARTICIPATION).digest()
+    monkeypatch.setattr(clientfiles, "MEMORY", 0)
+    with pytest.raises(FedlibError, match=r"client-.*: (was deleted while the run needed it|cannot be read)"):
+        run(tmp_path / "y.pt", progress=delete)
+
+
+def test_a_federation_that_was_trained_before(tmp_path, monkeypatch):
+    """Its clients go on from where they are, wherever they lie, and later runs do not disturb one another's files."""
+    twice = built()
+    plain(twice, make("FedSSA"), ROUNDS, PARTICIPATION)
+    expected = plain(twice, make("FedProto"), ROUNDS, PARTICIPATION).digest()
+    monkeypatch.setattr(clientfiles, "MEMORY", 2 * MODEL)
+    _, federation = run(tmp_path / "x.pt")
+    outcome, _ = run(tmp_path / "y.pt", federation, make("FedProto"))
+    assert outcome.digest() == expected
+    other = built()
+    run(tmp_path / "x2.pt", other)
+    assert plain(other, make("FedProto"), ROUNDS, PARTICIPATION).digest() == expected
+
+
+@pytest.mark.parametrize("room", [0, CLIENTS])
+def test_the_same_federation_goes_on_after_it_was_stopped_inside_a_round(room, tmp_path, monkeypatch):
+    """What it trained after the last checkpoint counts for nothing."""
+    monkeypatch.setattr(clientfiles, "MEMORY", room * MODEL)
+    monkeypatch.setattr(checkpoint, "CHECKPOINT_SECONDS", 0.0)
+    federation, answered = built(inherit="first_visit"), []
+    hits = simulation._hits
+
+    def stopped(algorithm: Algorithm, client: Any) -> Any:
+        answered.append(client.id)
+        if len(answered) == 3 * 2 + 2:  # in the third round
+            raise KeyboardInterrupt
+        return hits(algorithm, client)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(simulation, "_hits", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path / "x.pt", federation)
+    assert sum(client.visited for client in federation.clients) > len(set(answered[:6]))
+    outcome, _ = run(tmp_path / "x.pt", federation)
+    expected = plain(built(inherit="first_visit"), make("FedSSA"), ROUNDS, PARTICIPATION)
+    assert outcome.digest() == expected.digest()
+    assert lab.clients_of(outcome).equals(lab.clients_of(expected))
+
+
+def test_a_visited_client_costs_its_model_and_its_state(monkeypatch):
+    """No gradients, which are as large, and no copies: for every method in `tests/algorithms/test_exchange.py`."""
+    federation = built()
+    outcome = plain(federation, make("Standalone"), 2, PARTICIPATION)
+    parameters = [part for client in outcome.clients if client.visited for part in client.model.parameters()]
+    assert len(parameters) >= 3 * 3 and all(part.grad is None for part in parameters)
+    assert np.all([client._model is None for client in outcome.clients if not client.visited])
