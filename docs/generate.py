@@ -26,7 +26,10 @@ import fedlib
 from fedlib import algorithms, lab
 from fedlib.lab import presets
 from fedlib.papers import claims, contradictions, exhibits, printed, recorded, verdicts
+from fedlib.papers.fields import NOT_REPRODUCED, field_table
+from fedlib.papers.grids import RECORD
 from fedlib.papers.pages import source
+from fedlib.papers.results import Runs
 from fedlib.protocol import Protocol
 from fedlib.show import intervals, labels, looks
 
@@ -38,9 +41,6 @@ REFERENCE = "Standalone"
 
 # The one exhibit of each paper that its row on the first page shows, and its own method.
 MAIN = {"FedSSA": "fedssa/table2", "FedGH": "fedgh/table3", "pFedES": "pfedes/table3", "pFedHR": "pfedhr/table2"}
-
-recorded.read_results = functools.cache(recorded.read_results)  # it is asked for every grid and scale
-
 
 # ------------------------------------------------------------------------------------------------------------ building blocks
 
@@ -109,17 +109,23 @@ def spread(mean: float, half: float, n: int, sign: bool = False) -> str:
 
 
 @functools.cache
-def of_record(grid: str) -> tuple[Any, str]:
+def records() -> dict[str, recorded.Recorded]:
+    """The results of record by their key under today's code; of two with one key the one that kept most."""
+    found = sorted(recorded.read_results(), key=lambda one: (lab.KEEP.index(one.spec.keep), one.key))
+    return {lab.resolve(one.spec).key: one for one in found}
+
+
+@functools.cache
+def load(grid: str, scale: str) -> Runs:
+    """A grid's results of record at a scale."""
+    cells = [(cell, lab.resolve(cell.spec, scale).key) for cell in exhibits.cells(grid, scale)] if records() else []
+    kept = [(cell, records()[key]) for cell, key in cells if key in records()]
+    return Runs([cell for cell, _ in kept], [record for _, record in kept])
+
+
+def of_record(grid: str) -> tuple[Runs, str]:
     """A grid's results of record at the best scale that has any, and that scale; `smoke` where none has."""
-    for scale in REAL:
-        found = recorded.load_record(grid, scale)
-        if found.cells:
-            return found, scale
-    return recorded.load_record(grid, REAL[-1]), "smoke"
-
-
-def grid_of(exhibit: exhibits.Exhibit) -> list[str]:
-    return [exhibit.of_record.name] if exhibit.of_record else [grid.name for grid in exhibit.runs]
+    return next(((load(grid, scale), scale) for scale in REAL if load(grid, scale).cells), (Runs([], []), "smoke"))
 
 
 def picture(exhibit: exhibits.Exhibit) -> tuple[Path | None, str]:
@@ -144,8 +150,8 @@ def ledger() -> pd.DataFrame:
     """Every claim, with the verdict of the runs of the best scale that has some of its runs."""
     judged = []
     for scale in REAL:
-        found = {grid: recorded.load_record(grid, scale) for grid in claims.grids_of()}
-        if any(runs.cells for runs in found.values()):
+        found = {grid: load(grid, scale) for grid in claims.grids_of()}
+        if any(runs.cells for runs in found.values()) or (scale == REAL[-1] and not judged):
             judged.append(claims.ledger(verdicts.Evidence(found, scale=scale)))
     rows = []
     for place in judged[0].index:
@@ -208,7 +214,8 @@ def landing(thumbs: Mapping[str, str]) -> str:
         notebook = f"notebooks/{exhibit.notebook.removesuffix('.ipynb')}.html"
         pictures.append(
             f'<a class="card" href="{notebook}"><span class="thumb"><img src="_static/thumbs/{thumbs[exhibit.name]}" '
-            f'alt="{escape(exhibit.title)}"></span><span class="name">{escape(exhibit.name)}</span>'
+            f'alt="{escape(exhibit.title)}"></span><span class="name">{escape(exhibit.name)}</span> '
+            f'<span class="state {state(exhibit).split()[0]}">{state(exhibit)}</span>'
             f'<span class="what">{escape(exhibit.title)}</span></a>'
         )
     total = ledger()["verdict"].value_counts()
@@ -221,7 +228,8 @@ Model-heterogeneous personalised federated learning, reproduced: each paper's ow
 {table(rows, markup=("paper", "claims"))}
 {raw(f'<div class="cards four">{"".join(pictures)}</div>')}
 
-Points are differences of mean test accuracy in per cent, paired by seed, with a 95 % interval where n > 1. One seed decides nothing.
+Accuracy is the mean over the clients visited so far, in per cent; differences are in points, paired
+by seed, with a 95 % interval where n > 1. One seed decides nothing.
 [All exhibits](gallery.md), [all runs of record, to compare](results/compare.md), [start here](notebooks/00_start_here.ipynb).
 
 ```{{toctree}}
@@ -250,7 +258,7 @@ api/index
 
 
 def _landing_row(paper: str, exhibit: exhibits.Exhibit) -> dict[str, str]:
-    found, scale = max((of_record(grid) for grid in grid_of(exhibit)), key=lambda one: len(one[0].cells))
+    found, scale = max((of_record(grid) for grid in exhibit.grids), key=lambda one: len(one[0].cells))
     shown = {"paper": f'<a href="methods/{paper}.html">{paper}</a>', "ours, where most runs are": "not yet"}
     gap = {f"less {REFERENCE}": "–", f"the paper's {paper} less {REFERENCE}": "–"}
     own = [row for row in found.summary("last").to_dict("records") if row["method"] == paper]
@@ -526,7 +534,6 @@ def methods_index() -> str:
 
 
 def protocols_page() -> str:
-    variants = list(dict.fromkeys(variant for _, variant in presets.PRESETS))
     papers = list(dict.fromkeys(paper for paper, _ in presets.PRESETS))
     variants_said = next(item.metadata["help"] for item in dataclasses.fields(lab.RunSpec) if item.name == "protocol")
     parts = [
@@ -536,26 +543,15 @@ def protocols_page() -> str:
     ]
     for paper in papers:
         rows = []
-        for item in dataclasses.fields(Protocol):
-            values = {
-                v: getattr(presets.protocol(paper, v), item.name) for v in variants if (paper, v) in presets.PRESETS
-            }
-            mark = "differs" if len(set(map(str, values.values()))) > 1 else "the same"
-            rows.append({"field": item.name} | {name: str(value) for name, value in values.items()} | {"": mark})
+        for field, row in field_table(paper).iterrows():
+            values = [str(value) for name, value in row.items() if name != "why"]
+            rows.append({"field": field} | dict(row) | {"": "differs" if len(set(values)) > 1 else "the same"})
         line = line_of("fedlib/lab/presets.py", f'("{paper}", "')
         link = source_link("fedlib/lab/presets.py", line, 0)
-        parts.append(
-            f"## {paper}\n\n{table(rows, select=('',))}\n{raw(f'<p><a href={link!r}>The preset, in its file</a></p>')}"
-        )
-        settings = [
-            {
-                "protocol": variant,
-                "hyper-parameters of its own method, by kind of models": json.dumps(dict(preset.params), default=dict),
-            }
-            for (owner, variant), preset in presets.PRESETS.items()
-            if owner == paper and preset.params
-        ]
-        parts.append(table(settings) if settings else "")
+        shown = raw(f'<p><a href="{link}">The preset, in its file</a></p>')
+        parts.append(f"## {paper}\n\n{table(rows, select=('',))}\n{shown}")
+    left_out = [{"code": code_, "what no protocol here reproduces": text} for code_, text in NOT_REPRODUCED.items()]
+    parts.append("## Not reproduced\n\n" + table(left_out))
     parts.append("## The fields\n\n" + rest(Protocol))
     return "\n".join(parts)
 
@@ -563,7 +559,8 @@ def protocols_page() -> str:
 # -------------------------------------------------------------------------------------------------------------- compare
 
 METRICS = {
-    "accuracy": "accuracy, mean over all clients, %",
+    "accuracy": "accuracy, mean over the clients visited so far, %",
+    "accuracy_all": "accuracy, mean over all clients, %",
     "accuracy_selected": "accuracy, mean over the round's clients, %",
     "loss": "training loss",
     "words": "words sent and received in all, millions",
@@ -573,19 +570,15 @@ METRICS = {
 def runs_of_record() -> dict[str, Any]:
     """Every run of record for the comparison page: settings with their runs, each with its curves by metric."""
     settings: dict[str, list[dict[str, Any]]] = {}
-    for run in recorded.read_results():
-        row = run.row
+    for run in records().values():
+        spec = lab.resolve(run.spec).spec
         trained = run.rounds[run.rounds["round"] >= 0]
         words = (trained["download_words"] + trained["upload_words"]).cumsum() / 1e6
-        curves = {
-            "accuracy": (100 * trained["accuracy"]).round(2),
-            "accuracy_selected": (100 * trained["accuracy_selected"]).round(2),
-            "loss": trained["loss"].round(4),
-            "words": words.round(4),
-        }
+        curves = {name: (100 * trained[name]).round(2) for name in METRICS if name.startswith("accuracy")}
+        curves |= {"loss": trained["loss"].round(4), "words": words.round(4)}
         kept = {name: [None if np.isnan(one) else float(one) for one in values] for name, values in curves.items()}
-        settings.setdefault(_setting(row), []).append(
-            {"method": _label(row), "seed": int(row["seed"]), "key": run.key, "status": run.status, "curves": kept}
+        settings.setdefault(_setting(spec), []).append(
+            {"method": _label(spec), "seed": spec.seed, "key": run.key, "status": run.status, "curves": kept}
         )
     order = dict(sorted(settings.items(), key=lambda one: (-len({run["method"] for run in one[1]}), one[0])))
     names = {name: place for place, name in enumerate(algorithms.ALGORITHMS)}
@@ -615,30 +608,34 @@ def _looks(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
     return drawn
 
 
-def _setting(row: Mapping[Any, Any]) -> str:
-    words = [labels.dataset(row["dataset"]), row["scenario"]]
-    if row["partition"] == "by-class":
-        words.append(f"{int(row['classes_per_client'])} classes a client")
+def _setting(spec: lab.FilledSpec) -> str:
+    words = [labels.dataset(spec.dataset), spec.scenario]
+    if spec.partition == "by-class":
+        words.append(f"{spec.classes_per_client} classes a client")
     else:
-        words.append(f"Dirichlet {row['alpha']:g}" if row["partition"] == "dirichlet" else "IID")
-    words += [f"N = {row['num_clients']}", f"C = {labels.per_cent(row['participation'])}", f"T = {row['rounds']}"]
-    words += [f"E = {row['local_epochs']}", f"B = {row['batch_size']}", f"protocol {row['protocol']} of {row['paper']}"]
-    if row["scenario"].startswith("reassembly"):
-        words.append("labelled public data" if row["public_labels"] else "unlabelled public data")
+        words.append(f"Dirichlet {spec.alpha:g}" if spec.partition == "dirichlet" else "IID")
+    words += [f"N = {spec.num_clients}", f"C = {labels.per_cent(spec.participation)}", f"T = {spec.rounds}"]
+    words += [f"E = {spec.local_epochs}", f"B = {spec.batch_size}", f"protocol {spec.protocol} of {spec.paper}"]
+    words += [spec.precision] if spec.precision != lab.SCALES[RECORD]["precision"] else []
+    if algorithms.ALGORITHMS[spec.algorithm].public_data != "none":
+        words.append("labelled public data" if spec.public_labels else "unlabelled public data")
     return ", ".join(words)
 
 
-def _label(row: Mapping[Any, Any]) -> str:
-    """The method, and what is not its default."""
-    defaults = {item.name: item.default for item in dataclasses.fields(algorithms.ALGORITHMS[row["algorithm"]])}
-    given = json.loads(row["params"]) | json.loads(row["overrides"])
-    changed = [f"{name} = {value}" for name, value in given.items() if value != defaults.get(name)]
-    return row["algorithm"] + (f" ({', '.join(changed)})" if changed else "")
+def _label(spec: lab.FilledSpec) -> str:
+    """The method, and what its protocol does not give it."""
+    usual = algorithms.make(spec.algorithm, presets.params(spec.paper, spec.protocol, spec.scenario, spec.algorithm))
+    changed = {name: value for name, value in spec.params.items() if value != getattr(usual, name)} | spec.overrides
+    return spec.algorithm + (
+        f" ({', '.join(f'{name} = {value}' for name, value in changed.items())})" if changed else ""
+    )
 
 
 def compare_page() -> str:
     found = runs_of_record()
     total = sum(len(runs) for runs in found["settings"].values())
+    if not total:
+        return "# Compare runs of record\n\nNo run is on record yet.\n"
     return f"""# Compare runs of record
 
 {total} runs on real data. Choose data and setting, methods and a metric: curves are means over seeds, the band is

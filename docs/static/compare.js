@@ -110,7 +110,7 @@ document.addEventListener("DOMContentLoaded", () => {
       const line = { points: points.map((p) => `${x(p.round)},${y(p.mean)}`).join(" "), fill: "none", stroke: colour, "stroke-width": 2.2 };
       svg.append(draw("polyline", dash ? { ...line, "stroke-dasharray": dash } : line));
       points.forEach((p) => {
-        const dot = draw("circle", { cx: x(p.round), cy: y(p.mean), r: 3.2, fill: colour });
+        const dot = draw("circle", { cx: x(p.round), cy: y(p.mean), r: points.length > 40 ? 1.4 : 3.2, fill: colour });
         dot.append(draw("title", {}, `${name}, round ${p.round}: ${p.mean.toFixed(2)}`));
         svg.append(dot);
       });
