@@ -355,10 +355,12 @@ def _record(options: argparse.Namespace) -> None:
         for left in groups.train(options.group, jobs):
             print(f"{recorded.export()} runs written to {recorded.RESULTS}; {left} of the group remain", flush=True)
         return
+    print(f"{'group':<12}{'runs':>9}  hours left on one core; what it decides")
     for name, (what, _) in groups.GROUPS.items():
         every, still = groups.cells(name), groups.open_cells(name)
         hours = sum(lab.expected_seconds([lab.resolve(cell.spec, grids.RECORD) for cell in still])) / 3600
-        print(f"{name:<12}{len(every) - len(still):>4} of {len(every):<4} about {hours:5.1f} core-hours left   {what}")
+        head = f"{name:<12}{f'{len(every) - len(still)}/{len(every)}':>9}{hours:7.1f}  "
+        print(textwrap.fill(what, WIDTH, initial_indent=head, subsequent_indent=" " * len(head)))
 
 
 def _runs(options: argparse.Namespace) -> None:

@@ -3,84 +3,201 @@
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
 import torch
 
-from .. import algorithms, models, randomness, simulation, training
+from .. import algorithms, data, models, randomness, simulation, training
 from ..errors import require
 from . import costs
 from .spec import Resolved
 
-# Time by FLOPs, against Standalone's, where more takes time than the FLOPs that PyTorch counts: singular value
-# decompositions, random weights, element-wise work. CNN-1..5, 256 images a client, E = 1, B = 64, one idle core.
-UNCOUNTED = {"FedKD": 1.5, "pFedBayes": 5.6, "pFedES": 1.15}
+FORWARD = 0.28  # a forward pass by a training step of the same images
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a round of a method computes, in training steps of an image.
+
+    own: with the client's model, an image and epoch; shared: likewise, with the method's shared network; after: with the
+    client's model, an image and round; public: likewise, a public image; visit: likewise, a public image at the first visit;
+    fixed: with the shared network, a client and round; server: with it, a public image and round; each: likewise, an upload.
+    """
+
+    own: float = 1.0
+    shared: float = 0.0
+    after: float = 0.0
+    public: float = 0.0
+    visit: float = 0.0
+    fixed: float = 0.0
+    server: float = 0.0
+    each: float = 0.0
+
+
+# Steps by Algorithm, and where time differs from the count of steps, as tests/benchmarks/bench_methods.py measures it:
+# random weights (pFedBayes), eigenvectors (FedKD), frozen networks and small filters (pFedES). Methods not named train
+# their client's model and nothing else.
+WORK = {
+    "Per-FedAvg": Work(own=2.0),
+    "pFedMe": Work(own=5.0),  # inner steps
+    "pFedBayes": Work(own=5.6),
+    "FML": Work(shared=1.0),
+    "FedKD": Work(shared=1.0, fixed=150.0),
+    "FD": Work(after=FORWARD),
+    "FedProto": Work(after=FORWARD),
+    "FedMD": Work(public=1 + FORWARD, visit=1.0),
+    "FCCL": Work(own=1 + 2 * FORWARD, public=1 + FORWARD),
+    "FedKEMF": Work(shared=1.0, server=1.0, each=FORWARD),
+    "FedGH": Work(after=FORWARD),
+    "pFedES": Work(own=1.95, after=1.35),  # an epoch of its second step
+}
+
+
+# FLOPs of a training step an image (10 classes, 3 channels), as PyTorch counts them (`costs.training_flops`). M4 has 46
+# times those of CNN-1.
+FLOPS = {
+    "CNN-1": 27_073_200,
+    "CNN-2": 18_433_200,
+    "CNN-3": 19_273_200,
+    "CNN-4": 17_713_200,
+    "CNN-5": 15_373_200,
+    "M1": 12_435_000,
+    "M2": 13_222_200,
+    "M3": 63_188_736,
+    "M4": 1_234_320_384,
+}
+
+
+def _flops(architecture: str) -> int:
+    """FLOPs of a training step an image, about."""
+    if models.is_built_in(architecture):
+        return FLOPS[architecture.removesuffix(f"-{models.FEATURES}")]
+    return costs.training_flops(architecture, 10, 3, batch_size=2)
 
 
 def expected_seconds(resolved: Sequence[Resolved]) -> list[float]:
     """Seconds that each run will take on one core of this machine, about: plain training of its architectures, timed here
-    in a moment, times the work that its method does beside it (`relative_work`).
+    in a moment, times the work that its method does beside it (`relative_work`), evaluation, and what every client costs.
     """
     return [_expected(item) for item in resolved]
 
 
 def _expected(item: Resolved) -> float:
-    shape = (item.info.num_classes, item.info.channels)
-    settings = (min(item.spec.batch_size, 64), item.protocol.optimiser)  # a larger batch is hardly faster
-    plain = [_seconds_an_image(name, *settings, *shape) for name in item.architectures]
-    return item.samples * float(np.mean(plain)) * relative_work(item)
+    spec, shape = item.spec, (item.info.num_classes, item.info.channels)
+    visits = spec.rounds * simulation.participants(spec.num_clients, spec.participation)
+    of_client = max(spec.batch_size, round(_images(item)))
+    plain = float(
+        np.mean(
+            [
+                _seconds_an_image(
+                    name, *_timed(name, spec.batch_size, of_client), item.protocol.optimiser, spec.precision, *shape
+                )
+                for name in _turns(item)
+            ]
+        )
+    )
+    train, *others = item.protocol.parts
+    judged = FORWARD * sum(others) / train * (item.samples / spec.local_epochs + _images(item) * spec.num_clients)
+    return 0.2 + 0.003 * visits + plain * (item.samples * relative_work(item) + judged)
+
+
+def _timed(architecture: str, batch_size: int, images: int) -> tuple[int, int]:
+    """How to time a network: in which batches, and on how many images, few where an image costs much."""
+    most = round(10e9 / _flops(architecture))
+    batch_size = max(1, min(batch_size, 64, most))
+    batches = min(images // batch_size, 8, most // (2 * batch_size))
+    return batch_size, batch_size * 2 ** max(0, batches.bit_length() - 1)  # 1, 2, 4 or 8 batches
+
+
+def _turns(item: Resolved) -> list[str]:
+    """The architecture of each visit of the first rounds, up to 20."""
+    spec, turns = item.spec, item.architectures
+    rounds = range(1 if spec.participation == 1 else min(spec.rounds, 20))
+    visits = [simulation.sampled_clients(spec.seed, t, spec.num_clients, spec.participation) for t in rounds]
+    return [turns[id % len(turns)] for visited in visits for id in visited.tolist()]
+
+
+def _images(item: Resolved) -> float:
+    """Training images of a client."""
+    spec = item.spec
+    selected = simulation.participants(spec.num_clients, spec.participation)
+    return item.samples / (selected * spec.rounds * spec.local_epochs)
 
 
 def relative_work(item: Resolved) -> float:
-    """A run's work, clients and server together, by that of Standalone with the same clients and rounds: the FLOPs of its
-    method, counted once per process on CNN-3 (of its parameters those in `MORE_WORK` count), and what they leave out (`UNCOUNTED`).
+    """A run's work, clients and server together, by that of Standalone with the same clients and rounds (see `WORK`).
+
+    Networks count by their FLOPs. Of pFedHR's, M4 has 1.23 GFLOP an image, 46 times CNN-1, and its server fine-tunes as
+    many networks as there are uploads and candidates, so where M4 is among them nearly all of the time is its.
     """
-    spec = item.spec
-    cost = _method_flops(spec.algorithm, tuple((name, spec.params[name]) for name in MORE_WORK if name in spec.params))
-    if cost is None:
-        return 1.0
-    selected = simulation.participants(spec.num_clients, spec.participation)
-    images = round(item.samples / (selected * spec.rounds * spec.local_epochs))
-    public = 0
+    spec, params = item.spec, item.spec.params
+    selected, images = simulation.participants(spec.num_clients, spec.participation), _images(item)
+    flops = float(np.mean([_flops(name) for name in _turns(item)]))
+    public = 0.0
     if item.algorithm.public_data != "none":
-        public = round(spec.public_fraction * images * spec.num_clients)
-        public = min(public, spec.public_images or public, getattr(item.algorithm, "public_samples", public))
-    round_ = selected * cost.local(images, spec.local_epochs, public) + cost.aggregation(selected, public)
-    plain = selected * images * spec.local_epochs * costs.training_flops("CNN-3", 10, 3)
-    return UNCOUNTED.get(spec.algorithm, 1.0) * round_ / plain
-
-
-MORE_WORK = ("extractor_epochs", "extra_epochs")  # parameters by which a client's work grows
+        source = data.info(spec.public_dataset) if spec.public_dataset else item.info
+        public = spec.public_fraction * source.num_train
+        public = min(public, spec.public_images or public)
+    plain = selected * images * spec.local_epochs
+    if spec.algorithm == "pFedHR":  # fine-tuning, and Eq. 6 with a teacher
+        networks = selected + params["max_candidates"]
+        twice = 1 if spec.public_labels else 2  # two views of each image
+        return (1 + FORWARD) + networks * public * (params["server_epochs"] * twice + FORWARD) / plain
+    work = WORK.get(spec.algorithm, Work())
+    if type(item.algorithm) not in algorithms.BUILT_IN:
+        work = _own_work(spec.algorithm)
+    if spec.algorithm == "pFedES":
+        epochs = params["extractor_epochs"] or spec.local_epochs + params["extra_epochs"]
+        work = replace(work, after=epochs * work.after)
+    if spec.algorithm == "pFedMe":
+        work = replace(work, own=float(params["inner_steps"]))
+    shared = params.get("shared", params.get("knowledge"))
+    smaller = _flops(shared) / flops if shared in models.BUILDERS else 0.0
+    sampled = min(public, params.get("public_samples", public))
+    own = spec.local_epochs * images * work.own + images * work.after + sampled * work.public
+    own += public * work.visit * min(1, spec.num_clients / (selected * spec.rounds))
+    own += smaller * (spec.local_epochs * images * work.shared + work.fixed)
+    server = smaller * (work.fixed + sampled * (work.server + selected * work.each))
+    return (selected * own + server) / plain
 
 
 @cache
-def _method_flops(algorithm: str, params: tuple[tuple[str, int], ...] = ()) -> costs.Flops | None:
-    """FLOPs of a method with these parameters and otherwise its usual ones, in parts; None of one that cannot be measured by itself."""
+def _own_work(algorithm: str) -> Work:
+    """Of a person's own method, whose FLOPs are counted on a few small rounds of CNN-3; it counts as plain training where
+    that cannot be done.
+    """
     try:
-        return costs.flops(algorithms.make(algorithm, dict(params)), "CNN-3")
-    except Exception:  # a user's method may need networks or data of the user's; it counts as plain training
-        return None
+        cost = costs.flops(algorithms.make(algorithm, {}), "CNN-3")
+    except Exception:  # it may need networks or data of the person's
+        return Work()
+    plain = costs.training_flops("CNN-3", 10, 3)
+    return Work(own=cost.epoch / plain, after=cost.round / plain, public=cost.public / plain)
 
 
 @cache
-def _seconds_an_image(architecture: str, batch_size: int, optimiser: str, num_classes: int, channels: int) -> float:
-    """Seconds (of processor time) a training image of plain training, one thread: the quickest of four batches, after one to warm up, or of
-    one where a batch takes long.
+def _seconds_an_image(
+    architecture: str, batch_size: int, count: int, optimiser: str, precision: str, num_classes: int, channels: int
+) -> float:
+    """Seconds (of processor time) a training image of plain training on `count` images, one thread: the quicker of two goes
+    after one batch to warm up, or of one where that takes long.
     """
     stream = randomness.generator(0, "init")
     model = models.build(architecture, num_classes, channels, stream)
     scale = torch.full((channels, 1, 1), 127.5)
-    pool = training.Pool(torch.zeros(batch_size, channels, 32, 32).byte(), torch.zeros(batch_size).long(), scale, scale)
+    labels = torch.zeros(count).long()
+    pool = training.Pool(torch.zeros(count, channels, 32, 32).byte(), labels, scale, scale, precision)
     settings = training.Settings(1, batch_size, 0.001, optimiser=optimiser)
     took: list[float] = []
     with training.one_thread():
-        while len(took) < 5 and (len(took) < 2 or sum(took) < 1):
-            started = time.process_time()
-            indices = torch.arange(batch_size)
-            training.train(training.cross_entropy, {"model": model}, pool, indices, settings, stream)
-            took.append(time.process_time() - started)
-    return min(took[1:]) / batch_size
+        for images in (batch_size, count, count):
+            if len(took) < 2 or sum(took) < 0.2:
+                started = time.process_time()
+                indices = torch.arange(images)
+                training.train(training.cross_entropy, {"model": model}, pool, indices, settings, stream)
+                took.append(time.process_time() - started)
+    return min(took[1:]) / count
 
 
 def estimate(resolved: Sequence[Resolved], jobs: int) -> float:

@@ -133,7 +133,7 @@ def _report(row: dict[str, Any]) -> None:
 
 
 def _reached(row: dict[str, Any], rounds: int | None) -> str:
-    """Where a run is, for a bar: its round, of how many, and the mean accuracy over all clients."""
+    """Where a run is, for a bar: its round, of how many, and the mean accuracy over the clients visited so far."""
     return f"round {row['round'] + 1}/{rounds} accuracy {row['accuracy']:.3f}"
 
 

@@ -188,9 +188,16 @@ class Resolved:
     @property
     def samples(self) -> float:
         """Training images that the run will see, about."""
-        spec, parts = self.spec, self.protocol.parts
-        share = parts[0] / sum(parts) * self.info.num_images / spec.num_clients
-        return simulation.participants(spec.num_clients, spec.participation) * share * spec.rounds * spec.local_epochs
+        spec, (train, validation, test) = self.spec, self.protocol.parts
+        of_training = float(self.info.num_train)
+        if self.algorithm.public_data != "none" or self.protocol.reserve:
+            of_training *= 1 - spec.public_fraction
+        dealt = of_training + (self.info.num_test if self.protocol.split.startswith("local") else 0)
+        share = train / (train + validation + (0 if self.protocol.split.startswith("official") else test))
+        if spec.partition == "by-class":  # few clients leave classes that nobody holds
+            share *= min(1.0, spec.num_clients * (spec.classes_per_client or 1) / self.info.num_classes)
+        selected = simulation.participants(spec.num_clients, spec.participation)
+        return selected * share * dealt / spec.num_clients * spec.rounds * spec.local_epochs
 
 
 def read_images(name: str) -> data.Dataset:

@@ -106,7 +106,7 @@ def save_record(
     if ranked is not None:
         about = note(cells) or f"scale {scale}"
         caption = (
-            f"Results of record on real data: mean test accuracy in per cent over all clients, "
+            f"Results of record on real data: mean test accuracy in per cent over the clients visited so far, "
             f"{intervals.SELECTION_RULES['last']}; a 95 % interval where n, the number of seeds, is above 1. {about}. {tables.MARKED}"
         )
         written["tex"] = ranked.latex(caption).encode()

@@ -117,7 +117,7 @@ def wide(table: pd.DataFrame, methods: Sequence[str], column: str = "setting", a
     unequal = False
     for setting, group in table.groupby(column, sort=False):
         ranked = group.dropna(subset=["ours"])
-        ranked = ranked[[row.get("taught") != 0 for row in ranked.to_dict("records")]]
+        ranked = ranked[ranked["taught"] != 0] if "taught" in ranked else ranked
         if len(set(ranked["n"])) > 1:
             unequal = True
             continue
