@@ -229,9 +229,15 @@ def refresh_one(file: str) -> None:
 
 
 def _without_progress(cell: Any) -> None:
-    """Take out what a bar leaves behind in an executed cell: an output without content."""
+    """Take out what a bar leaves behind in an executed cell, an output without content, and what is nothing without its kernel, a
+    widget.
+    """
     if cell.cell_type == "code":
-        cell.outputs = [output for output in cell.outputs if output.get("data", True)]
+        cell.outputs = [
+            output
+            for output in cell.outputs
+            if output.get("data", True) and not any("widget" in kind for kind in output.get("data", {}))
+        ]
 
 
 def write_readme() -> None:
