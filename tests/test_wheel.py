@@ -103,3 +103,12 @@ def test_an_exhibit_is_made_from_the_notebook_inside(fedlib):
     executed = json.loads((home / "executed/smoke/fedssa/1_method.ipynb").read_text())
     assert any(cell.get("outputs") for cell in executed["cells"])
     assert "FedSSA" in fedlib("exhibits", "show", "fedssa/table2", "--scale", "demo")
+
+
+def test_the_lock_holds_every_pin_with_its_hashes_and_no_address():
+    pins = [line.split()[0] for line in (ROOT / "requirements.txt").read_text().splitlines() if "==" in line]
+    lock = (ROOT / "requirements.lock").read_text()
+    locked = {line.split()[0].lower() for line in lock.splitlines() if "==" in line and not line.startswith(" ")}
+    names = {pin.lower() for pin in pins if pin[0] != "#"}
+    assert len(names) > 20 and names <= locked, f"run `make lock`: {sorted(names - locked)}"
+    assert lock.count("--hash=sha256:") > len(locked) and "://" not in lock
