@@ -4,7 +4,7 @@ import pytest
 import torch
 from tiny import ARCHITECTURES
 
-from fedlib import data, models
+from fedlib import algorithms, data, models, partition
 
 torch.set_num_threads(1)
 
@@ -17,7 +17,18 @@ def home(tmp_path, monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def tiny_architectures(monkeypatch):
+def registries():
+    """What a test registers is forgotten after it."""
+    every = (algorithms.ALGORITHMS, data.REGISTERED, models.BUILDERS, models.SCENARIOS, partition.REGISTERED)
+    before = [(registry, dict(registry)) for registry in every]
+    yield
+    for registry, entries in before:
+        registry.clear()
+        registry.update(entries)
+
+
+@pytest.fixture(autouse=True)
+def tiny_architectures(registries, monkeypatch):
     """Makes `tiny`, `tiny-a` and `tiny-b` known for the length of a test."""
     for name, builder in ARCHITECTURES.items():
         monkeypatch.setitem(models.BUILDERS, name, builder)

@@ -513,3 +513,12 @@ def test_released_behaviours_are_real_and_the_paper_has_none(algorithm: str) -> 
         assert not any(torch.equal(plain.server[name], tensor) for name, tensor in start.items())
         down = lab.rounds_of(outcome)["download_words"].tolist()[1:]
         assert down == [0, 10 * 5010]  # no header goes down in round 0
+
+
+@pytest.mark.parametrize(("num_clients", "share"), [(7, 1.0), (10, 1.0), (50, 0.2), (100, 0.1), ("40", 0.25)])
+def test_ten_clients_are_selected_where_nothing_is_said(num_clients, share) -> None:
+    spec = lab.resolve(RunSpec("FedSSA", dataset="cifar10", num_clients=num_clients)).spec
+    assert spec.participation == share and participants(spec.num_clients, spec.participation) == min(
+        10, int(num_clients)
+    )
+    assert lab.resolve(RunSpec("FedSSA", num_clients=num_clients, participation=0.5)).spec.participation == 0.5

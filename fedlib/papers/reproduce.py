@@ -19,6 +19,7 @@ import psutil
 
 from .. import lab
 from ..errors import FedlibError, choose, require
+from ..lab import estimates
 from ..show import tables
 from . import exhibits, notebook, recorded, results
 from .printed import accuracies
@@ -73,6 +74,11 @@ def _print_plan(todo: Sequence[lab.Resolved]) -> None:
     shown = ", ".join(f"{method}\u00a0{100 * share:.0f}\u00a0%" for method, share in shares.items())
     lines = textwrap.fill(f"hours: on one core; of them {shown}", 80, break_on_hyphens=False)
     print(lines.replace("\u00a0", " "))
+    taking_part = {name for run in todo for name in run.architectures}
+    for name in sorted(taking_part & estimates.FLOPS.keys()):
+        times = estimates.FLOPS[name] / estimates.FLOPS["CNN-1"]
+        if times > 10:
+            print(f"an image costs {times:.0f} times as much in {name} as in CNN-1")
 
 
 def duration(seconds: float) -> str:

@@ -23,7 +23,7 @@ PARAMETERS: dict[str, tuple[type, Any, str]] = {
     "scale": (
         str,
         "smoke",
-        "smoke (embedded digits, minutes), demo (real data, ten minutes), record (T = 100, hours) or paper (weeks)",
+        "smoke (digits, minutes), demo (real data, ten minutes), record (hours) or paper (weeks)",
     ),
     "dataset": (str, "", "one data set only; empty: those of the scale"),
     "methods": (list, [], 'methods, such as ["Standalone", "FedSSA"]; empty: all of the exhibit'),

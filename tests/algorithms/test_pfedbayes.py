@@ -96,7 +96,7 @@ def test_pfedbayes_learns_about_as_fast_as_fedavg() -> None:
     """M1 on digits, Adam at 1e-3: with unit noise at rho = -3 it would be at 30 %."""
     spec = RunSpec(
         scenario="homogeneous-M1", partition="iid", num_clients=4, participation=0.5, rounds=3, local_epochs=2,
-        batch_size=32, lr=0.001, overrides={"optimiser": "adam"},
+        batch_size=32, lr=0.001, protocol="paper", overrides={"optimiser": "adam"},
     )  # fmt: skip
     last = {}
     for name in ("FedAvg", "pFedBayes"):

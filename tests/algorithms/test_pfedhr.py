@@ -34,6 +34,7 @@ SMALL = RunSpec(
     num_clients=CLIENTS,
     participation=ACTIVE / CLIENTS,
     seed=seed(),
+    protocol="paper",
     rounds=2,
     local_epochs=1,
     batch_size=16,

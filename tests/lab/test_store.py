@@ -5,7 +5,9 @@ import os
 import shutil
 import signal
 import threading
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import processes
@@ -311,3 +313,20 @@ def test_what_prune_does_not_know_does_not_stop_the_listing(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert any(odd.key in line and "damaged" in line for line in lines)
     assert any(line.startswith(whole.key[:-8]) and "damaged" not in line for line in lines)  # of a whole one, 8 digits
+
+
+def test_a_record_says_which_commit_and_which_processor(monkeypatch):
+    answers = {"rev-parse": "0123456789ab\n", "status": ""}
+    asked = []
+
+    def git(command, **options):
+        asked.append((command[1], options["cwd"].name))
+        return SimpleNamespace(stdout=answers[command[1]])
+
+    monkeypatch.setattr(records.subprocess, "run", git)
+    assert records._commit() == "0123456789ab" and set(asked) == {("rev-parse", "fedlib"), ("status", "fedlib")}
+    answers["status"] = " M fedlib/training.py\n"
+    assert records._commit() == "0123456789ab-modified"
+    monkeypatch.setattr(records.subprocess, "run", Mock(side_effect=FileNotFoundError))
+    assert records._commit() == "unknown"
+    assert len(records._processor()) > 3

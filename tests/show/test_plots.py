@@ -286,7 +286,14 @@ def test_effects_name_the_reference_and_say_n():
     (axes,) = figure.axes
     assert axes.get_xlabel() == "points\n0 = released" and axes.get_title() == "CIFAR-10"
     assert [text.get_text() for text in axes.get_yticklabels()] == ["one", "two", "three\n(against the text)"]
-    said = ["n = 2", "n = 1", "n = 3", "over the visited clients", "over the selected clients", "hollow: one seed, no interval"]
+    said = [
+        "n = 2",
+        "n = 1",
+        "n = 3",
+        "over the visited clients",
+        "over the selected clients",
+        "hollow: one seed, no interval",
+    ]
     assert words(figure) == said
     assert len(hollow(figure)) == 2
     alone = plots.effects(effects_table().query("n > 1").drop(columns="selected_difference"))
