@@ -1,6 +1,8 @@
 # make reproduce   train what the exhibits need at scale smoke (embedded data), make figures and tables
 # make test        style, types, unit tests, notebooks; every exhibit of scale smoke is made and fresh
 # make lab         open the notebooks in JupyterLab
+# make site        build the site from the committed notebooks, results and figures into site/html; executes nothing
+# make lock        pin every package with its hashes in requirements.lock, for Python 3.11 to 3.13
 # make notebooks   execute the committed notebooks in place and bring the README's tables up to date
 
 PYTHON ?= python3
@@ -8,7 +10,7 @@ BIN := .venv/bin
 INSTALLED := .venv/installed
 PYTEST := $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadscope
 
-.PHONY: reproduce test lab notebooks
+.PHONY: reproduce test lab site lock notebooks
 .DELETE_ON_ERROR:
 
 reproduce: $(INSTALLED)
@@ -27,15 +29,22 @@ test: $(INSTALLED)
 lab: $(INSTALLED)
 	$(BIN)/jupyter lab notebooks/00_start_here.ipynb
 
+site: $(INSTALLED)
+	$(BIN)/python docs/build.py site
+
+lock: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==0.13.9
+	$(BIN)/uv pip compile --quiet requirements.txt --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --output-file requirements.lock
+
 notebooks: $(INSTALLED)
 	$(BIN)/python -m fedlib reproduce all --scale smoke
 	$(BIN)/python -c "from fedlib.papers import reproduce; reproduce.refresh(reproduce.all_notebooks()); reproduce.write_readme()"
 	$(BIN)/ruff format -q notebooks
 
-$(INSTALLED): requirements.txt pyproject.toml
+$(INSTALLED): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "fedlib needs Python 3.11 or newer; try: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $(INSTALLED)
 	@echo "Installed. Next: . .venv/bin/activate, then fedlib --help"

@@ -1,4 +1,4 @@
-"""fedlib list | data | run | exhibits | reproduce | runs, or python -m fedlib ...: each has a --help."""
+"""fedlib list | data | run | exhibits | reproduce | notebooks | runs, or python -m fedlib ...: each has a --help."""
 
 import argparse
 import contextlib
@@ -62,7 +62,7 @@ def _parser() -> Parser:
     parser = Parser("fedlib" if script else "python -m fedlib", description=DESCRIPTION)
     parser.add_argument("--version", action="version", version=f"fedlib {version('fedlib')}")
     commands = parser.add_subparsers(
-        dest="command", required=True, metavar="list | data | run | exhibits | reproduce | record | runs"
+        dest="command", required=True, metavar="list | data | run | exhibits | reproduce | record | notebooks | runs"
     )
 
     command = commands.add_parser(
@@ -156,6 +156,16 @@ def _parser() -> Parser:
     command.add_argument("group", nargs="?", help=", ".join(groups.GROUPS))
     command.add_argument("--jobs", help="runs trained side by side, one thread each (default: one for every core)")
 
+    command = commands.add_parser(
+        "notebooks",
+        help="the notebooks: where they are; copy: into a folder of yours",
+        description="Without a name, list the notebooks that came with fedlib. `copy FOLDER` copies them into a folder of yours, "
+        "to be read, changed and run there.",
+    )
+    actions = command.add_subparsers(dest="action", metavar="copy")
+    action = actions.add_parser("copy", help="copy all notebooks into a folder; nothing there is replaced")
+    action.add_argument("folder", help="such as notebooks; made where it is not there")
+
     command = commands.add_parser("runs", help="what is stored: list, show, diff, prune, export")
     actions = command.add_subparsers(dest="action", metavar="list | show | diff | prune | export")
     action = actions.add_parser(
@@ -231,6 +241,14 @@ def _indented(text: str, indent: int = 13) -> str:
         text, WIDTH, initial_indent=" " * indent, subsequent_indent=" " * indent, break_on_hyphens=False
     )
     return filled.replace("\u00a0", " ")
+
+
+def _notebooks(folder: str | None) -> None:
+    if folder is None:
+        print(*reproduce.all_notebooks(), f"in {reproduce.notebook.NOTEBOOKS}", sep="\n")
+        return
+    copied = reproduce.copy_notebooks(folder)
+    print(f"copied {len(copied)} notebooks into {folder}; next: jupyter lab {Path(folder) / '00_start_here.ipynb'}")
 
 
 def _costs() -> None:
@@ -469,6 +487,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _record(options)
         elif options.command == "runs":
             _runs(options)
+        elif options.command == "notebooks":
+            _notebooks(getattr(options, "folder", None))
         elif options.command == "exhibits":
             _show_exhibits(options.exhibit, options.scale) if options.action else _list_exhibits()
         else:

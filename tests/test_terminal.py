@@ -33,6 +33,8 @@ def eighty(monkeypatch):
         "exhibits",
         "exhibits --help",
         "reproduce --help",
+        "notebooks",
+        "notebooks copy --help",
         "runs --help",
         "runs list --help",
     ],

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from .launch import missing as missing
     from .launch import run as run
     from .launch import sweep as sweep
+    from .places import checkout as checkout
+    from .places import home as home
+    from .places import shipped as shipped
     from .records import Record as Record
     from .records import computing as computing
     from .records import delete as delete
-    from .records import home as home
     from .records import read as read
     from .records import state as state
     from .records import store as store
@@ -63,11 +65,15 @@ _ROOMS = {
         "public_of",
         "reserved_of",
     ),
+    "places": (
+        "checkout",
+        "home",
+        "shipped",
+    ),
     "records": (
         "Record",
         "computing",
         "delete",
-        "home",
         "read",
         "state",
         "store",

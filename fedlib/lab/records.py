@@ -25,18 +25,13 @@ import numpy as np
 import pandas as pd
 import torch
 
-from ..errors import FedlibError, choose, folder_from
+from ..errors import FedlibError, choose
 from ..simulation import Outcome
 from . import clientfiles, files
 from .freshness import code_digest
+from .places import home
 from .spec import KEEP, FilledSpec, Resolved
 from .tables import clients_of, rounds_of, timing_of
-
-
-def home() -> Path:
-    """The root of runs/ and figures/: FEDLIB_HOME, else the repository, else (installed elsewhere) ~/.cache/fedlib."""
-    repository = Path(__file__).resolve().parents[2]
-    return folder_from("FEDLIB_HOME", str(repository) if (repository / "notebooks").is_dir() else "~/.cache/fedlib")
 
 
 def store() -> Path:

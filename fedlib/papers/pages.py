@@ -6,7 +6,7 @@ import functools
 import inspect
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -285,6 +285,26 @@ def _weight(run: lab.Resolved) -> float:
     shape = run.info.num_classes, run.info.channels
     plain = np.mean([flops.training_flops(name, *shape) for name in run.architectures])
     return float(plain / np.mean([flops.training_flops(name, 10, 3) for name in models.CNN_WIDTHS]))
+
+
+def interact(function: Callable[..., Any], **choices: Any) -> None:
+    """Sliders and lists under which a notebook calls `function` and shows what it returns. Needs ipywidgets; without it, or without
+    anything to choose, prints so.
+
+    choices: of each argument a list of values, or (low, high) or (low, high, step) of numbers. Raises FedlibError for an
+    argument that `function` does not have.
+    """
+    for name in choices:
+        choose(f"argument of {function.__name__}", name, inspect.signature(function).parameters)
+    try:
+        import ipywidgets
+    except ImportError:
+        print(f"no sliders without ipywidgets: call {function.__name__}({', '.join(choices)}) with other values")
+        return
+    if any(len(values) == 0 for values in choices.values()):
+        print("nothing to choose from yet")
+        return
+    display(ipywidgets.interactive(function, **choices))
 
 
 def display(*shown: Any) -> None:

@@ -16,7 +16,7 @@ from . import exhibits, views
 from .grids import RECORD
 from .results import Runs
 
-RESULTS = Path(__file__).resolve().parents[2] / "results"
+RESULTS = lab.shipped() / "results"
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -220,7 +221,7 @@ def refresh_one(file: str) -> None:
     import nbformat
     import papermill
 
-    path = notebook.NOTEBOOKS / file
+    path = lab.checkout() / "notebooks" / file
     before = nbformat.read(path, as_version=4)
     executed = papermill.execute_notebook(path, None, {}, cwd=path.parent, **PAPERMILL)
     for cell, original in zip(executed.cells, before.cells, strict=True):
@@ -234,20 +235,26 @@ def refresh_one(file: str) -> None:
 
 
 def _without_progress(cell: Any) -> None:
-    """Take out what a bar leaves behind in an executed cell: an output without content."""
+    """Take out what a bar leaves behind in an executed cell, an output without content, and what is nothing without its kernel, a
+    widget.
+    """
     if cell.cell_type == "code":
-        cell.outputs = [output for output in cell.outputs if output.get("data", True)]
+        cell.outputs = [
+            output
+            for output in cell.outputs
+            if output.get("data", True) and not any("widget" in kind for kind in output.get("data", {}))
+        ]
 
 
 def write_readme() -> None:
     """Bring README.md's generated tables up to date."""
     text = readme()
-    (notebook.NOTEBOOKS.parent / "README.md").write_text(text, encoding="utf-8")
+    (lab.checkout() / "README.md").write_text(text, encoding="utf-8")
 
 
 def readme() -> str:
     """README.md with its generated tables brought up to date: the results of record and the index of exhibits."""
-    text = (notebook.NOTEBOOKS.parent / "README.md").read_text(encoding="utf-8")
+    text = (lab.checkout() / "README.md").read_text(encoding="utf-8")
     column = [("fedssa/heterogeneous", ()), ("pfedes/heterogeneous", ("pFedES",))]
     tables_ = {
         "record": _against(column, "Standalone", papers=(("FedSSA", "Table 2"), ("pFedES", "Table 3"))),
@@ -381,6 +388,23 @@ def _between(text: str, mark: str, table: pd.DataFrame, footer: str = "") -> str
     drawn = "\n".join("| " + " | ".join(line) + " |" for line in lines) + (f"\n\n{footer}" if footer else "")
     before, rest = text.split(f"<!-- {mark} -->")
     return f"{before}<!-- {mark} -->\n{drawn}\n<!-- /{mark} -->{rest.split(f'<!-- /{mark} -->')[1]}"
+
+
+def copy_notebooks(target: str | Path) -> list[Path]:
+    """Copy every notebook into the folder `target`, in the folders that they have here; returns the files written.
+
+    Raises FedlibError, and writes nothing, where one of them is there already.
+    """
+    files = {file: Path(target).expanduser() / file for file in all_notebooks()}
+    for path in files.values():
+        require(not path.exists(), "folder", str(target), f"without {path.name}, or the copy would replace {path}")
+    try:
+        for file, path in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(notebook.NOTEBOOKS / file, path)
+    except OSError as error:
+        raise FedlibError(f"folder = {str(target)!r}: cannot be written: {error}") from error
+    return list(files.values())
 
 
 def all_notebooks() -> list[str]:

@@ -27,7 +27,7 @@ from .grids import RECORD
 from .results import Runs, note
 from .settings import Settings
 
-NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
+NOTEBOOKS = lab.shipped() / "notebooks"
 
 
 def figures(scale: str) -> Path:

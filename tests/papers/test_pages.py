@@ -1,6 +1,7 @@
 """What notebooks show besides their exhibits: sources, holdings, provenance, results of record, scales and costs."""
 
 import inspect
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from fedlib import ALGORITHMS, FedlibError
 from fedlib.algorithms import pfedes
-from fedlib.papers import exhibits, notebook, pages, recorded
+from fedlib.papers import exhibits, notebook, pages, recorded, reproduce
 from fedlib.papers.printed import accuracies
 
 
@@ -179,3 +180,34 @@ def test_a_networks_weight_is_in_units_of_the_mean_of_the_five(monkeypatch):
     ):
         spec = exhibits.cells(grid, "record", dataset)[0].spec
         assert pages._weight(pages.lab.resolve(spec, "record")) == pytest.approx(weight)
+
+
+def test_a_function_is_put_under_sliders_and_called_with_their_values(monkeypatch, capsys):
+    pytest.importorskip("ipywidgets")
+    found, calls = shown(monkeypatch), []
+    pages.interact(lambda number, name: calls.append((number, name)), number=(0.0, 1.0, 0.5), name=["a", "b"])
+    (box,) = found
+    number, name = box.children[:2]
+    number.value, name.value = 1.0, "b"
+    assert calls[-1] == (1.0, "b") and number.min == 0 and number.max == 1 and list(name.options) == ["a", "b"]
+    pages.interact(lambda name: name, name=[])
+    assert "nothing to choose from" in capsys.readouterr().out and len(found) == 1
+
+
+def test_sliders_do_without_their_library_and_know_their_function(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)
+
+    def decay(mu0):
+        return mu0
+
+    pages.interact(decay, mu0=(0, 1))
+    assert "call decay(mu0) with other values" in capsys.readouterr().out
+    with pytest.raises(FedlibError, match=r"argument of decay = 'mu'.*mu0"):
+        pages.interact(decay, mu=(0, 1))
+
+
+def test_a_committed_notebook_holds_no_widget():
+    kept, dropped = {"data": {"text/plain": "1"}}, {"data": {"application/vnd.jupyter.widget-view+json": {}}}
+    cell = SimpleNamespace(cell_type="code", outputs=[kept, dropped, {"data": {}}])
+    reproduce._without_progress(cell)
+    assert cell.outputs == [kept]

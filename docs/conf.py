@@ -1,0 +1,55 @@
+"""Sphinx: `make site` calls it through build.py. Nothing is executed and nothing is fetched."""
+
+from importlib import metadata
+from typing import Any
+
+from docutils import nodes
+from latex2mathml.converter import convert
+
+project = "fedlib"
+author = copyright = "The fedlib authors"
+release = metadata.version("fedlib")
+extensions = ["myst_nb", "sphinx.ext.autodoc"]
+
+nb_execution_mode = "off"  # the committed outputs are shown
+nb_merge_streams = True
+myst_enable_extensions = ["dollarmath", "amsmath"]
+myst_heading_anchors = 3
+suppress_warnings = ["mystnb.unknown_mime_type"]  # a widget without a state is shown as its text
+
+default_role = "code"  # a single backtick in a docstring
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+add_module_names = False
+toc_object_entries = False  # or the sidebar, drawn anew for each page, takes as long as all the rest
+python_use_unqualified_type_names = True
+
+html_theme = "furo"
+html_title = "fedlib"
+html_css_files = ["style.css"]
+html_js_files = ["tables.js"]
+html_show_sourcelink = False
+html_copy_source = False
+html_math_renderer = "mathml"
+pygments_style, pygments_dark_style = "a11y-high-contrast-light", "a11y-high-contrast-dark"
+html_theme_options = {"navigation_with_keys": True, "top_of_page_buttons": []}
+
+
+def _inline(self: Any, node: nodes.Element) -> None:
+    self.body.append(convert(node.astext().strip()))  # MathML, which browsers draw themselves
+    raise nodes.SkipNode
+
+
+def _block(self: Any, node: nodes.Element) -> None:
+    self.body.append(f'<div class="math">{convert(node.astext().strip(), display="block")}</div>')
+    raise nodes.SkipNode
+
+
+def _skip(app: Any, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:
+    """Leave out what another library puts into a class of ours."""
+    return True if not (getattr(member, "__module__", None) or "fedlib").startswith("fedlib") else None
+
+
+def setup(app: Any) -> None:
+    app.connect("autodoc-skip-member", _skip)
+    app.add_html_math_renderer("mathml", (_inline, None), (_block, None))

@@ -1,0 +1,713 @@
+"""The pages that are made from the package's own data: every number, state, source and table on them is looked up, not typed.
+
+`pages()` hands back the text of each page by its name; `build.py` writes them beside the notebooks and the pages of `pages/`.
+"""
+
+import dataclasses
+import functools
+import html
+import importlib
+import inspect
+import json
+import pkgutil
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import PythonLexer
+
+import fedlib
+from fedlib import algorithms, lab
+from fedlib.lab import presets
+from fedlib.papers import claims, contradictions, exhibits, printed, recorded, verdicts
+from fedlib.papers.fields import NOT_REPRODUCED, field_table
+from fedlib.papers.grids import RECORD
+from fedlib.papers.pages import source
+from fedlib.papers.results import Runs
+from fedlib.protocol import Protocol
+from fedlib.show import intervals, labels, looks
+
+DOCS = Path(__file__).resolve().parent
+ROOT = DOCS.parent
+REPOSITORY = "https://github.com/fedlib/fedlib"
+REAL = [scale for scale in reversed(list(lab.SCALES)) if scale != "smoke"]  # the best evidence first
+REFERENCE = "Standalone"
+
+# The one exhibit of each paper that its row on the first page shows, and its own method.
+MAIN = {"FedSSA": "fedssa/table2", "FedGH": "fedgh/table3", "pFedES": "pfedes/table3", "pFedHR": "pfedhr/table2"}
+
+# ------------------------------------------------------------------------------------------------------------ building blocks
+
+
+def raw(text: str) -> str:
+    """HTML that Sphinx hands through."""
+    return f"````{{raw}} html\n{text}\n````\n"
+
+
+def escape(value: Any) -> str:
+    return html.escape(str(value))
+
+
+def table(rows: Iterable[Mapping[str, Any]], select: Sequence[str] = (), markup: Sequence[str] = ()) -> str:
+    """An HTML table of rows with the same keys, which a narrow screen shows as cards.
+
+    select: columns that a reader may choose a value of; with any, there is a box to search the rows too. markup: columns that
+    hold HTML already.
+    """
+    rows = list(rows)
+    if not rows:
+        return raw("<p>Nothing yet.</p>")
+    head = "".join(f"<th>{escape(name)}</th>" for name in rows[0])
+    body = "\n".join(
+        "<tr>"
+        + "".join(
+            f'<td data-label="{escape(name)}">{value if name in markup else escape(value)}</td>'
+            for name, value in row.items()
+        )
+        + "</tr>"
+        for row in rows
+    )
+    attributes = f' data-select="{escape("|".join(select))}"' if select else ""
+    return raw(
+        f'<div class="wide"><table class="data"{attributes}>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>'
+    )
+
+
+def code(text: str, anchors: bool = False) -> str:
+    """Highlighted Python; anchors: numbered lines that can be linked to, as #L12."""
+    options: dict[str, Any] = {"linenos": "inline", "lineanchors": "L", "anchorlinenos": True} if anchors else {}
+    return raw(
+        highlight(text, PythonLexer(), HtmlFormatter(**options)).replace('name="L-', 'id="L').replace("#L-", "#L")
+    )
+
+
+def links_of(texts: Mapping[str, str]) -> str:
+    return " · ".join(f"[{name}]({target})" for name, target in texts.items())
+
+
+def number(value: float, digits: int = 2, sign: bool = False) -> str:
+    return "–" if value is None or np.isnan(value) else f"{value:{'+' if sign else ''}.{digits}f}"
+
+
+def spread(mean: float, half: float, n: int, sign: bool = False) -> str:
+    """`74.84 ± 3.87 (n = 3)`."""
+    text = (
+        number(mean, sign=sign)
+        + ("" if np.isnan(half) else f" ± {half:.2f}")
+        + ("" if np.isnan(mean) else f" (n = {n})")
+    )
+    return text.replace(" ", "\u00a0")
+
+
+# ----------------------------------------------------------------------------------------------------------- what was found
+
+
+@functools.cache
+def records() -> dict[str, recorded.Recorded]:
+    """The results of record by their key under today's code; of two with one key the one that kept most."""
+    found = sorted(recorded.read_results(), key=lambda one: (lab.KEEP.index(one.spec.keep), one.key))
+    return {lab.resolve(one.spec).key: one for one in found}
+
+
+@functools.cache
+def load(grid: str, scale: str) -> Runs:
+    """A grid's results of record at a scale."""
+    cells = [(cell, lab.resolve(cell.spec, scale).key) for cell in exhibits.cells(grid, scale)] if records() else []
+    kept = [(cell, records()[key]) for cell, key in cells if key in records()]
+    return Runs([cell for cell, _ in kept], [record for _, record in kept])
+
+
+def of_record(grid: str) -> tuple[Runs, str]:
+    """A grid's results of record at the best scale that has any, and that scale; `smoke` where none has."""
+    return next(((load(grid, scale), scale) for scale in REAL if load(grid, scale).cells), (Runs([], []), "smoke"))
+
+
+def picture(exhibit: exhibits.Exhibit) -> tuple[Path | None, str]:
+    """An exhibit's committed picture of record and its scale."""
+    for scale in REAL:
+        path = ROOT / "figures" / scale / exhibit.paper / f"{exhibit.item}-of-record.png"
+        if path.exists():
+            return path, scale
+    return None, ""
+
+
+def state(exhibit: exhibits.Exhibit) -> str:
+    """`record`, `demo`, `smoke only`, or `needs no run`: the best evidence that an exhibit shows."""
+    if not exhibit.runs:
+        return "needs no run"
+    scale = picture(exhibit)[1]
+    return "record" if scale in verdicts.DECISIVE_SCALES else scale or "smoke only"
+
+
+@functools.cache
+def ledger() -> pd.DataFrame:
+    """Every claim, with the verdict of the runs of the best scale that has some of its runs."""
+    judged = []
+    for scale in REAL:
+        found = {grid: load(grid, scale) for grid in claims.grids_of()}
+        if any(runs.cells for runs in found.values()) or (scale == REAL[-1] and not judged):
+            judged.append(claims.ledger(verdicts.Evidence(found, scale=scale)))
+    rows = []
+    for place in judged[0].index:
+        own = [one.loc[place] for one in judged]
+        tried = [row for row in own if row["verdict"] != verdicts.NOT_RUN and row["evidence"]]
+        rows.append((tried or own)[0])
+    return pd.DataFrame(rows)
+
+
+def counts(paper: str) -> dict[str, int]:
+    """How many of a paper's claims have each verdict."""
+    own = ledger()[ledger()["paper"] == paper]["verdict"].value_counts()
+    return {name: int(own.get(name, 0)) for name in verdicts.VERDICTS}
+
+
+def differences(found: Any, method: str, setting: str) -> tuple[float, float, int]:
+    """A method's mean difference to the reference in a setting, paired by seed, its half-width and n."""
+    own: dict[str, dict[int, float]] = {}
+    for cell, record in found.pairs:
+        if cell.setting == setting and record.status != "diverged":
+            own.setdefault(cell.method, {})[cell.spec.seed] = 100 * intervals.selected_accuracy(record.rounds, "last")
+    one, other = own.get(method, {}), own.get(REFERENCE, {})
+    apart = [one[seed] - other[seed] for seed in one if seed in other]
+    return (*intervals.interval(apart), len(apart)) if apart and method != REFERENCE else (np.nan, np.nan, 0)
+
+
+# ------------------------------------------------------------------------------------------------------------------ pages
+
+
+def gallery_card(exhibit: exhibits.Exhibit, thumb: str) -> str:
+    page = f"notebooks/{exhibit.notebook.removesuffix('.ipynb')}.html"
+    image = f'<img src="_static/thumbs/{thumb}" alt="{escape(exhibit.title)}" loading="lazy">' if thumb else ""
+    now = state(exhibit)
+    return (
+        f'<a class="card" href="{page}" data-paper="{exhibit.paper}" data-state="{now}"><span class="thumb">{image}</span>'
+        f'<span class="name">{escape(exhibit.name)}</span> <span class="state {now.split()[0]}">{now}</span>'
+        f'<span class="what">{escape(exhibit.title)}</span></a>'
+    )
+
+
+def gallery(thumbs: Mapping[str, str]) -> str:
+    every = exhibits.every().values()
+    by_state = pd.Series([state(item) for item in every]).value_counts()
+    said = ", ".join(f"{count} {name}" for name, count in by_state.items())
+    cards = "\n".join(gallery_card(item, thumbs.get(item.name, "")) for item in every)
+    return f"""# All exhibits
+
+{len(every)} tables and figures, each linked to the notebook that makes it: {said}. *record* and *demo* are of real
+data, at the scale of that name; *smoke only* shows the mechanics on embedded digits and is
+never set against a paper's number; some need no run at all.
+
+{raw(f'<div class="cards" data-filter="paper|state">{cards}</div>')}"""
+
+
+def landing(thumbs: Mapping[str, str]) -> str:
+    rows, pictures = [], []
+    for paper in exhibits.PAPERS:
+        exhibit = exhibits.EXHIBITS[MAIN[paper.name]]
+        rows.append(_landing_row(paper.name, exhibit))
+        notebook = f"notebooks/{exhibit.notebook.removesuffix('.ipynb')}.html"
+        pictures.append(
+            f'<a class="card" href="{notebook}"><span class="thumb"><img src="_static/thumbs/{thumbs[exhibit.name]}" '
+            f'alt="{escape(exhibit.title)}"></span><span class="name">{escape(exhibit.name)}</span> '
+            f'<span class="state {state(exhibit).split()[0]}">{state(exhibit)}</span>'
+            f'<span class="what">{escape(exhibit.title)}</span></a>'
+        )
+    total = ledger()["verdict"].value_counts()
+    said = ", ".join(f"{total.get(name, 0)} {name}" for name in verdicts.VERDICTS if total.get(name, 0))
+    return f"""# What came out for four papers
+
+Model-heterogeneous personalised federated learning, reproduced: each paper's own method on real data, against
+{REFERENCE}, which shares nothing. Of {len(ledger())} claims in their texts, our runs leave [{said}](results/ledger.md).
+
+{table(rows, markup=("paper", "claims"))}
+{raw(f'<div class="cards four">{"".join(pictures)}</div>')}
+
+Accuracy is the mean over the clients visited so far, in per cent; differences are in points, paired
+by seed, with a 95 % interval where n > 1. One seed decides nothing.
+[All exhibits](gallery.md), [all runs of record, to compare](results/compare.md), [start here](notebooks/00_start_here.ipynb).
+
+```{{toctree}}
+:hidden:
+:caption: Results
+
+gallery
+results/ledger
+results/contradictions
+results/compare
+```
+
+```{{toctree}}
+:hidden:
+:caption: How it works
+
+methods/index
+protocols
+own
+machines
+api/index
+```
+
+{_notebook_trees()}
+"""
+
+
+def _landing_row(paper: str, exhibit: exhibits.Exhibit) -> dict[str, str]:
+    found, scale = max((of_record(grid) for grid in exhibit.grids), key=lambda one: len(one[0].cells))
+    shown = {"paper": f'<a href="methods/{paper}.html">{paper}</a>', "ours, where most runs are": "not yet"}
+    gap = {f"less {REFERENCE}": "–", f"the paper's {paper} less {REFERENCE}": "–"}
+    own = [row for row in found.summary("last").to_dict("records") if row["method"] == paper]
+    if own:
+        row = max(own, key=lambda one: one["n"])
+        spec = next(cell.spec for cell in found.cells if cell.setting == row["setting"])
+        size = f"T = {spec.rounds}, E = {spec.local_epochs}; {scale}"
+        shown["ours, where most runs are"] = f"{row['setting']}, {size}: {spread(row['ours'], row['ci95'], row['n'])}"
+        apart = differences(found, paper, row["setting"])
+        gap[f"less {REFERENCE}"] = spread(*apart, sign=True)
+        gap[f"the paper's {paper} less {REFERENCE}"] = _printed_gap(paper, exhibit, row)
+    judged = counts(paper)
+    marks = [
+        f'<span class="state {name.split()[0]}">{judged[name]} {name}</span>'
+        for name in verdicts.VERDICTS
+        if judged[name]
+    ]
+    gap = {name.replace(f"{paper} ", "own "): value for name, value in gap.items()}
+    return shown | gap | {"claims": " ".join(marks)}
+
+
+def _printed_gap(paper: str, exhibit: exhibits.Exhibit, row: Mapping[Any, Any]) -> str:
+    """What the paper's table prints of the same setting, as a difference to the reference; a dash where it prints none."""
+    item = "Table " + exhibit.item.removeprefix("table")
+    own = printed.accuracies(paper, item)
+    same = own[(own["dataset"] == row["dataset"]) & (own["clients"] == row["clients"])].set_index("method")["value"]
+    return number(same.get(paper, np.nan) - same.get(REFERENCE, np.nan), sign=True)
+
+
+def notebooks() -> list[str]:
+    return sorted(
+        str(path.relative_to(ROOT)) for path in (ROOT / "notebooks").rglob("*.ipynb") if "checkpoints" not in str(path)
+    )
+
+
+def title_of(notebook: str) -> str:
+    content = json.loads((ROOT / notebook).read_text(encoding="utf-8"))
+    first = "".join(content["cells"][0]["source"]).splitlines()[0]
+    return first.removeprefix("# ")
+
+
+def _notebook_trees() -> str:
+    """The notebooks in the sidebar: those of no paper, then each paper's."""
+    order = ["", *dict.fromkeys(item.notebook.split("/")[0] for item in exhibits.every().values())]
+    names = {"": "Notebooks", "audit": "Audit"} | {paper.name.lower(): paper.name for paper in exhibits.PAPERS}
+    trees = []
+    for folder in order:
+        own = [name for name in notebooks() if "/".join(name.split("/")[1:-1]) == folder]
+        lines = []
+        for name in own:
+            title = title_of(name).split(" (")[0].removeprefix(names.get(folder, "")).strip()
+            lines.append(f"{title[:1].upper()}{title[1:]} <{name.removesuffix('.ipynb')}>")
+        trees.append(
+            f"```{{toctree}}\n:hidden:\n:caption: {names.get(folder, folder)}\n\n" + "\n".join(lines) + "\n```\n"
+        )
+    return "\n".join(trees)
+
+
+def ledger_page() -> str:
+    shown = {
+        "paper": "paper",
+        "where": "where",
+        "words": "claim",
+        "printed": "printed",
+        "own table": "own table",
+        "verdict": "verdict",
+    }
+    rows = []
+    for place, row in ledger().iterrows():
+        cells: dict[str, Any] = {"no.": place} | {name: row[column] for column, name in shown.items()}
+        cells["printed"] = f"{row['printed']} {row['unit']}".strip() if row["printed"] else ""
+        cells["verdict"] = f'<span class="state {row["verdict"].split()[0]}">{row["verdict"]}</span>'
+        cells["why, and evidence"] = "; ".join(text for text in (row["why"], row["evidence"]) if text)
+        rows.append(cells)
+    said = "; ".join(
+        f"{paper.name}: " + ", ".join(f"{count} {name}" for name, count in counts(paper.name).items() if count)
+        for paper in exhibits.PAPERS
+    )
+    return f"""# The papers' claims
+
+What the four papers claim in prose, each in our words. *own table*: whether the printed claim agrees with the paper's own
+tables. *verdict*: what our runs of record say, by one symmetric rule. {said}.
+
+A claim is *supported* when the 95 % interval of every comparison, paired by seed, lies on its side, and *contradicted* when
+that of some comparison lies on the other. Both need every cell of the claim at scale {" or ".join(verdicts.DECISIVE_SCALES)},
+protocol `{verdicts.DECISIVE_PROTOCOL}` and at least {verdicts.MIN_SEEDS} seeds.
+Everything else is *undecided*, with the reason, or *not run*.
+The notebook is [audit 2](../notebooks/audit/2_claims.ipynb).
+
+{table(rows, select=("paper", "own table", "verdict"), markup=("verdict",))}"""
+
+
+def contradictions_page() -> str:
+    found = contradictions.table(of_record("fedssa/heterogeneous")[0])
+    names = [paper.name for paper in exhibits.PAPERS]
+    rows = [
+        {
+            "no.": place,
+            "papers": ", ".join(name for name in names if name in f"{row['sources']} {row['item']}") or "all",
+            "what does not fit": row["item"],
+            "who says what": row["sources"],
+            "the numbers": row["numbers"],
+            "what is done here": row["here"],
+        }
+        for place, row in found.iterrows()
+    ]
+    return f"""# Contradictions
+
+Where the papers contradict each other, themselves or their released code; the numbers are computed from the printed tables, from
+our networks and from the presets. The notebook is [audit 3](../notebooks/audit/3_contradictions.ipynb).
+
+{table(rows, select=("papers",))}"""
+
+
+# -------------------------------------------------------------------------------------------------------------- methods
+
+
+def sources() -> list[str]:
+    """The files of the package that pages link into by line."""
+    own = {inspect.getsourcefile(method) for method in algorithms.ALGORITHMS.values()}
+    files = {str(Path(str(file)).resolve().relative_to(ROOT)) for file in own}
+    files |= {detail["at"][0] for paper in details().values() for detail in paper["details"]}
+    return sorted(files | {"fedlib/lab/presets.py", "fedlib/protocol.py"})
+
+
+def source_page(file: str) -> str:
+    return f"---\norphan: true\n---\n\n# {file}\n\n{code((ROOT / file).read_text(encoding='utf-8'), anchors=True)}"
+
+
+@functools.cache
+def details() -> dict[str, Any]:
+    return tomllib.loads((DOCS / "details.toml").read_text(encoding="utf-8"))
+
+
+def line_of(file: str, text: str) -> int:
+    """The line on which `text` begins; raises ValueError where the file does not have it."""
+    content = (ROOT / file).read_text(encoding="utf-8")
+    if text not in content:
+        raise ValueError(f"docs/details.toml: {file} has no {text!r} any more")
+    return content[: content.index(text)].count("\n") + 1
+
+
+def source_link(file: str, line: int, deep: int) -> str:
+    return f"{'../' * deep}source/{file.removesuffix('.py')}.html#L{line}"
+
+
+def equations(paper: str) -> str:
+    """The section `The method in ... lines` of a paper's first notebook."""
+    path = ROOT / "notebooks" / paper.lower() / "1_method.ipynb"
+    if not path.exists():
+        return ""
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        text = "".join(cell["source"])
+        if cell["cell_type"] == "markdown" and "## The method in" in text:
+            section = "## The method in" + text.split("## The method in")[1].split("\n## ")[0]
+            return section.replace("](../", "](../notebooks/") + "\n"
+    return ""
+
+
+def method_page(name: str) -> str:
+    method = algorithms.ALGORITHMS[name]
+    module = inspect.getmodule(method)
+    file = str(Path(str(inspect.getsourcefile(method))).resolve().relative_to(ROOT))
+    needs = {"": "nothing", "features": "headers of one width", "architecture": "one architecture for all"}[
+        method.needs
+    ]
+    facts = f"{method.paper}. Exchanged: {method.exchanges}. Clients must share: {needs}. Public data: {method.public_data}."
+    folder = name.lower()
+    own = [notebook for notebook in notebooks() if notebook.startswith(f"notebooks/{folder}/")]
+    more = links_of({title_of(item).split(" (")[0]: f"../{item}" for item in own})
+    parts = [f"# {name}\n\n{facts}\n", f"Notebooks: {more}\n" if own else "", equations(name) if own else ""]
+    parts.append("## What the file says\n\n" + rest(module))
+    if dataclasses.fields(method):
+        rows = [
+            {"parameter": item.name, "default": item.default, "kind": item.type} for item in dataclasses.fields(method)
+        ]
+        parts.append("## Parameters\n\n" + table(rows) + "\n" + rest(method))
+    parts.append(f"## A round, as it is run\n\n{code(source(method, 'local_round', 'aggregate').text)}")
+    parts.append(f"[The whole file, with numbered lines](../source/{file.removesuffix('.py')}.md)\n")
+    if name in details():
+        parts.append(_details(name))
+    parts.append("## Results of record\n\n" + _results(name))
+    return "\n".join(parts)
+
+
+def rest(documented: ModuleType | type | None) -> str:
+    """A docstring, as Sphinx reads it."""
+    text = inspect.cleandoc(documented.__doc__ or "") if documented else ""
+    return f"````{{eval-rst}}\n{text}\n````\n"
+
+
+def _details(name: str) -> str:
+    paper, rows = details()[name], []
+    for place, item in enumerate(paper["details"], 1):
+        at = source_link(item["at"][0], line_of(*item["at"]), 1)
+        rows.append(
+            {
+                "no.": place,
+                "what": escape(item["what"]),
+                "the paper": escape(item["paper"]),
+                "the released code": f'{escape(item["does"])} (<a href="{paper["released"]}{item["code"]}">{item["code"]}</a>)',
+                "here": f'{escape(item["ours"])} (<a href="{at}">line</a>)',
+            }
+        )
+    markup = ("what", "the paper", "the released code", "here")
+    return "## Implementation details\n\n" + table(rows, markup=markup)
+
+
+def _results(name: str) -> str:
+    """Every setting in which runs of record of a method exist."""
+    rows = [row for method, row in summaries() if method == name]
+    return table(rows) if rows else "None yet.\n"
+
+
+@functools.cache
+def summaries() -> list[tuple[str, dict[str, str]]]:
+    """(algorithm, row of its page) of every setting with runs of record; what two grids share stands once."""
+    rows: dict[tuple[Any, ...], tuple[str, dict[str, str]]] = {}
+    for grid in exhibits.GRIDS:
+        found, scale = of_record(grid)
+        specs = {(cell.method, cell.setting, _value(cell.value)): cell.spec for cell in found.cells}
+        for row in found.summary("last").to_dict("records"):
+            value = _value(row.get("value"))
+            spec = specs[row["method"], row["setting"], value]
+            sweep = exhibits.GRIDS[grid].sweep
+            setting = row["setting"] + (f", {sweep.label} {value}" if sweep and value is not None else "")
+            apart = differences(found, row["method"], row["setting"]) if sweep is None else (np.nan, np.nan, 0)
+            shown = {
+                "as": row["method"],
+                "setting": setting,
+                "T": str(spec.rounds),
+                "E": str(spec.local_epochs),
+                "protocol": spec.protocol,
+                "scale": scale,
+                "accuracy, %": spread(row["ours"], row["ci95"], row["n"]),
+                f"less {REFERENCE}": spread(*apart, sign=True),
+            }
+            rows.setdefault((spec.algorithm, *shown.values()), (spec.algorithm, shown))
+    return list(rows.values())
+
+
+def _value(value: Any) -> Any:
+    return None if value is None or (isinstance(value, float) and np.isnan(value)) else value
+
+
+def methods_index() -> str:
+    rows = [
+        {
+            "method": f'<a href="{name}.html">{name}</a>',
+            "paper": escape(method.paper),
+            "exchanged": escape(method.exchanges),
+            "models": "one for all" if method.needs == "architecture" else "any",
+            "public data": method.public_data,
+        }
+        for name, method in algorithms.ALGORITHMS.items()
+    ]
+    tree = "\n".join(algorithms.ALGORITHMS)
+    return f"""# The methods
+
+{len(rows)} methods, in the order of every table. Each page has the equations, the source of a round, and its results of record.
+
+{table(rows, select=("models", "public data"), markup=("method", "paper", "exchanged"))}
+
+```{{toctree}}
+:hidden:
+
+{tree}
+```
+"""
+
+
+# ------------------------------------------------------------------------------------------------------------- protocols
+
+
+def protocols_page() -> str:
+    papers = list(dict.fromkeys(paper for paper, _ in presets.PRESETS))
+    variants_said = next(item.metadata["help"] for item in dataclasses.fields(lab.RunSpec) if item.name == "protocol")
+    parts = [
+        "# Protocols\n\nA protocol says how an experiment trains and measures, whatever the method. Any field can be overridden by name: "
+        "`fedlib run FedSSA --override momentum=0.9`.\n",
+        f"{variants_said}.\n",
+    ]
+    for paper in papers:
+        rows = []
+        for field, row in field_table(paper).iterrows():
+            values = [str(value) for name, value in row.items() if name != "why"]
+            rows.append({"field": field} | dict(row) | {"": "differs" if len(set(values)) > 1 else "the same"})
+        line = line_of("fedlib/lab/presets.py", f'("{paper}", "')
+        link = source_link("fedlib/lab/presets.py", line, 0)
+        shown = raw(f'<p><a href="{link}">The preset, in its file</a></p>')
+        parts.append(f"## {paper}\n\n{table(rows, select=('',))}\n{shown}")
+    left_out = [{"code": code_, "what no protocol here reproduces": text} for code_, text in NOT_REPRODUCED.items()]
+    parts.append("## Not reproduced\n\n" + table(left_out))
+    parts.append("## The fields\n\n" + rest(Protocol))
+    return "\n".join(parts)
+
+
+# -------------------------------------------------------------------------------------------------------------- compare
+
+METRICS = {
+    "accuracy": "accuracy, mean over the clients visited so far, %",
+    "accuracy_all": "accuracy, mean over all clients, %",
+    "accuracy_selected": "accuracy, mean over the round's clients, %",
+    "loss": "training loss",
+    "words": "words sent and received in all, millions",
+}
+
+
+def runs_of_record() -> dict[str, Any]:
+    """Every run of record for the comparison page: settings with their runs, each with its curves by metric."""
+    settings: dict[str, list[dict[str, Any]]] = {}
+    for run in records().values():
+        spec = lab.resolve(run.spec).spec
+        trained = run.rounds[run.rounds["round"] >= 0]
+        words = (trained["download_words"] + trained["upload_words"]).cumsum() / 1e6
+        curves = {name: (100 * trained[name]).round(2) for name in METRICS if name.startswith("accuracy")}
+        curves |= {"loss": trained["loss"].round(4), "words": words.round(4)}
+        kept = {name: [None if np.isnan(one) else float(one) for one in values] for name, values in curves.items()}
+        settings.setdefault(_setting(spec), []).append(
+            {"method": _label(spec), "seed": spec.seed, "key": run.key, "status": run.status, "curves": kept}
+        )
+    order = dict(sorted(settings.items(), key=lambda one: (-len({run["method"] for run in one[1]}), one[0])))
+    names = {name: place for place, name in enumerate(algorithms.ALGORITHMS)}
+    for runs in order.values():
+        runs.sort(key=lambda run: (names[run["method"].split(" (")[0]], run["method"], run["seed"]))
+    quantiles = [None, *(round(float(intervals.student_t.ppf(0.975, n - 1)), 4) for n in range(2, 11))]  # by n - 1
+    return {
+        "metrics": METRICS,
+        "reference": REFERENCE,
+        "t": quantiles,
+        "looks": _looks(sorted({run["method"] for runs in order.values() for run in runs})),
+        "settings": order,
+    }
+
+
+def _looks(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Colour and dash of each method; those that differ in parameters share its colour and alternate in their dashes."""
+    drawn: dict[str, dict[str, Any]] = {}
+    for name in methods:
+        plain = name.split(" (")[0]
+        place = sum(other.split(" (")[0] == plain for other in drawn)
+        colour = looks.look(plain).colour
+        drawn[name] = {
+            "colour": "currentColor" if colour == "#000000" else colour,
+            "dash": ("", "7 3", "2 3", "9 3 2 3")[place % 4],
+        }
+    return drawn
+
+
+def _setting(spec: lab.FilledSpec) -> str:
+    words = [labels.dataset(spec.dataset), spec.scenario]
+    if spec.partition == "by-class":
+        words.append(f"{spec.classes_per_client} classes a client")
+    else:
+        words.append(f"Dirichlet {spec.alpha:g}" if spec.partition == "dirichlet" else "IID")
+    words += [f"N = {spec.num_clients}", f"C = {labels.per_cent(spec.participation)}", f"T = {spec.rounds}"]
+    words += [f"E = {spec.local_epochs}", f"B = {spec.batch_size}", f"protocol {spec.protocol} of {spec.paper}"]
+    words += [spec.precision] if spec.precision != lab.SCALES[RECORD]["precision"] else []
+    if algorithms.ALGORITHMS[spec.algorithm].public_data != "none":
+        words.append("labelled public data" if spec.public_labels else "unlabelled public data")
+    return ", ".join(words)
+
+
+def _label(spec: lab.FilledSpec) -> str:
+    """The method, and what its protocol does not give it."""
+    usual = algorithms.make(spec.algorithm, presets.params(spec.paper, spec.protocol, spec.scenario, spec.algorithm))
+    changed = {name: value for name, value in spec.params.items() if value != getattr(usual, name)} | spec.overrides
+    return spec.algorithm + (
+        f" ({', '.join(f'{name} = {value}' for name, value in changed.items())})" if changed else ""
+    )
+
+
+def compare_page() -> str:
+    found = runs_of_record()
+    total = sum(len(runs) for runs in found["settings"].values())
+    if not total:
+        return "# Compare runs of record\n\nNo run is on record yet.\n"
+    return f"""# Compare runs of record
+
+{total} runs on real data. Choose data and setting, methods and a metric: curves are means over seeds, the band is
+the range over seeds, and differences are paired by seed. Settings are never mixed: numbers of different N, T, E or protocol cannot be
+compared. The same numbers as a file:
+{{download}}`runs.json <../_static/runs.json>`.
+
+{
+        raw(
+            '<div id="compare"><noscript>This page needs JavaScript.</noscript></div>'
+            '<script src="../_static/runs.js"></script><script src="../_static/compare.js"></script>'
+        )
+    }"""
+
+
+# ------------------------------------------------------------------------------------------------------------------ API
+
+ROOMS = {
+    "fedlib": "the ground floor",
+    "fedlib.algorithms": "the methods",
+    "fedlib.data": "data sets",
+    "fedlib.lab": "runs as records",
+    "fedlib.papers": "the four papers",
+    "fedlib.papers.claims": "what they claim",
+    "fedlib.show": "intervals, tables, figures",
+}
+
+
+def modules() -> list[str]:
+    found = [info.name for info in pkgutil.walk_packages(fedlib.__path__, "fedlib.")]
+    return sorted(name for name in ["fedlib", *found] if not name.endswith("__main__"))
+
+
+def room(module: str) -> str:
+    """The page on which a module is described."""
+    return next(name for name in sorted(ROOMS, key=len, reverse=True) if f"{module}.".startswith(f"{name}."))
+
+
+def api_page(name: str) -> str:
+    parts = [f"# {name}: {ROOMS[name]}\n"]
+    for module in (one for one in modules() if room(one) == name):
+        options = ["members", "ignore-module-all", "member-order: bysource"]
+        above, _, last = module.rpartition(".")
+        importlib.import_module(module)
+        if above and not inspect.ismodule(getattr(importlib.import_module(above), last)):
+            options.append("no-index")  # its name is that of a function above it, which is the one to link to
+        lines = "\n".join(f"   :{option}" + ("" if ":" in option else ":") for option in options)
+        parts.append(f"## {module}\n\n````{{eval-rst}}\n.. automodule:: {module}\n{lines}\n````\n")
+    return "\n".join(parts)
+
+
+def api_index() -> str:
+    tree = "\n".join(ROOMS)
+    return (
+        "# API\n\nFrom the docstrings. Storeys import only from below: the ground floor, lab, papers; and show, which papers use.\n\n"
+        f"```{{toctree}}\n:maxdepth: 1\n\n{tree}\n```\n"
+    )
+
+
+def pages(thumbs: Mapping[str, str]) -> dict[str, str]:
+    """Name of a page, without its ending -> its Markdown. thumbs: exhibit -> file name of its small picture."""
+    made = {
+        "index": landing(thumbs),
+        "gallery": gallery(thumbs),
+        "protocols": protocols_page(),
+        "results/ledger": ledger_page(),
+        "results/contradictions": contradictions_page(),
+        "results/compare": compare_page(),
+        "methods/index": methods_index(),
+        "api/index": api_index(),
+    }
+    made |= {f"methods/{name}": method_page(name) for name in algorithms.ALGORITHMS}
+    made |= {f"api/{name}": api_page(name) for name in ROOMS}
+    made |= {f"source/{file.removesuffix('.py')}": source_page(file) for file in sources()}
+    return made

@@ -1,0 +1,218 @@
+"""The site is built from what is committed, without a warning, and looked at in a browser: no error, broken link, overflow or fetch."""
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urldefrag
+
+import pandas as pd
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+NEEDED = ("sphinx", "myst_nb", "furo", "latex2mathml")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+SIZES = ((1366, 768), (390, 844))
+
+missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+pytestmark = pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)}")
+
+
+def write_results(folder: Path) -> None:
+    """Results of record as `export` writes them, of two methods with three seeds and a third with one; the numbers are made up."""
+    from fedlib import lab
+    from fedlib.papers import exhibits
+
+    cells = [cell for cell in exhibits.cells("fedssa/heterogeneous", "record", "cifar10") if cell.num_clients == 100]
+    seeds = {"Standalone": (0, 1, 2), "FedSSA": (0, 1, 2), "FedProto": (0,)}
+    runs, rounds, clients = [], [], []
+    for cell in cells:
+        if cell.spec.seed not in seeds.get(cell.method, ()):
+            continue
+        resolved = lab.resolve(cell.spec, "record")
+        filled = vars(resolved.spec)
+        row = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in filled.items()}
+        last = {"Standalone": 0.7, "FedSSA": 0.75, "FedProto": 0.72}[cell.method] + cell.spec.seed / 100
+        runs.append({"key": resolved.key, "status": "finished", "code": "c", "commit": "a"} | row)
+        for number in range(-1, resolved.spec.rounds):
+            accuracy = last * (number + 1) / resolved.spec.rounds
+            means = dict.fromkeys(("accuracy", "accuracy_all", "accuracy_selected", "validation_accuracy"), accuracy)
+            sent = dict.fromkeys(("download_words", "upload_words", "published_words"), 1000.0)
+            counted = {"selected": 10, "visited": 100, "samples": 1, "loss": 1 - accuracy}
+            rounds.append({"key": resolved.key, "round": number} | counted | means | sent)
+        clients += [{"key": resolved.key, "client": one, "round": number, "accuracy": accuracy} for one in range(3)]
+    folder.mkdir()
+    for name, rows in (("runs", runs), ("rounds", rounds), ("clients", clients)):
+        pd.DataFrame(rows).to_csv(folder / f"{name}.csv", index=False)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The built site's folder; without results of record, it is built with some that are made up."""
+    folder = tmp_path_factory.mktemp("site")
+    environment = os.environ | {"FEDLIB_HOME": str(folder / "home"), "FEDLIB_DATA": str(folder / "data")}
+    command = [sys.executable, str(ROOT / "docs/build.py"), str(folder)]
+    if not (ROOT / "results/runs.csv").exists():
+        write_results(folder / "results")
+        command.append(str(folder / "results"))
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert ended.returncode == 0, (ended.stdout + ended.stderr)[-3000:]
+    assert not (folder / "home/runs").exists()  # nothing was trained
+    return folder / "html"
+
+
+class Page(HTMLParser):
+    """What a page links to, what it loads, and what can be linked to in it."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.links: list[str] = []
+        self.loads: list[str] = []
+        self.ids: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        found = {name: value or "" for name, value in attributes}
+        self.ids |= {found[name] for name in ("id", "name") if found.get(name)}
+        if tag == "a" and found.get("href"):
+            self.links.append(found["href"])
+        if tag in ("img", "script", "iframe", "source") and found.get("src"):
+            self.loads.append(found["src"])
+        if tag == "link" and found.get("rel") in ("stylesheet", "icon", "preload"):
+            self.loads.append(found["href"])
+
+
+@pytest.fixture(scope="module")
+def pages(site):
+    return {path: Page(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")}
+
+
+def test_no_link_is_broken_and_nothing_is_loaded_from_elsewhere(site, pages):
+    broken = []
+    for path, page in pages.items():
+        broken += [f"{path.name} loads {url}" for url in page.loads if url.startswith(("http:", "https:", "//"))]
+        for url in [*page.links, *page.loads]:
+            if url.startswith(("http:", "https:", "mailto:", "data:")):
+                continue
+            file, anchor = urldefrag(url)
+            target = (path.parent / unquote(file.partition("?")[0])).resolve() if file else path
+            if not target.is_file():
+                broken.append(f"{path.relative_to(site)}: {url}")
+            elif anchor and target in pages and unquote(anchor) not in pages[target].ids:
+                broken.append(f"{path.relative_to(site)}: {url} has no such anchor")
+    assert not broken, broken[:20]
+
+
+def test_every_notebook_exhibit_and_method_has_its_place(site, pages):
+    from fedlib import algorithms
+    from fedlib.papers import exhibits, reproduce
+
+    names = {str(path.relative_to(site)) for path in pages}
+    assert {f"notebooks/{name.removesuffix('.ipynb')}.html" for name in reproduce.all_notebooks()} <= names
+    built_in = {method.name for method in algorithms.BUILT_IN}
+    assert {f"methods/{name}.html" for name in built_in} <= names
+    gallery = (site / "gallery.html").read_text(encoding="utf-8")
+    assert all(f">{name}<" in gallery for name in exhibits.every())
+    assert gallery.count("_static/thumbs/") == len(exhibits.every())
+    compare = (site / "results/compare.html").read_text(encoding="utf-8")
+    assert "runs on real data" in compare and (site / "_static/runs.js").stat().st_size > 1000
+    assert "<math" in (site / "methods/FedSSA.html").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None:
+        pytest.skip("no chromium on this machine (Debian: apt-get install chromium)")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser")
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def watched(browser):
+    """Opens a page of a colour scheme, and the list of what went wrong in it."""
+    contexts = []
+
+    def open_page(scheme: str):
+        context = browser.new_context(color_scheme=scheme)
+        contexts.append(context)
+        page, wrong = context.new_page(), []
+        page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("requestfailed", lambda request: wrong.append(f"failed: {request.url}"))
+        page.on(
+            "request",
+            lambda request: (
+                None if request.url.startswith(("file:", "data:")) else wrong.append(f"fetched {request.url}")
+            ),
+        )
+        return page, wrong
+
+    yield open_page
+    for context in contexts:
+        context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_fit_both_widths_without_an_error(site, watched, scheme):
+    page, wrong = watched(scheme)
+    shown = [path for path in sorted(site.rglob("*.html")) if path.relative_to(site).parts[0] not in ("api", "source")]
+    if scheme == "dark":  # colours do not change the layout: one of each kind
+        shown = [
+            site / f"{name}.html"
+            for name in ("index", "gallery", "results/ledger", "results/compare", "methods/FedSSA")
+        ]
+    shown += [site / "api/fedlib.html", site / "source/fedlib/algorithms/fedssa.html"]
+    for path in shown:
+        name = path.relative_to(site)
+        page.set_viewport_size({"width": SIZES[0][0], "height": SIZES[0][1]})
+        page.goto(path.as_uri())
+        for width, height in SIZES:
+            page.set_viewport_size({"width": width, "height": height})
+            over = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+            if over > 0:
+                wrong.append(f"{name} is {over} pixels too wide at {width}")
+    assert len(shown) > 5 and not wrong, wrong
+
+
+def test_dark_pages_are_dark(site, watched):
+    page, _ = watched("dark")
+    page.goto((site / "index.html").as_uri())
+    red = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g)[0]")
+    assert int(red) < 64
+
+
+def test_the_ledger_is_filtered(site, watched):
+    page, wrong = watched("light")
+    page.goto((site / "results/ledger.html").as_uri())
+    rows = page.locator("table.data tbody tr:visible")
+    every = rows.count()
+    page.get_by_label("paper").select_option("FedGH")
+    some = rows.count()
+    assert 0 < some < every and set(rows.locator("td:nth-child(2)").all_inner_texts()) == {"FedGH"}
+    page.get_by_label("search", exact=True).fill("no such words")
+    assert rows.count() == 0 and page.locator(".choices .count").inner_text() == f"0 of {every} rows"
+    assert not wrong
+
+
+def test_runs_are_compared_by_choice(site, watched):
+    page, wrong = watched("light")
+    page.goto((site / "results/compare.html").as_uri())
+    lines, boxes = page.locator("#compare polyline"), page.locator("#compare input[type=checkbox]")
+    every = lines.count()
+    assert every > 1 and page.locator("#compare tbody tr").count() == every == boxes.count()
+    boxes.nth(1).uncheck()
+    assert lines.count() == every - 1 == page.locator("#compare tbody tr").count()
+    before = lines.first.get_attribute("points")
+    page.get_by_label("metric", exact=True).select_option("loss")
+    assert lines.first.get_attribute("points") != before
+    for name in page.get_by_label("setting", exact=True).locator("option").all():
+        page.get_by_label("setting", exact=True).select_option(name.get_attribute("value"))
+        assert lines.count() == boxes.count() > 0
+    assert not wrong
