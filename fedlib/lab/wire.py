@@ -168,8 +168,11 @@ def reply_to_bytes(reply: Reply) -> bytes:
     return to_bytes(vars(reply) | {"upload": vars(reply.upload)})
 
 
-def reply_from_bytes(content: bytes, request: Request, info: ClientInfo, own: Mapping[str, Tensor]) -> Reply:
-    """A client's reply to `request`; info: what is known of that client; own: its initial model's state, for shapes.
+def reply_from_bytes(
+    content: bytes, request: Request, info: ClientInfo, own: Mapping[str, Tensor], varying: tuple[str, ...] = ()
+) -> Reply:
+    """A client's reply to `request`; info: what is known of that client; own: its initial model's state, for shapes;
+    varying: endings of names of tensors that may have any shape (`Algorithm.sized_by_data`).
 
     Raises FedlibError for what no client could have sent: tensors of other shapes than those that it was sent under the
     same names, or than its model's if it sends that; classes that it has none of; numbers that are none. Tensors are
@@ -202,7 +205,8 @@ def reply_from_bytes(content: bytes, request: Request, info: ClientInfo, own: Ma
         raise FedlibError(f"{what}: num_samples = {reply.upload.num_samples}, must be {info.num_samples}")
     diverged = reply.loss is not None and not math.isfinite(reply.loss)
     for name, tensor in reply.upload.tensors.items():
-        _check_tensor(f"{what}: {name}", name, tensor, reply.upload, request.download, info, own)
+        if not name.endswith(varying):
+            _check_tensor(f"{what}: {name}", name, tensor, reply.upload, request.download, info, own)
         if not diverged and tensor.is_floating_point() and not torch.isfinite(tensor).all():
             raise FedlibError(f"{what}: {name} is not finite, though its loss is")
     return reply

@@ -51,7 +51,7 @@ class Elsewhere:
             info = federation.infos[request.client]
             own = federation.build(info.architecture).state_dict()
             content = self.ask(wire.request_to_bytes(request))
-            replies.append(wire.reply_from_bytes(content, request, info, own))
+            replies.append(wire.reply_from_bytes(content, request, info, own, algorithm.sized_by_data))
         return replies
 
     def ask(self, content: bytes) -> bytes:
