@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .launch import missing as missing
     from .launch import run as run
     from .launch import sweep as sweep
+    from .plugins import load_plugins as load_plugins
     from .records import Record as Record
     from .records import computing as computing
     from .records import delete as delete
@@ -63,6 +64,7 @@ _ROOMS = {
         "public_of",
         "reserved_of",
     ),
+    "plugins": ("load_plugins",),
     "records": (
         "Record",
         "computing",
