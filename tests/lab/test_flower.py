@@ -221,7 +221,7 @@ def test_what_a_node_finds_wrong_ends_the_run_with_its_line(dealt, tmp_path):
     (tmp_path / "node-2" / dealt.key / shares.SHARE).write_bytes(b"")
     with pytest.raises(FedlibError, match=r"^node 2 with clients 2: .*cannot be read") as error:
         serve(tmp_path, dealt)
-    assert "\n" not in str(error.value)
+    assert "\n" not in str(error.value) and (tmp_path / "out" / server.ERROR).read_text() == f"{error.value}\n"
 
 
 def truncated(reply):

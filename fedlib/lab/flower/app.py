@@ -121,4 +121,4 @@ def main(grid: Grid, context: Context) -> None:
         serve(FlowerPost(grid), Path(str(given["share"])), Path(str(given["out"])), float(given["patience"]))
     except FedlibError as error:
         print(f"fedlib: {error}", file=sys.stderr, flush=True)
-        raise SystemExit(2) from None
+        raise RuntimeError(str(error)) from None  # so that Flower lists the run as failed

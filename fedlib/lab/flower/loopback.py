@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import Any
 
 from ...errors import FedlibError
+from .server import ERROR
 
 START_SECONDS = 120.0  # until a process has started, on a busy machine
 BUNDLE = Path(__file__).parent / "bundle"
@@ -189,10 +190,10 @@ class Loopback:
     def wait(self, number: str, out: str | Path) -> Path:
         """Wait for a run that `start` submitted."""
         log = self._flwr("log", number, "here", "--stream")
-        lines = [line.strip() for line in log.splitlines()]
         if not (Path(out) / "rounds.csv").exists():
-            failed = [line for line in lines if line.startswith("fedlib: ")] or lines[-1:] or ["no log"]
-            raise FedlibError(failed[-1].removeprefix("fedlib: "))
+            error = Path(out) / ERROR
+            said = error.read_text() if error.exists() else " ".join(log.split()[-40:])
+            raise FedlibError(said.strip() or "the run ended without a word")
         return Path(out)
 
     def _start(self, name: str, environment: dict[str, str], *command: object) -> None:

@@ -22,6 +22,7 @@ from ..spec import Resolved
 from ..tables import clients_of, rounds_of, timing_of
 from . import shares
 
+ERROR = "error.txt"  # the line with which a run ended
 PAUSE = 0.2  # seconds between two looks for replies
 AGAIN = 5  # how often at most a node is asked in a round
 
@@ -146,12 +147,21 @@ def serve(post: Post, share: Path, out: Path, patience: float) -> Outcome:
     """Run the server to its end, or on from where it stopped: its checkpoint, of the last whole round, is in `out`.
 
     share: its folder of a run, as `shares.deal` has written it. Writes rounds.csv and clients.csv into `out` as the store
-    has them, with messages.csv and spec.json beside them.
+    has them, with messages.csv and spec.json beside them, or error.txt.
     """
+    out.mkdir(parents=True, exist_ok=True)
+    (out / ERROR).unlink(missing_ok=True)
+    try:
+        return _serve(post, share, out, patience)
+    except FedlibError as error:
+        files.write_bytes(out / ERROR, f"{error}\n".encode())
+        raise
+
+
+def _serve(post: Post, share: Path, out: Path, patience: float) -> Outcome:
     known, run = shares.read(share.parent, share.name)
     federation = shares.federation_from(known, run)
     nodes = Nodes(post, run, patience)
-    out.mkdir(parents=True, exist_ok=True)
     earlier = out / "messages.csv"
     if (out / "checkpoint.pt").exists() and earlier.exists():
         with open(earlier, newline="") as file:
