@@ -11,7 +11,7 @@ import torch
 
 from fedlib import FedlibError, RunSpec, lab, simulate
 from fedlib.lab import wire
-from fedlib.lab.flower import describe, node, server, shares
+from fedlib.lab.flower import here, node, server, shares
 from fedlib.simulation import sampled_clients
 
 NODES = 3
@@ -25,41 +25,35 @@ METHODS = {
 }
 
 
-class Bag:
-    """A post that answers at once. `lost` and `late`: (node, round) -> how often what is sent there is lost, or never
-    answered; `change`: called with each reply.
+class Bag(here.Here):
+    """Nodes in this process. `lost` and `late`: (node, round) -> how often what is sent there is lost, or never answered;
+    `change`: called with each reply.
     """
 
     def __init__(self, folder, lost=(), late=(), change=None):
-        self.folder, self.change = folder, change
+        super().__init__(folder, NODES)
+        self.change = change
         self.lost, self.late = dict(lost), dict(late)
-        self.here, self.sent, self.asked = set(range(NODES)), {}, []
+        self.there, self.asked_of = set(range(NODES)), []
 
     def nodes(self):
-        return self.here
-
-    def clients_of(self, nodes, run, seconds):
-        return {number: describe.clients_of(self.folder / f"node-{number}", run) for number in nodes}
+        return self.there
 
     def ask(self, number, run, session, requests):
         round = wire.request_from_bytes(next(iter(requests.values()))).round
-        self.asked.append((number, round))
-        name, place = str(len(self.asked)), (number, round)
+        place = (number, round)
+        self.asked_of.append(place)
+        name = f"{len(self.asked_of)} of {place}"
         if self.late.get(place, 0) > 0:
             self.late[place] -= 1
         elif self.lost.get(place, 0) > 0:
             self.lost[place] -= 1
             self.sent[name] = None
         else:
-            try:
-                replies = node.answer(self.folder / f"node-{number}", run, session, requests)
-                self.sent[name] = {id: self.change(reply) if self.change else reply for id, reply in replies.items()}
-            except FedlibError as error:
-                self.sent[name] = str(error)
+            name = super().ask(number, run, session, requests)
+            if self.change and not isinstance(self.sent[name], str):
+                self.sent[name] = {id: self.change(reply) for id, reply in self.sent[name].items()}
         return name
-
-    def answers(self, names):
-        return {name: self.sent.pop(name) for name in names if name in self.sent}
 
 
 @pytest.fixture
@@ -183,7 +177,7 @@ def test_a_node_that_never_answers_is_left_out_and_named(dealt, tmp_path, capsys
     home = int(sampled_clients(dealt.spec.seed, 1, 5, 0.6)[0]) % NODES
     post = serve(tmp_path, dealt, 3.0, late={(home, 1): 100})
     rounds = rows(tmp_path / "out/rounds.csv")
-    asked = [number for number, round in post.asked if round == 1]
+    asked = [number for number, round in post.asked_of if round == 1]
     assert asked.count(home) > 1  # it was asked again before it was left out
     lost = [row for row in rows(tmp_path / "out/messages.csv") if row["seconds"] == ""]
     assert lost and all(row["round"] == "1" and int(row["client"]) % NODES == int(row["node"]) == home for row in lost)
@@ -206,13 +200,13 @@ def test_a_round_without_anybody_ends_the_run_in_one_line(dealt, tmp_path):
 
 def test_a_node_whose_messages_are_lost_is_asked_again(dealt, tmp_path):
     post = serve(tmp_path, dealt, lost={(number, round): 2 for number in range(NODES) for round in (-1, 0, 1, 2)})
-    assert post.asked.count((0, -1)) == 3
+    assert post.asked_of.count((0, -1)) == 3
     assert tables(tmp_path / "out") == simulated(dealt)
 
 
 def test_a_run_begins_when_all_clients_are_there(dealt, tmp_path):
     post = Bag(tmp_path)
-    post.here = {0, 1}
+    post.there = {0, 1}
     with pytest.raises(FedlibError, match=r"^clients 2: no node has them for run FedSSA-digits-[0-9a-f]+ after 0.2 s$"):
         server.serve(post, tmp_path / "server" / dealt.key, tmp_path / "out", 0.2)
 
@@ -284,7 +278,7 @@ def test_a_server_that_is_killed_goes_on_to_the_same_bytes(dealt, tmp_path, roun
     ask = post.ask
 
     def killed(number, run, session, requests):
-        if post.asked and post.asked[-1][1] == round:
+        if post.asked_of and post.asked_of[-1][1] == round:
             raise Killed
         return ask(number, run, session, requests)
 

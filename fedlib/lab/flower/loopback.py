@@ -7,6 +7,7 @@ node with a key that the SuperLink knows. For trying and testing; on real machin
 """
 
 import datetime
+import importlib.util
 import ipaddress
 import json
 import os
@@ -27,6 +28,11 @@ from .server import ERROR
 
 START_SECONDS = 120.0  # until a process has started, on a busy machine
 BUNDLE = Path(__file__).parent / "bundle"
+
+
+def installed() -> bool:
+    """Whether Flower is there for `Loopback`."""
+    return importlib.util.find_spec("flwr") is not None
 
 
 def write_certificates(folder: Path) -> None:
@@ -113,7 +119,7 @@ class Loopback:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> "Loopback":
-        if shutil.which("flower-superlink", path=self.environment["PATH"]) is None:
+        if not installed() or shutil.which("flower-superlink", path=self.environment["PATH"]) is None:
             raise FedlibError("Flower is not installed: pip install 'fedlib[flower]'")
         write_certificates(self.own)
         self.port = _free_port()
