@@ -16,7 +16,8 @@ SPECS = [RunSpec("Standalone", dataset="digits", num_clients=3, rounds=1, scenar
 HOLD = """
 import sys, time
 from fedlib.lab.records import lock_of
-lock_of(sys.argv[1]).acquire()
+lock = lock_of(sys.argv[1])
+lock.acquire()
 print("held", flush=True)
 time.sleep(600)
 """

@@ -224,7 +224,7 @@ def test_a_client_comes_back_as_it_was():
     with torch.no_grad():
         for tensor in one.model.state_dict().values():
             tensor.add_(1)
-    one.state = {"prototypes": torch.arange(3.0), "met": [0, 1]}
+    one.state.update(prototypes=torch.arange(3.0), met=[0, 1])
     wire.client_from_bytes(other, wire.client_to_bytes(one))
     assert other.visited
     assert_same(dict(other.model.state_dict()), dict(one.model.state_dict()))
