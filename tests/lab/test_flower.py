@@ -211,6 +211,22 @@ def test_a_run_begins_when_all_clients_are_there(dealt, tmp_path):
         server.serve(post, tmp_path / "server" / dealt.key, tmp_path / "out", 0.2)
 
 
+def test_a_node_that_has_no_client_is_not_asked_over_and_over(dealt, tmp_path):
+    """Each question starts a process there."""
+    post, asked = Bag(tmp_path), []
+    post.there = {0, 1, 7}
+    clients_of = post.clients_of
+
+    def counted(nodes, run, seconds):
+        asked.extend(nodes)
+        return clients_of(nodes, run, seconds)
+
+    post.clients_of = counted
+    with pytest.raises(FedlibError, match=r"^clients 2: no node has them"):
+        server.serve(post, tmp_path / "server" / dealt.key, tmp_path / "out", 0.5)
+    assert asked.count(0) == asked.count(1) == 1 and 1 < asked.count(7) <= server.AGAIN + 1
+
+
 def test_what_a_node_finds_wrong_ends_the_run_with_its_line(dealt, tmp_path):
     (tmp_path / "node-2" / dealt.key / shares.SHARE).write_bytes(b"")
     with pytest.raises(FedlibError, match=r"^node 2 with clients 2: .*cannot be read") as error:

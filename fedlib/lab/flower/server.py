@@ -67,8 +67,9 @@ class Nodes:
     def __call__(
         self, federation: Federation, algorithm: Algorithm, requests: Sequence[Request]
     ) -> Sequence[Reply | None]:
-        started, contents = time.monotonic(), {request.client: wire.request_to_bytes(request) for request in requests}
+        contents = {request.client: wire.request_to_bytes(request) for request in requests}
         self._find(contents)
+        started = time.monotonic()
         by_node: dict[int, dict[str, bytes]] = {}
         for client, content in contents.items():
             by_node.setdefault(self.homes[client], {})[str(client)] = content
@@ -103,13 +104,16 @@ class Nodes:
     def _find(self, wanted: Mapping[int, Any]) -> None:
         """Learn which node has which client; waits for those that are not there yet."""
         started = time.monotonic()
+        nothing: dict[int, float] = {}  # node -> when it said that it has no client of this run
         while missing := sorted(set(wanted) - set(self.homes)):
             left = self.patience - (time.monotonic() - started)
             if left <= 0:
                 shown = ", ".join(map(str, missing))
                 raise FedlibError(f"clients {shown}: no node has them for run {self.run.key} after {self.patience:g} s")
-            unknown = sorted(self.post.nodes() - set(self.homes.values()))
+            recent = {node for node, then in nothing.items() if time.monotonic() - then < self.patience / AGAIN}
+            unknown = sorted(self.post.nodes() - set(self.homes.values()) - recent)
             for node, clients in self.post.clients_of(unknown, self.run.key, left).items():
+                nothing |= {} if clients else {node: time.monotonic()}
                 for client in clients:
                     if self.homes.setdefault(client, node) != node:
                         raise FedlibError(
