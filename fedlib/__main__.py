@@ -87,7 +87,13 @@ def _parser() -> Parser:
         "interrupted one (Ctrl-C leaves a checkpoint).",
         epilog="Example: fedlib run FedSSA --dataset cifar10 --num-clients 10 --device auto --set mu0=0.5",
     )
-    command.add_argument("algorithm", help="method, see `fedlib list`")
+    command.add_argument("algorithm", nargs="?", help="method, see `fedlib list`")
+    command.add_argument(
+        "--spec",
+        metavar="FILE",
+        help="the specification as a JSON object (- for standard input): fields of RunSpec, such as a run of "
+        "`reproduce --plan json`; in place of everything below but --scale and --reuse-stale",
+    )
     for item in dataclasses.fields(lab.RunSpec):
         if item.name not in ("algorithm", "params", "overrides"):
             default = "" if item.default is None else f" (default {item.default})"
@@ -145,6 +151,11 @@ def _parser() -> Parser:
         ("--check", "check", "train and execute nothing: say which exhibits' files are not fresh (then exit 1)"),
     ):
         parts.add_argument(flag, dest="only", action="store_const", const=only, default="", help=text)
+    parts.add_argument(
+        "--plan",
+        choices=("json",),
+        help="print the runs, their specifications and the exhibits, for another engine to launch, and stop",
+    )
     command.add_argument("--reuse-stale", action="store_true", help="accept stored records that other code computed")
 
     command = commands.add_parser(
@@ -294,10 +305,38 @@ def _pairs(flag: str, texts: Sequence[str]) -> dict[str, Any]:
     return pairs
 
 
+def _spec_from(name: str) -> lab.RunSpec:
+    """The specification in a file, or on standard input: the fields themselves, or those under `spec`, as a run in a
+    plan and spec.json in the store have them.
+    """
+    try:
+        content = json.loads(sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FedlibError(f"--spec = {name!r}: cannot be read ({error.strerror})") from error
+    except (ValueError, RecursionError):
+        raise FedlibError(f"--spec = {name!r}: must be a JSON object") from None
+    content = content.get("spec", content) if isinstance(content, dict) else content
+    if not isinstance(content, dict):
+        raise FedlibError(f"--spec = {name!r}: must be a JSON object with fields of RunSpec")
+    known = [item.name for item in dataclasses.fields(lab.RunSpec)]
+    for field in content:
+        choose(f"--spec {name}: field", field, known)
+    return lab.RunSpec(**content)
+
+
 def _run(options: argparse.Namespace) -> None:
     names = [item.name for item in dataclasses.fields(lab.RunSpec) if item.name not in ("params", "overrides")]
     given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
-    spec = lab.RunSpec(**given, params=_pairs("set", options.set), overrides=_pairs("override", options.override))
+    params, overrides = _pairs("set", options.set), _pairs("override", options.override)
+    if options.spec is not None:
+        others = [*given, *(["set"] if params else []), *(["override"] if overrides else [])]
+        if others:
+            raise FedlibError(f"--spec: says everything, so {', '.join(others)} cannot be given besides")
+        spec = _spec_from(options.spec)
+    elif options.algorithm is None:
+        raise FedlibError("algorithm: must be given, see `fedlib list`, or --spec FILE")
+    else:
+        spec = lab.RunSpec(**given, params=params, overrides=overrides)
     record = lab.run(spec, options.scale, reuse_stale=options.reuse_stale)
     spec, last = record.spec, record.rounds.iloc[-1]
     stale = " (stale: other code)" if record.stale else ""
@@ -476,6 +515,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
+        lab.load_plugins()
         options = _parse(arguments)
         if options.command == "list":
             _costs() if options.costs else _list()
@@ -491,6 +531,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _notebooks(getattr(options, "folder", None))
         elif options.command == "exhibits":
             _show_exhibits(options.exhibit, options.scale) if options.action else _list_exhibits()
+        elif options.plan is not None:
+            print(json.dumps(reproduce.listed(options.exhibit, options.scale, options.reuse_stale), indent=1))
         else:
             made = reproduce.reproduce(
                 options.exhibit,

@@ -99,7 +99,8 @@ class Reply:
     evaluation_seconds: float = 0.0
 
 
-Exchange = Callable[[Federation, Algorithm, Sequence[Request]], Sequence[Reply]]  # one reply per request, in order
+# One reply per request, in order; None of a client that has not answered in time, without which the round goes on.
+Exchange = Callable[[Federation, Algorithm, Sequence[Request]], Sequence[Reply | None]]
 
 
 def participate(client: Client, algorithm: Algorithm, download: Message, context: ClientContext) -> Reply:
@@ -194,7 +195,8 @@ def simulate(
     round, ends the simulation by raising (`fedlib.lab.simulate` keeps checkpoints with the two). Trains under one
     intra-op thread; of several simulations in threads of one process, one trains and the others wait for it.
     exchange: called with the federation, the algorithm and a round's requests, carries them to the clients and returns
-    their replies in the same order; by default the clients are in this process. Nothing else here touches a client.
+    their replies in the same order, None for a client that has not answered: the round goes on without it, and its row
+    says how many are `absent`. By default the clients are in this process. Nothing else here touches a client.
     """
     rounds, participation = check(federation, algorithm, rounds, participation, exchange)
     with training.one_thread(), _deterministic(federation.device):
@@ -241,7 +243,7 @@ class _Known:
 
 def _ask(
     exchange: Exchange, federation: Federation, algorithm: Algorithm, requests: Sequence[Request]
-) -> Sequence[Reply]:
+) -> Sequence[Reply | None]:
     replies = exchange(federation, algorithm, requests)
     require(len(replies) == len(requests), "replies of the exchange", len(replies), f"{len(requests)}, one per request")
     return replies
@@ -265,7 +267,12 @@ def _round(
         download = algorithm.download(server, info, context)
         _check_message(algorithm, "download", download)
         requests.append(Request(round, context.rounds, info.id, _travelling(download)))
-    replies = _ask(exchange, federation, algorithm, requests)
+    answers = list(zip(infos, _ask(exchange, federation, algorithm, requests), strict=True))
+    absent = [info.id for info, reply in answers if reply is None]
+    infos = [info for info, reply in answers if reply is not None]
+    replies = [reply for _, reply in answers if reply is not None]
+    if not replies:
+        raise FedlibError(f"round {round}: none of its clients has answered ({', '.join(map(str, absent))})")
     uploads = [Upload(info, reply.upload) for info, reply in zip(infos, replies, strict=True)]
     returned = algorithm.aggregate(server, uploads, context) or {}
 
@@ -288,6 +295,8 @@ def _round(
     if federation.protocol.inherit != "none":
         recorded["inherited"] = sum(reply.inherited for reply in replies)
     details = {}
+    if absent:
+        recorded["absent"], details["absent_clients"] = len(absent), absent
     for name, value in returned.items():
         if (number := _number(value)) is not None:
             recorded[name] = number
@@ -388,6 +397,8 @@ def _evaluate_everyone(outcome: Outcome, algorithm: Algorithm, rounds: int, exch
     infos = outcome.federation.infos
     requests = [Request(-1, rounds, info.id, Message()) for info in infos]
     for info, reply in zip(infos, _ask(exchange, outcome.federation, algorithm, requests), strict=True):
+        if reply is None:
+            raise FedlibError(f"client {info.id}: has not answered, and a run begins with all clients' initial models")
         row = {"round": -1, "client": info.id, "architecture": info.architecture, "loss": np.nan}
         outcome.client_rows.append(row | {name: float(value) for name, value in reply.accuracies.items()})
     outcome.round_rows.append(_round_row(-1, np.nan, _Known.of(outcome), [], 0))

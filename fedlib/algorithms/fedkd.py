@@ -105,6 +105,7 @@ class FedKD(Algorithm):
     name = "FedKD"
     paper = "Wu et al., Nat. Commun. 2022"
     exchanges = "small shared model, compressed"
+    sized_by_data = (".u", ".s", ".v")  # as many triplets as hold the energy
     look = Look("#ca9161", "p")
 
     energy_start: float = 0.95

@@ -48,6 +48,11 @@ def registered() -> set[str]:
     return set(REGISTERED)
 
 
+def loader(name: str) -> Callable[[], Dataset] | None:
+    """What was registered under `name` in this process; None where nothing was."""
+    return REGISTERED.get(name)
+
+
 def info(name: str) -> DatasetInfo:
     """Classes, channels, sizes and fingerprint of the data set called `name`: known beforehand of a built-in one, so
     that nothing is read or downloaded; one registered in this process is loaded. Raises FedlibError for unknown names.

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .places import checkout as checkout
     from .places import home as home
     from .places import shipped as shipped
+    from .plugins import load_plugins as load_plugins
     from .records import Record as Record
     from .records import computing as computing
     from .records import delete as delete
@@ -70,6 +71,7 @@ _ROOMS = {
         "home",
         "shipped",
     ),
+    "plugins": ("load_plugins",),
     "records": (
         "Record",
         "computing",

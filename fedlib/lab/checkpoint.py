@@ -43,11 +43,12 @@ def simulate(
     checkpoint: str | Path | None = None,
     label: str = "",
     progress: Callable[[dict[str, Any], dict[str, Any]], None] | None = None,
+    every: float | None = None,
     exchange: Exchange = in_process,
 ) -> Outcome:
     """`fedlib.simulate`, with checkpoints.
 
-    checkpoint: a file, written when a minute has passed and on SIGINT, SIGTERM or SIGHUP (which only the main thread
+    checkpoint: a file, written when `every` seconds have passed (a minute; 0: after each round) and on SIGINT, SIGTERM or SIGHUP (which only the main thread
     can heed), from which the same call (same `label`) resumes. With it, clients for which there is no room in memory
     (`clientfiles.MEMORY`) lie in files in the folder `<checkpoint>.clients`, until somebody deletes them, and are read
     when they are used. progress: called after each round with that round's row and its timing. Raises `Interrupted`
@@ -77,7 +78,8 @@ def simulate(
                     progress(row, timing)
             finally:  # also where a terminal that has gone away takes no more progress
                 stopping = bool(stop) and not last
-                due = time.monotonic() - saved >= CHECKPOINT_SECONDS and not last
+                interval = CHECKPOINT_SECONDS if every is None else every
+                due = time.monotonic() - saved >= interval and not last
                 if checkpoint is not None and clients is not None and (due or stopping):
                     save(checkpoint, label, outcome, clients)
                     saved = time.monotonic()

@@ -48,8 +48,11 @@ def run(spec: RunSpec, scale: str | None = None, *, progress: bool = True, reuse
         try:
             lock.acquire(timeout=0)
         except filelock.Timeout:
-            print(f"{resolved.label}: another process computes this run; waiting for it", file=sys.stderr)
-            lock.acquire()
+            if _reporter is not None:  # a sweep's worker, which has other runs to go on with
+                _acquire_within(lock, PATIENCE)
+            else:
+                print(f"{resolved.label}: another process computes this run; waiting for it", file=sys.stderr)
+                lock.acquire()
         try:
             record = usable(resolved, reuse_stale, mend=True)
             if record is not None:
@@ -64,6 +67,20 @@ def run(spec: RunSpec, scale: str | None = None, *, progress: bool = True, reuse
             lock.release()
     except OSError as error:
         raise FedlibError(f"store = {str(store())!r}: cannot write there ({error.strerror or error})") from error
+
+
+class Elsewhere(Exception):
+    """Another process, here or on another machine with this store, computes the run."""
+
+
+PATIENCE = 2.0  # seconds for which a sweep's worker waits for a run that is computed elsewhere
+
+
+def _acquire_within(lock: filelock.BaseFileLock, seconds: float) -> None:
+    try:
+        lock.acquire(timeout=seconds)
+    except filelock.Timeout:
+        raise Elsewhere from None
 
 
 @contextmanager
@@ -231,6 +248,9 @@ def _in_workers(
                     item = given[worker]
                     done[item.key] = expected[item.key] * (report["round"] + 1) / item.spec.rounds
                     bar.update(sum(done.values()), f"{item.spec.algorithm} {_reached(report, item.spec.rounds)}")
+                elif "elsewhere" in report:  # the others first
+                    waiting.append(next(item for item in todo if item.key == report["elsewhere"]))
+                    give(worker)
                 else:
                     finished += "finished" in report
                     failures += [report["failed"]] if "failed" in report else []
@@ -286,6 +306,8 @@ def work(reuse_stale: bool, share: int) -> None:
             try:
                 run(spec, progress=False, reuse_stale=reuse_stale)
                 send(finished=True)
+            except Elsewhere:
+                send(elsewhere=resolve(spec).key)
             except FedlibError as error:
                 send(failed=f"{spec.algorithm} on {spec.dataset}: {error}")
     except KeyboardInterrupt:

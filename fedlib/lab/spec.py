@@ -14,7 +14,7 @@ import torch
 from .. import algorithms, data, models, partition, simulation
 from ..errors import choose, coerce, require
 from ..protocol import Protocol
-from . import presets, sources
+from . import plugins, presets, sources
 
 # What a scale fills in where a specification is silent. `record` is one point of the texts' own grids (T of {100, 500}, E of
 # {1, 10}, B of {64..512}). At `paper`, the released homogeneous script's defaults are *chosen* from these grids.
@@ -172,6 +172,11 @@ class Resolved:
         return f"{self.spec.algorithm}-{self.spec.dataset}-{digest}"
 
     @property
+    def own(self) -> dict[str, str]:
+        """Digests of what is no part of fedlib, by what it is (see `_own_parts`)."""
+        return self.hashed.get("own", {})
+
+    @property
     def architectures(self) -> tuple[str, ...]:
         """Those of clients 0, 1, 2, ... in turn."""
         return models.architectures(self.spec.scenario)
@@ -183,8 +188,14 @@ class Resolved:
 
     @property
     def portable(self) -> bool:
-        """Whether another process can compute the run: nothing in it was defined or registered in this one."""
-        return not self.hashed.get("own") and not data.registered() & {self.spec.dataset, self.spec.public_dataset}
+        """Whether another process can compute the run: what is no part of fedlib is an installed package's."""
+        named = [name.removeprefix("architecture ") for name in self.own if name.startswith("architecture ")]
+        parts: list[tuple[str, str, Any]] = [("fedlib.models", name, models.BUILDERS[name]) for name in named]
+        if "method" in self.own:
+            parts.append(("fedlib.algorithms", self.spec.algorithm, type(self.algorithm)))
+        for name in data.registered() & {self.spec.dataset, self.spec.public_dataset}:
+            parts.append(("fedlib.datasets", name, data.loader(name)))
+        return "partition" not in self.own and all(plugins.provides(*part) for part in parts)
 
     @property
     def samples(self) -> float:
@@ -242,6 +253,7 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
 
     scale: one of SCALES; by default smoke on embedded data (or none given) and demo on real data.
     """
+    plugins.load_plugins()
     _check_types(spec)
     if scale is None:
         scale = "demo" if spec.dataset and spec.dataset not in data.EMBEDDED else "smoke"

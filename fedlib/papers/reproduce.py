@@ -1,6 +1,7 @@
 """Make exhibits in a batch: train what is missing, execute the notebooks that are not fresh, check the artefacts."""
 
 import contextlib
+import dataclasses
 import json
 import shutil
 import signal
@@ -36,6 +37,44 @@ def plan(chosen: Sequence[exhibits.Exhibit], scale: str, reuse_stale: bool = Fal
     specs = [cell.spec for cell in exhibits.cells(grids, scale)]
     needed = {lab.resolve(spec, scale).key for spec in specs}
     return len(needed), lab.missing(specs, scale, reuse_stale)
+
+
+def listed(name: str, scale: str, reuse_stale: bool = False) -> dict[str, Any]:
+    """The plan as plain values, for an engine that starts `fedlib run --spec` and `fedlib reproduce --figures-only`.
+
+    runs: every one that the exhibits need, each once, longest first: its key, its specification with every field
+    filled, whether it is stored, and the training images that it sees; exhibits: what each is, its notebook, the keys
+    of its runs. Raises FedlibError for an unknown name or scale.
+    """
+    chosen = exhibits.choose_exhibits(name)
+    choose("scale", scale, lab.SCALES)
+    keys: dict[str, list[str]] = {}
+    resolved: dict[str, lab.Resolved] = {}
+    for item in chosen:
+        own = [lab.resolve(cell.spec, scale) for cell in exhibits.cells(list(item.grids), scale)]
+        keys[item.name] = list(dict.fromkeys(run.key for run in own))
+        for run in own:  # of those that keep different weights, the one that keeps most
+            known = resolved.get(run.key, run)
+            resolved[run.key] = max(known, run, key=lambda one: lab.KEEP.index(one.spec.keep))
+    missing = {run.key for run in lab.missing([run.spec for run in resolved.values()], scale, reuse_stale)}
+    runs = sorted(resolved.values(), key=lambda run: -run.samples)
+    return {
+        "scale": scale,
+        "home": str(lab.home()),
+        "runs": [
+            {
+                "key": run.key,
+                "spec": dataclasses.asdict(run.spec),
+                "stored": run.key not in missing,
+                "images": round(run.samples),
+            }
+            for run in runs
+        ],
+        "exhibits": [
+            {"name": item.name, "title": item.title, "notebook": item.notebook, "runs": keys[item.name]}
+            for item in chosen
+        ],
+    }
 
 
 def describe(needed: int, todo: Sequence[lab.Resolved], jobs: int) -> str:

@@ -1,7 +1,6 @@
 """What goes between server and clients: bytes are enough for every method, and the round hands back what it is to."""
 
 import dataclasses
-import io
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import torch
 
 from fedlib import ALGORITHMS, Federation, FedlibError, RunSpec, lab, simulate, simulation
 from fedlib.algorithms.base import Algorithm, Client, Message, ServerContext
+from fedlib.lab import wire
 from fedlib.simulation import Reply, Request
 
 NUM_CLIENTS, PARTICIPATION, ROUNDS = 5, 0.4, 3  # 2 clients a round, so that some come back and some never come
@@ -34,9 +34,7 @@ def resolved(name: str, **fields: Any) -> lab.Resolved:
 
 def posted(value: Any) -> Any:
     """What arrives of plain tensors and numbers after a trip through bytes."""
-    file = io.BytesIO()
-    torch.save(value, file)
-    return torch.load(io.BytesIO(file.getvalue()), weights_only=True)
+    return wire.from_bytes(wire.to_bytes(value))
 
 
 class Elsewhere:
@@ -48,19 +46,25 @@ class Elsewhere:
         self.run, self.snapshots = run, {}
 
     def __call__(self, federation: Federation, algorithm: Algorithm, requests: list[Request]) -> list[Reply]:
-        return [self.ask(request) for request in requests]
+        replies = []
+        for request in requests:
+            info = federation.infos[request.client]
+            own = federation.build(info.architecture).state_dict()
+            content = self.ask(wire.request_to_bytes(request))
+            replies.append(wire.reply_from_bytes(content, request, info, own, algorithm.sized_by_data))
+        return replies
 
-    def ask(self, request: Request) -> Reply:
-        round, rounds, id, download = posted((*request[:3], vars(request.download)))
+    def ask(self, content: bytes) -> bytes:
+        request = wire.request_from_bytes(content)
         federation = lab.federation_of(self.run)
-        if id in self.snapshots:
-            federation.clients[id].restore(posted(self.snapshots[id]))
-        reply = simulation.answer(federation, self.run.algorithm, Request(round, rounds, id, Message(**download)))
-        assert all(client._model is None and not client.visited for client in federation.clients if client.id != id)
-        if federation.clients[id].visited:
-            self.snapshots[id] = posted(federation.clients[id].snapshot())
-        arrived = posted(vars(reply) | {"upload": vars(reply.upload)})
-        return Reply(**arrived | {"upload": Message(**arrived["upload"])})
+        client = federation.clients[request.client]
+        if client.id in self.snapshots:
+            wire.client_from_bytes(client, self.snapshots[client.id])
+        reply = simulation.answer(federation, self.run.algorithm, request)
+        assert all(other._model is None and not other.visited for other in federation.clients if other is not client)
+        if client.visited:
+            self.snapshots[client.id] = wire.client_to_bytes(client)
+        return wire.reply_to_bytes(reply)
 
 
 def with_a_posted_server(algorithm: Algorithm) -> Algorithm:
@@ -93,7 +97,7 @@ def test_clients_elsewhere_give_the_same_bits(name, small_digits):
     assert lab.clients_of(other).to_csv() == lab.clients_of(here).to_csv()
     assert other.detail_rows == here.detail_rows
     for id, snapshot in there.snapshots.items():
-        server.clients[id].restore(snapshot)
+        wire.client_from_bytes(server.clients[id], snapshot)
     assert other.digest() == here.digest()
 
     assert here.status == "finished" and lab.rounds_of(here)["loss"].iloc[1:].notna().all()

@@ -54,7 +54,7 @@ def test_shape(name):
     assert sum(len(cell.source.splitlines()) for cell in code(book)) / len(code(book)) <= 8
 
 
-PAPERS = ("fedssa", "fedgh", "pfedes", "pfedhr", "audit")
+PAPERS = ("fedssa", "fedgh", "pfedes", "pfedhr", "audit", "deploy")
 ORDER = [name for name in NOTEBOOKS if "/" not in name] + [
     name for paper in PAPERS for name in NOTEBOOKS if name.startswith(f"{paper}/")
 ]

@@ -18,6 +18,7 @@ from fedlib import Model, lab, models
 from fedlib.algorithms.pfedhr import reassembly
 from fedlib.errors import FedlibError
 from fedlib.lab import checkpoint, costs, estimates
+from fedlib.lab.flower import loopback
 from fedlib.papers import exhibits, notebook, pages, reproduce, views
 from fedlib.show import plots
 
@@ -57,6 +58,7 @@ def tiny_networks(monkeypatch):
     monkeypatch.setattr(models, "BUILDERS", {**models.BUILDERS, **tiny})
     monkeypatch.setattr(lab.Resolved, "portable", False)  # no worker would know them
     png = plots.Picture(figsize=(0.1, 0.1)).png()
+    monkeypatch.setattr(loopback, "installed", lambda: False)  # another process would have the real networks
     monkeypatch.setattr(plots.Picture, "png", lambda figure: png)
     monkeypatch.setattr(plots.Picture, "_repr_png_", lambda figure: png)
     monkeypatch.setattr(views, "tsne", lambda features, *settings: np.ascontiguousarray(features[:, :2]))

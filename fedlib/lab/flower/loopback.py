@@ -1,0 +1,243 @@
+"""A whole federation on one machine: a SuperLink and SuperNodes as processes of their own that speak TLS on loopback, each
+node with a key that the SuperLink knows. For trying and testing; on real machines the same commands are typed by hand.
+
+    run = shares.deal(spec, folder, nodes=3)
+    with Loopback(folder, nodes=3) as federation:
+        federation.run(run.key, "out")
+"""
+
+import datetime
+import importlib.util
+import ipaddress
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ...errors import FedlibError
+from .server import ERROR
+
+START_SECONDS = 120.0  # until a process has started, on a busy machine
+BUNDLE = Path(__file__).parent / "bundle"
+
+
+def installed() -> bool:
+    """Whether Flower is there for `Loopback`."""
+    return importlib.util.find_spec("flwr") is not None
+
+
+def write_certificates(folder: Path) -> None:
+    """A certificate authority's certificate ca.pem, and server.pem with server.key for localhost, good for a week."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    authority, own = ec.generate_private_key(ec.SECP384R1()), ec.generate_private_key(ec.SECP384R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fedlib loopback")])
+    now = datetime.datetime.now(datetime.UTC)
+
+    def certificate(key: Any, subject: x509.Name) -> x509.CertificateBuilder:
+        builder = x509.CertificateBuilder().subject_name(subject).issuer_name(name).public_key(key.public_key())
+        builder = builder.serial_number(x509.random_serial_number())
+        return builder.not_valid_before(now).not_valid_after(now + datetime.timedelta(days=7))
+
+    hosts = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    root = certificate(authority, name).add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    server_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    server = certificate(own, server_name).add_extension(x509.SubjectAlternativeName(hosts), critical=False)
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, builder in (("ca.pem", root), ("server.pem", server)):
+        (folder / file).write_bytes(builder.sign(authority, hashes.SHA384()).public_bytes(_pem()))
+    _write_secret(folder / "server.key", own)
+
+
+def write_node_key(folder: Path, name: str) -> None:
+    """A node's private key, and the public one (.pub) that is registered with the SuperLink."""
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    folder.mkdir(parents=True, exist_ok=True)
+    key = ec.generate_private_key(ec.SECP384R1())
+    _write_secret(folder / name, key, serialization.PrivateFormat.OpenSSH)
+    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    (folder / f"{name}.pub").write_bytes(public)
+
+
+def _pem() -> Any:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    return Encoding.PEM
+
+
+def _write_secret(path: Path, key: Any, form: Any = None) -> None:
+    from cryptography.hazmat.primitives.serialization import NoEncryption, PrivateFormat
+
+    content = key.private_bytes(_pem(), form or PrivateFormat.TraditionalOpenSSL, NoEncryption())
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(content)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Loopback:
+    """SuperLink and SuperNodes of the shares in `folder`; their logs, keys and database are in folder/flower.
+
+    environment: of all processes, besides this one's; node_environment: of a node's, by its number. A node is stopped and
+    started with `kill_node` and `start_node`, the server with `kill_server` and `start_server`.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        nodes: int,
+        environment: dict[str, str] | None = None,
+        server_environment: dict[str, str] | None = None,
+    ):
+        self.folder, self.nodes = Path(folder).absolute(), nodes
+        self.own = self.folder / "flower"
+        self.environment = os.environ | {
+            "FLWR_HOME": str(self.own / "home"),
+            "FLWR_TELEMETRY_ENABLED": "0",
+            "OMP_NUM_THREADS": "1",
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
+        } | (environment or {})  # fmt: skip
+        self.server_environment = self.environment | (server_environment or {})
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> "Loopback":
+        if not installed() or shutil.which("flower-superlink", path=self.environment["PATH"]) is None:
+            raise FedlibError("Flower is not installed: pip install 'fedlib[flower]'")
+        write_certificates(self.own)
+        self.port = _free_port()
+        (self.own / "home").mkdir(exist_ok=True)
+        (self.own / "home/config.toml").write_text(
+            f'[superlink]\ndefault = "here"\n\n[superlink.here]\naddress = "127.0.0.1:{self.port}"\n'
+            f'root-certificates = "{self.own / "ca.pem"}"\n'
+        )
+        try:
+            self.start_server()
+            for node in range(self.nodes):
+                write_node_key(self.own, f"node-{node}")
+                self._flwr("supernode", "register", self.own / f"node-{node}.pub", "here")
+                self.start_node(node)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for name in list(self.processes):
+            self._kill(name, signal.SIGTERM)
+
+    def start_server(self) -> None:
+        """Its database keeps which nodes are known when it is killed."""
+        self._start(
+            "server", self.server_environment, "flower-superlink", "--host", "127.0.0.1", "--port", self.port,
+            "--ssl-ca-certfile", self.own / "ca.pem", "--ssl-certfile", self.own / "server.pem",
+            "--ssl-keyfile", self.own / "server.key", "--enable-supernode-auth",
+            "--database", self.own / "superlink.db", "--disable-runtime-dependency-installation",
+        )  # fmt: skip
+        began = time.monotonic()
+        while True:
+            with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
+                return
+            if self.processes["server"].poll() is not None or time.monotonic() - began > START_SECONDS:
+                raise FedlibError(f"the SuperLink did not start: {self._said('server')}")
+            time.sleep(0.2)
+
+    def start_node(self, node: int) -> None:
+        shares = self.folder / f"node-{node}"
+        self._start(
+            f"node-{node}", self.environment, "flower-supernode", "--superlink", f"127.0.0.1:{self.port}",
+            "--root-certificates", self.own / "ca.pem", "--auth-supernode-private-key", self.own / f"node-{node}",
+            "--port", _free_port(), "--node-config", f'shares="{shares}"',
+        )  # fmt: skip
+
+    def kill_server(self) -> None:
+        """SIGKILL to the SuperLink and to the server's process of a run."""
+        self._kill("server", signal.SIGKILL)
+
+    def kill_node(self, node: int) -> None:
+        """SIGKILL to a SuperNode and to what it has started."""
+        self._kill(f"node-{node}", signal.SIGKILL)
+
+    def start(self, run: str, out: str | Path, patience: float = 600.0) -> str:
+        """Submit a run that was dealt; returns the number that Flower gives it. The same `out` resumes."""
+        given = f'share="{self.folder / "server" / run}" out="{Path(out).absolute()}" patience={patience}'
+        said = self._flwr("run", BUNDLE, "here", "--run-config", given, "--format", "json")
+        started = json.loads(said[said.index("{") :])
+        if not started.get("success"):
+            raise FedlibError(f"flwr run: {' '.join(str(started).split())}")
+        return str(started["run-id"])
+
+    def run(self, run: str, out: str | Path, patience: float = 600.0) -> Path:
+        """Submit a run and wait for its end; returns `out`. Raises FedlibError with the server's line where it failed."""
+        return self.wait(self.start(run, out, patience), out)
+
+    def wait(self, number: str, out: str | Path) -> Path:
+        """Wait for a run that `start` submitted."""
+        log = self._flwr("log", number, "here", "--stream")
+        if not (Path(out) / "rounds.csv").exists():
+            error = Path(out) / ERROR
+            said = error.read_text() if error.exists() else " ".join(log.split()[-40:])
+            raise FedlibError(said.strip() or "the run ended without a word")
+        return Path(out)
+
+    def _start(self, name: str, environment: dict[str, str], *command: object) -> None:
+        with open(self.own / f"{name}.log", "ab") as log:
+            self.processes[name] = subprocess.Popen(
+                list(map(str, command)),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                cwd=self.own,
+                start_new_session=True,
+            )
+
+    def _kill(self, name: str, number: signal.Signals) -> None:
+        """Ends the process and all of its session, which is its own."""
+        process = self.processes.pop(name)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        with suppress(ProcessLookupError):  # whoever of the session outlived it
+            os.killpg(process.pid, signal.SIGKILL)
+
+    def _flwr(self, *arguments: object) -> str:
+        command = ["flwr", *map(str, arguments)]
+        ended = subprocess.run(
+            command, env=self.environment, cwd=self.own, capture_output=True, text=True, stdin=subprocess.DEVNULL
+        )
+        if ended.returncode:
+            said = [line.strip() for line in (ended.stderr + ended.stdout).splitlines() if line.strip()]
+            raise FedlibError(f"flwr {arguments[0]}: {' '.join(said[-3:]) or f'exit {ended.returncode}'}")
+        return ended.stdout
+
+    def _said(self, name: str) -> str:
+        lines: Sequence[str] = (self.own / f"{name}.log").read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it said nothing"

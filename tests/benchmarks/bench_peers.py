@@ -1,0 +1,219 @@
+"""fedlib against the authors' released scripts and against HtFLlib, from clones that you have, on one core.
+
+    git clone https://github.com/LipingYi/FedSSA authors/FedSSA
+    git clone https://github.com/LipingYi/FedGH authors/FedGH
+    git clone https://github.com/TsingZ0/HtFLlib
+    python tests/benchmarks/bench_peers.py --authors authors --htfllib HtFLlib
+
+Each contestant is a process of its own on one core with one thread, end to end: data, training with the augmentation
+that the peer has, evaluation, aggregation. Its cost is the processor time of a run of many rounds less that of one of
+few, so that imports and reading the data do not count. All take turns, and the order changes with each repeat. Prints
+training samples a second of processor time and, of each pair, ours over theirs.
+
+Against the authors' FedSSA and FedGH: the same data, CNN-1..5 in turn, N, E and B; ours under protocol `released`,
+which also measures the validation images, as theirs does not. Against HtFLlib's FedProto and FedGH: their networks are
+replaced by CNN-1..5, their images are ours, client by client, without augmentation, for they have none; they drop a
+client's last short batch, which is not counted. Nothing is written into a clone.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from machine import describe, spread
+
+from fedlib import FedlibError, RunSpec, data, lab
+from fedlib.errors import choose, require
+
+HERE = Path(__file__).parent
+FEW, MANY = 2, 4  # rounds; HtFLlib's own summary needs two
+SCRIPTS = {  # method -> the authors' heterogeneous script, and what it calls E
+    "FedSSA": ("FedSSA_hetero.py", "--inner-steps"),
+    "FedGH": ("FedGH_mh.py", "--epochs"),
+}
+HTFLLIB = {"FedProto": ["-lam", "1.0"], "FedGH": ["-slr", "0.01"]}
+NEEDED = ("main.py", "flcore/trainmodel/models.py", "flcore/servers/serverproto.py", "flcore/servers/servergh.py")
+
+
+@dataclass
+class Contestant:
+    """name: as printed; samples: training images of a round; job: what `peer_child.main` runs for so many rounds."""
+
+    name: str
+    samples: int
+    job: Callable[[int], dict[str, Any]]
+
+    def seconds(self, rounds: int) -> float:
+        """Processor time of a process that does so many rounds, system time included."""
+        environment = os.environ | dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+        environment |= {"CUDA_VISIBLE_DEVICES": "", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"}  # HtFLlib saves modules
+        environment["PYTHONPATH"] = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
+        command = [sys.executable, "-W", "ignore", "-c", "import peer_child; peer_child.main()"]
+        with tempfile.TemporaryDirectory() as folder, open(Path(folder) / "errors", "w+") as errors:
+            job = self.job(rounds)
+            work = Path(job.pop("folder", folder))
+            process = subprocess.Popen(
+                [*command, json.dumps(job)], cwd=work, env=environment, stdout=subprocess.DEVNULL, stderr=errors
+            )
+            _, status, used = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            if process.returncode:
+                errors.seek(0)
+                lines = errors.read().split("\n")
+                last = next((line for line in reversed(lines) if line.strip()), f"exit {process.returncode}")
+                raise FedlibError(f"{self.name}: {last.strip()}")
+        return used.ru_utime + used.ru_stime
+
+
+def ours(options: argparse.Namespace, method: str, precision: str, **fields: Any) -> tuple[Contestant, lab.Resolved]:
+    spec = {
+        "algorithm": method,
+        "dataset": options.dataset,
+        "num_clients": options.num_clients,
+        "local_epochs": options.epochs,
+        "batch_size": options.batch_size,
+        "precision": precision,
+        "scenario": "heterogeneous",
+    } | fields
+    run = lab.resolve(RunSpec(**spec))
+    samples = sum(len(parts[0]) for parts in lab.partition_of(run)) * options.epochs
+    name = f"fedlib {method} {precision}"
+    return Contestant(name, samples, lambda rounds: {"kind": "ours", "spec": spec, "rounds": rounds}), run
+
+
+def found(field: str, folder: Path, name: str) -> Path:
+    """The only file called `name` below the folder."""
+    paths = sorted(folder.rglob(name)) if folder.is_dir() else []
+    require(len(paths) == 1, field, str(folder), f"a folder with one {name} below it, not {len(paths)}")
+    return paths[0]
+
+
+def authors(options: argparse.Namespace, method: str) -> Contestant:
+    """A released script. Its package `experiments` lies in two repositories, of which one lacks two modules that the
+    other has: both are on the path, its own first.
+    """
+    folder = Path(options.authors).absolute()
+    scripts = {name: found("--authors", folder, script) for name, (script, _) in SCRIPTS.items()}
+    roots = [str(scripts[name].parents[2]) for name in sorted(SCRIPTS, key=lambda name: name != method)]
+    for module in ("experiments/dataset.py", "experiments/utils.py", "experiments/FLHetero/node.py"):
+        there = any((Path(root) / module).is_file() for root in roots)
+        require(there, "--authors", str(folder), f"a folder with {module} of the authors' code below it")
+    own = Path(roots[0])
+    module = ".".join(scripts[method].relative_to(own).with_suffix("").parts)
+    arguments = [
+        "--data-path",
+        str(data.root()),
+        "--num-nodes",
+        options.num_clients,
+        "--batch-size",
+        options.batch_size,
+    ]
+    arguments += [SCRIPTS[method][1], options.epochs, "--save-path", "Results/temp"]
+    if options.dataset != "cifar10":  # their default, which one script does not list among its choices
+        classes = "--num-classes" if method == "FedSSA" else "--total-classes"
+        arguments += ["--data-name", options.dataset, classes, data.info(options.dataset).num_classes]
+
+    def job(rounds: int) -> dict[str, Any]:
+        given = [str(argument) for argument in [*arguments, "--num-steps", rounds]]
+        return {"kind": "script", "roots": roots, "module": module, "arguments": given}
+
+    return Contestant(f"authors' {method}", 0, job)
+
+
+@contextmanager
+def htfllib_folder(run: lab.Resolved) -> Iterator[Path]:
+    """The working folder for HtFLlib, with every client's normalised images where it looks for them."""
+    federation, parts = lab.federation_of(run), lab.partition_of(run)
+    with tempfile.TemporaryDirectory() as folder:
+        for place, part in (("train", 0), ("test", 2)):
+            (Path(folder) / "dataset/fedlib" / place).mkdir(parents=True)
+            for client, indices in enumerate(parts):
+                own = torch.from_numpy(np.asarray(indices[part]))
+                images, labels = federation.pool.batch(own).contiguous(), federation.pool.labels[own]
+                content = {"x": images.numpy(), "y": labels.numpy()}
+                np.savez(Path(folder) / "dataset/fedlib" / place / f"{client}.npz", data=content)  # type: ignore[arg-type]
+        (Path(folder) / "system").mkdir()
+        yield Path(folder) / "system"
+
+
+def htfllib(options: argparse.Namespace, method: str, run: lab.Resolved, work: Path) -> Contestant:
+    system = Path(options.htfllib).absolute() / "system"
+    for name in NEEDED:
+        require((system / name).is_file(), "--htfllib", options.htfllib, f"a folder with system/{name}")
+    arguments = ["-data", "fedlib", "-ncl", run.info.num_classes, "-m", "HtFE-img-5", "-algo", method, "-dev", "cpu"]
+    arguments += ["-nc", options.num_clients, "-ls", options.epochs, "-lbs", options.batch_size, "-lr", run.spec.lr]
+    arguments += ["-fd", 500, "-sfn", "temp", *HTFLLIB[method]]
+    sizes = [len(parts[0]) // options.batch_size * options.batch_size for parts in lab.partition_of(run)]
+    require(min(sizes) > 0, "--batch-size", options.batch_size, "at most the training images of every client: HtFLlib "
+            "drops what is no whole batch")  # fmt: skip
+
+    def job(rounds: int) -> dict[str, Any]:
+        given = [str(argument) for argument in [*arguments, "-gr", rounds - 1]]  # it does one more
+        common = {"kind": "htfllib", "system": str(system), "channels": run.info.channels, "folder": str(work)}
+        return common | {"architectures": run.architectures, "arguments": given}
+
+    return Contestant(f"HtFLlib {method}", sum(sizes) * options.epochs, job)
+
+
+def compare(theirs: Contestant, own: list[Contestant], options: argparse.Namespace) -> None:
+    """Time all in turns and print speeds and ratios."""
+    contestants, many = [theirs, *own], FEW + 1 if options.short else MANY
+    speeds = np.empty((1 if options.short else options.repeats, len(contestants)))
+    for repeat in range(len(speeds)):
+        for place in np.roll(np.arange(len(contestants)), repeat):
+            contestant = contestants[place]
+            seconds = contestant.seconds(many) - contestant.seconds(FEW)
+            speeds[repeat, place] = contestant.samples * (many - FEW) / max(seconds, 1e-9)
+    print(f"  {theirs.name}: {np.median(speeds[:, 0]):.0f} samples/s")
+    for place, contestant in enumerate(own, 1):
+        ratios = spread(speeds[:, place] / speeds[:, 0])
+        print(f"  {contestant.name}: {np.median(speeds[:, place]):.0f} samples/s, {ratios} x {theirs.name}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--authors", metavar="DIR", help="folder with clones of LipingYi/FedSSA and LipingYi/FedGH")
+    parser.add_argument("--htfllib", metavar="DIR", help="clone of TsingZ0/HtFLlib")
+    parser.add_argument("--dataset", default="cifar10", help="cifar10 (default) or cifar100, from FEDLIB_DATA")
+    parser.add_argument("--num-clients", type=int, default=10, help="N, all of whom take part (default 10)")
+    parser.add_argument("--epochs", type=int, default=1, help="E (default 1)")
+    parser.add_argument("--batch-size", type=int, default=512, help="B (default 512, the authors')")
+    parser.add_argument("--repeats", type=int, default=3, help="of every contestant (default 3)")
+    parser.add_argument("--method", metavar="NAME", help="FedSSA, FedGH or FedProto alone; default all")
+    parser.add_argument("--short", action="store_true", help="one repeat, fp32: shows that it runs, not how fast")
+    options = parser.parse_args()
+    try:
+        if not (options.authors or options.htfllib):
+            raise FedlibError("--authors or --htfllib must be given: a folder with clones")
+        if options.method is not None:
+            choose("--method", options.method, list(dict.fromkeys([*SCRIPTS, *HTFLLIB])))
+        print(describe())
+        print(f"{options.dataset}, CNN-1..5 in turn, N = {options.num_clients}, E = {options.epochs}, "
+              f"B = {options.batch_size}; median ratio (middle half)")  # fmt: skip
+        precisions = ("fp32",) if options.short else ("fp32", "bf16")
+        scripts, servers = ([name for name in every if options.method in (None, name)] for every in (SCRIPTS, HTFLLIB))
+        for method in scripts if options.authors else ():
+            theirs = authors(options, method)
+            own = [ours(options, method, precision, protocol="released")[0] for precision in precisions]
+            theirs.samples = own[0].samples  # both deal four fifths of the training images
+            compare(theirs, own, options)
+        for method in servers if options.htfllib else ():
+            both = [ours(options, method, precision, paper="FedGH") for precision in precisions]
+            with htfllib_folder(both[0][1]) as work:
+                compare(htfllib(options, method, both[0][1], work), [contestant for contestant, _ in both], options)
+    except FedlibError as error:
+        sys.exit(f"bench_peers: {error}")
+
+
+if __name__ == "__main__":
+    main()

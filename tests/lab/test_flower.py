@@ -1,0 +1,389 @@
+"""A federation whose sides share nothing but bytes, without Flower: here the post is a dictionary. Processes, TLS and kills
+are in test_flower_loopback.py.
+"""
+
+import csv
+import dataclasses
+import json
+
+import pytest
+import torch
+
+from fedlib import FedlibError, RunSpec, lab, simulate
+from fedlib.lab import wire
+from fedlib.lab.flower import here, node, server, shares
+from fedlib.simulation import sampled_clients
+
+NODES = 3
+SPEC = RunSpec("FedSSA", dataset="digits", num_clients=5, participation=0.6, rounds=3, batch_size=32)
+METHODS = {
+    "FedSSA": {},
+    "FedGH": {},
+    "pFedES": {},
+    "FedMD": {"public_images": 16},
+    "pFedHR": {"public_images": 16, "params": {"clusters": 2}, "scenario": "heterogeneous"},
+}
+
+
+class Bag(here.Here):
+    """Nodes in this process. `lost` and `late`: (node, round) -> how often what is sent there is lost, or never answered;
+    `change`: called with each reply.
+    """
+
+    def __init__(self, folder, lost=(), late=(), change=None):
+        super().__init__(folder, NODES)
+        self.change = change
+        self.lost, self.late = dict(lost), dict(late)
+        self.there, self.asked_of = set(range(NODES)), []
+
+    def nodes(self):
+        return self.there
+
+    def ask(self, number, run, session, requests):
+        round = wire.request_from_bytes(next(iter(requests.values()))).round
+        place = (number, round)
+        self.asked_of.append(place)
+        name = f"{len(self.asked_of)} of {place}"
+        if self.late.get(place, 0) > 0:
+            self.late[place] -= 1
+        elif self.lost.get(place, 0) > 0:
+            self.lost[place] -= 1
+            self.sent[name] = None
+        else:
+            name = super().ask(number, run, session, requests)
+            if self.change and not isinstance(self.sent[name], str):
+                self.sent[name] = {id: self.change(reply) for id, reply in self.sent[name].items()}
+        return name
+
+
+@pytest.fixture
+def dealt(small_digits, tmp_path, monkeypatch):
+    monkeypatch.setattr(server, "PAUSE", 0.0)
+    return shares.deal(SPEC, tmp_path, NODES)
+
+
+def serve(folder, run, patience=60.0, out="out", **bag):
+    post = Bag(folder, **bag)
+    server.serve(post, folder / "server" / run.key, folder / out, patience)
+    return post
+
+
+def tables(folder):
+    return [(folder / f"{name}.csv").read_text() for name in ("rounds", "clients")]
+
+
+def rows(file):
+    with open(file, newline="") as content:
+        return list(csv.DictReader(content))
+
+
+def simulated(run):
+    outcome = simulate(lab.federation_of(run), run.algorithm, run.spec.rounds, run.spec.participation)
+    return [table(outcome).to_csv(index=False, lineterminator="\n") for table in (lab.rounds_of, lab.clients_of)]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_apart_and_in_one_process_are_the_same_bytes(name, small_digits, tmp_path):
+    spec = dataclasses.replace(SPEC, algorithm=name, rounds=2, **METHODS[name])
+    run = shares.deal(spec, tmp_path, NODES)
+    serve(tmp_path, run)
+    assert tables(tmp_path / "out") == simulated(run)
+    assert not (tmp_path / "out/checkpoint.pt").exists()
+
+
+def test_a_record_of_the_store_has_these_bytes_too(dealt, tmp_path):
+    serve(tmp_path, dealt)
+    stored = lab.run(SPEC, progress=False).path
+    assert tables(tmp_path / "out") == tables(stored)
+    assert (
+        json.loads((tmp_path / "out/spec.json").read_text())["spec"]
+        == json.loads((stored / "spec.json").read_text())["spec"]
+    )
+
+
+# ------------------------------------------------------------------------------------------------ who has what
+
+
+def test_each_side_has_its_own_images_alone(dealt, small_digits, tmp_path):
+    whole = lab.federation_of(dealt)
+    images = {bytes(small_digits.images[k].contiguous().numpy()) for k in range(len(small_digits.labels))}
+    seen = []
+    for number in range(NODES):
+        share, _ = shares.read(tmp_path / f"node-{number}", dealt.key)
+        federation = shares.federation_from(share, dealt)
+        assert [client["id"] for client in share["clients"]] == list(range(number, 5, NODES))
+        for own, other in zip(federation.clients, whole.clients, strict=True):
+            held = bytes(federation.pool.images[torch.cat([own.train, own.validation, own.test])].numpy())
+            if own.id % NODES == number:
+                for part in ("train", "validation", "test"):
+                    mine, theirs = getattr(own, part), getattr(other, part)
+                    assert torch.equal(federation.pool.batch(mine), whole.pool.batch(theirs))
+                    assert torch.equal(federation.pool.labels[mine], whole.pool.labels[theirs])
+                    seen += [bytes(image.contiguous().numpy()) for image in federation.pool.images[mine]]
+            else:
+                assert not any(held)
+    assert set(seen) <= images and len(seen) == sum(
+        len(part) for client in whole.clients for part in (client.train, client.validation, client.test)
+    )
+
+    share, _ = shares.read(tmp_path / "server", dealt.key)
+    federation = shares.federation_from(share, dealt)
+    assert not federation.pool.images.any() and share["public"] is None
+    assert all("images" not in client for client in share["clients"])
+    for own, other in zip(federation.infos, whole.infos, strict=True):
+        assert (own.id, own.architecture, own.num_samples) == (other.id, other.architecture, other.num_samples)
+        assert torch.equal(own.classes, other.classes)
+
+
+def test_public_images_are_everybody_s(small_digits, tmp_path):
+    for labels in (True, False):
+        spec = dataclasses.replace(SPEC, algorithm="FCCL", public_images=16, public_labels=labels)
+        run = shares.deal(spec, tmp_path, NODES)
+        public = lab.federation_of(run).public
+        for side in ("server", "node-0"):
+            share, _ = shares.read(tmp_path / side, run.key)
+            other = shares.federation_from(share, run).public
+            assert other.labelled == labels == public.labelled
+            assert torch.equal(other.pool.batch(other.indices), public.pool.batch(public.indices))
+            assert torch.equal(other.pool.labels[other.indices], public.pool.labels[public.indices])
+
+
+def test_copying_models_between_clients_is_refused_in_one_line(small_digits, tmp_path):
+    spec = dataclasses.replace(SPEC, overrides={"inherit": "first_visit"})
+    with pytest.raises(FedlibError, match=r"^inherit = 'first_visit': must be 'none', unless clients are in_process"):
+        shares.deal(spec, tmp_path, NODES)
+    with pytest.raises(FedlibError, match=r"^nodes = 6: must be between 1 and 5, the number of clients$"):
+        shares.deal(SPEC, tmp_path, 6)
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("run", ["Other", "../node-1", "", "."])
+def test_a_run_that_a_side_has_no_share_of_is_one_line(dealt, tmp_path, run):
+    with pytest.raises(FedlibError, match=r"has no share of it, or a damaged one$"):
+        node.answer(tmp_path / "node-0", run, 0, {})
+
+
+def test_a_share_that_is_damaged_is_one_line(dealt, tmp_path):
+    file = tmp_path / "node-0" / dealt.key / shares.SHARE
+    file.write_bytes(file.read_bytes()[:-7])
+    with pytest.raises(FedlibError, match=rf"^{file}: cannot be read"):
+        node.answer(tmp_path / "node-0", dealt.key, 0, {})
+
+
+# --------------------------------------------------------------------------------- nodes that are slow, gone or wrong
+
+
+def test_a_node_that_never_answers_is_left_out_and_named(dealt, tmp_path, capsys):
+    home = int(sampled_clients(dealt.spec.seed, 1, 5, 0.6)[0]) % NODES
+    post = serve(tmp_path, dealt, 3.0, late={(home, 1): 100})
+    rounds = rows(tmp_path / "out/rounds.csv")
+    asked = [number for number, round in post.asked_of if round == 1]
+    assert asked.count(home) > 1  # it was asked again before it was left out
+    lost = [row for row in rows(tmp_path / "out/messages.csv") if row["seconds"] == ""]
+    assert lost and all(row["round"] == "1" and int(row["client"]) % NODES == int(row["node"]) == home for row in lost)
+    assert [row["absent"] for row in rounds] == ["", "", f"{float(len(lost))}", ""]
+    assert int(rounds[2]["selected"]) == 3 - len(lost) and int(rounds[3]["selected"]) == 3
+    said = capsys.readouterr().err
+    assert f"round 1: client {lost[0]['client']} has not answered within 3 s; the round goes on without it" in said
+    details = [json.loads(line) for line in (tmp_path / "out/details.jsonl").read_text().splitlines()]
+    assert details[0]["absent_clients"] == [int(row["client"]) for row in lost]
+
+
+def test_a_round_without_anybody_ends_the_run_in_one_line(dealt, tmp_path):
+    late = {(number, 1): 100 for number in range(NODES)}
+    with pytest.raises(FedlibError, match=r"^round 1: none of its clients has answered \([0-4], [0-4], [0-4]\)$"):
+        serve(tmp_path, dealt, 0.2, late=late)
+    assert (tmp_path / "out/checkpoint.pt").exists()
+    serve(tmp_path, dealt)  # goes on from round 1
+    assert tables(tmp_path / "out") == simulated(dealt)
+
+
+def test_a_node_whose_messages_are_lost_is_asked_again(dealt, tmp_path):
+    post = serve(tmp_path, dealt, lost={(number, round): 2 for number in range(NODES) for round in (-1, 0, 1, 2)})
+    assert post.asked_of.count((0, -1)) == 3
+    assert tables(tmp_path / "out") == simulated(dealt)
+
+
+def test_a_run_begins_when_all_clients_are_there(dealt, tmp_path):
+    post = Bag(tmp_path)
+    post.there = {0, 1}
+    with pytest.raises(FedlibError, match=r"^clients 2: no node has them for run FedSSA-digits-[0-9a-f]+ after 0.2 s$"):
+        server.serve(post, tmp_path / "server" / dealt.key, tmp_path / "out", 0.2)
+
+
+def test_a_node_that_has_no_client_is_not_asked_over_and_over(dealt, tmp_path):
+    """Each question starts a process there."""
+    post, asked = Bag(tmp_path), []
+    post.there = {0, 1, 7}
+    clients_of = post.clients_of
+
+    def counted(nodes, run, seconds):
+        asked.extend(nodes)
+        return clients_of(nodes, run, seconds)
+
+    post.clients_of = counted
+    with pytest.raises(FedlibError, match=r"^clients 2: no node has them"):
+        server.serve(post, tmp_path / "server" / dealt.key, tmp_path / "out", 0.5)
+    assert asked.count(0) == asked.count(1) == 1 and 1 < asked.count(7) <= server.AGAIN + 1
+
+
+def test_what_a_node_finds_wrong_ends_the_run_with_its_line(dealt, tmp_path):
+    (tmp_path / "node-2" / dealt.key / shares.SHARE).write_bytes(b"")
+    with pytest.raises(FedlibError, match=r"^node 2 with clients 2: .*cannot be read") as error:
+        serve(tmp_path, dealt)
+    assert "\n" not in str(error.value) and (tmp_path / "out" / server.ERROR).read_text() == f"{error.value}\n"
+
+
+def truncated(reply):
+    return reply[:-1]
+
+
+def poisoned(reply):
+    value = wire.from_bytes(reply)
+    for tensor in value["upload"]["tensors"].values():
+        if tensor.is_floating_point():
+            tensor[0] = float("nan")
+    return wire.to_bytes(value)
+
+
+def reshaped(reply):
+    value = wire.from_bytes(reply)
+    tensors = value["upload"]["tensors"]
+    value["upload"]["tensors"] = {name: tensor[:1] for name, tensor in tensors.items()}
+    return wire.to_bytes(value | {"accuracies": {"accuracy": 2.0}} if not tensors else value)
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (truncated, r"^reply of client \d: cannot be read"),
+        (poisoned, r"^reply of client \d: weight is not finite, though its loss is$"),
+        (reshaped, r"^reply of client \d: accuracy = 2.0, must be in \[0, 1\]$"),
+    ],
+)
+def test_a_hostile_node_ends_the_run_in_one_line(dealt, tmp_path, change, line):
+    with pytest.raises(FedlibError, match=line):
+        serve(tmp_path, dealt, change=change)
+
+
+def test_uploads_that_only_the_method_finds_wrong_are_one_line(small_digits, tmp_path):
+    def narrower(reply):
+        value = wire.from_bytes(reply)
+        value["upload"]["tensors"] = {name: tensor[:, :-1] for name, tensor in value["upload"]["tensors"].items()}
+        return wire.to_bytes(value)
+
+    spec = dataclasses.replace(SPEC, algorithm="FedMD", public_images=16)
+    run = shares.deal(spec, tmp_path, NODES)
+    changed = iter([False] * 5 + [True] + [False] * 50)
+    with pytest.raises(FedlibError, match=r"^the round's uploads do not fit together: ") as error:
+        serve(tmp_path, run, change=lambda reply: narrower(reply) if next(changed) else reply)
+    assert "\n" not in str(error.value)
+
+
+# --------------------------------------------------------------------------------------- killed and started again
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("round", [0, 1, 2])
+def test_a_server_that_is_killed_goes_on_to_the_same_bytes(dealt, tmp_path, round):
+    """Some nodes have done their part of the round by then and some have not."""
+    post = Bag(tmp_path)
+    ask = post.ask
+
+    def killed(number, run, session, requests):
+        if post.asked_of and post.asked_of[-1][1] == round:
+            raise Killed
+        return ask(number, run, session, requests)
+
+    post.ask = killed
+    with pytest.raises(Killed):
+        server.serve(post, tmp_path / "server" / dealt.key, tmp_path / "out", 60)
+    serve(tmp_path, dealt)
+    assert tables(tmp_path / "out") == simulated(dealt)
+    sent = [(row["round"], row["client"]) for row in rows(tmp_path / "out/messages.csv")]
+    assert len(sent) == len(set(sent)) == 5 + 3 * 3
+
+
+def test_a_run_begins_afresh_in_another_folder(dealt, tmp_path):
+    for out in ("out", "again"):
+        serve(tmp_path, dealt, out=out)
+    assert tables(tmp_path / "out") == tables(tmp_path / "again") == simulated(dealt)
+
+
+def conversation(dealt, tmp_path):
+    """All that client 0's node was sent in a run, by round, and what it answered."""
+    post, sent = Bag(tmp_path), {}
+    ask = post.ask
+
+    def noted(number, run, session, requests):
+        name = ask(number, run, session, requests)
+        for id in requests:
+            if id == "0":
+                round = wire.request_from_bytes(requests[id]).round
+                sent[round] = ({id: requests[id]}, post.sent[name][id])
+        return name
+
+    post.ask = noted
+    server.serve(post, tmp_path / "server" / dealt.key, tmp_path / "out", 60)
+    return sent
+
+
+def test_a_node_answers_alike_however_often_and_after_a_kill(small_digits, tmp_path, monkeypatch):
+    monkeypatch.setattr(server, "PAUSE", 0.0)
+    run = shares.deal(dataclasses.replace(SPEC, participation=1.0, rounds=4), tmp_path, NODES)
+    sent = conversation(run, tmp_path)
+    session, side = 2**62, tmp_path / "node-0"
+    states = side / run.key / "states"
+    assert node.answer(side, run.key, session, sent[3][0])["0"] == sent[3][1]  # as kept, by a later session
+
+    (states / "0.reply").unlink()  # killed before the reply was kept: computed again from the state before
+    assert content_of(node.answer(side, run.key, session, sent[3][0])["0"]) == content_of(sent[3][1])
+
+    # Further back than the round that a server can be in, its states are gone, which is said; a new run needs none.
+    with pytest.raises(
+        FedlibError, match=r"^client = 0: its state before round 1 is gone, since it has been asked for"
+    ):
+        node.answer(side, run.key, session + 1, sent[1][0])
+    for round in (-1, 0, 1, 2, 3):
+        assert content_of(node.answer(side, run.key, session + 2, sent[round][0])["0"]) == content_of(sent[round][1])
+
+    # What comes late, from a round or a server that is over, changes nothing.
+    before = {path.name: path.read_bytes() for path in states.iterdir()}
+    for late, round in ((session + 2, 2), (session + 1, 3), (0, -1)):
+        with pytest.raises(FedlibError, match=rf"^client = 0: round {round} has been overtaken by round 3$"):
+            node.answer(side, run.key, late, sent[round][0])
+    assert {path.name: path.read_bytes() for path in states.iterdir()} == before
+    assert sorted(path.name for path in states.glob("0-*")) == ["0-2", "0-3"]
+
+
+def content_of(reply):
+    """A reply without its seconds."""
+    value = wire.from_bytes(reply)
+    return (
+        value["accuracies"]
+        | {"loss": value["loss"]}
+        | {name: tensor.tolist() for name, tensor in value["upload"]["tensors"].items()}
+    )
+
+
+def test_a_state_with_a_flipped_bit_is_said_to_be_damaged(dealt, tmp_path):
+    sent = conversation(dealt, tmp_path)
+    last = max(sent)
+    side = tmp_path / "node-0"
+    states = side / dealt.key / "states"
+    (states / "0.reply").unlink()
+    for path in states.glob("0-*"):
+        content = bytearray(path.read_bytes())
+        content[-1] ^= 1
+        path.write_bytes(content)
+    with pytest.raises(FedlibError, match=r"^state of client 0 after round \d: is damaged"):
+        node.answer(side, dealt.key, 2**62, sent[last][0])
+
+
+def test_a_client_of_another_node_is_refused(dealt, tmp_path):
+    sent = conversation(dealt, tmp_path)
+    with pytest.raises(FedlibError, match=r"^client = 0: must be one of this node's, \[1, 4\]$"):
+        node.answer(tmp_path / "node-1", dealt.key, 2**62, sent[-1][0])

@@ -1,0 +1,225 @@
+"""What an installed package brings is known to every process, and what a plan lists can be run from its specification
+alone.
+"""
+
+import io
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from fedlib import ALGORITHMS, FedlibError, RunSpec, __main__, data, lab, models
+from fedlib.lab import launch, plugins
+from fedlib.lab.progress import Progress
+
+MINE = """
+import numpy as np
+import torch
+from torch import nn
+
+from fedlib import Dataset, Model
+from fedlib.algorithms import Algorithm
+from fedlib.federation import Message
+
+
+class SharedBias(Algorithm):
+    needs = "features"
+    weight: float = 0.5
+
+    def init_server(self, context):
+        return {"bias": context.initial_header().bias.detach()}
+
+    def download(self, server, info, context):
+        return Message({"bias": server["bias"]})
+
+    def local_round(self, client, message, context):
+        client.model.header.bias.data.lerp_(message["bias"], self.weight)
+        context.train()
+        return Message({"bias": client.model.header.bias.detach()})
+
+    def aggregate(self, server, uploads, context):
+        server["bias"] = torch.stack([message["bias"] for _, message in uploads]).mean(0)
+
+
+def small(num_classes, channels):
+    extractor = nn.Sequential(nn.AvgPool2d(8), nn.Flatten(), nn.Linear(16 * channels, 8), nn.ReLU())
+    return Model(extractor, nn.Linear(8, num_classes))
+
+
+def stripes():
+    labels = np.arange(120) % 4
+    images = np.random.default_rng(0).integers(0, 100, (120, 1, 32, 32), dtype=np.uint8)
+    for label in range(4):
+        images[labels == label, :, 8 * label : 8 * label + 8] += 100
+    return Dataset.from_arrays("stripes", images[:100], labels[:100], images[100:], labels[100:])
+"""
+POINTS = """
+[fedlib.algorithms]
+SharedBias = mine_of_the_test:SharedBias
+[fedlib.models]
+small = mine_of_the_test:small
+[fedlib.datasets]
+stripes = mine_of_the_test:stripes
+"""
+SPEC = {"algorithm": "SharedBias", "dataset": "stripes", "scenario": "small", "num_clients": 3, "rounds": 2}
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A package as pip leaves it: a module and the metadata that names its entry points; forgotten afterwards."""
+    site = tmp_path / "site"
+    (site / "mine-1.0.dist-info").mkdir(parents=True)
+    (site / "mine-1.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
+    (site / "mine-1.0.dist-info/entry_points.txt").write_text(POINTS)
+    (site / "mine_of_the_test.py").write_text(MINE)
+    monkeypatch.syspath_prepend(site)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")]))
+    registries = (ALGORITHMS, models.BUILDERS, data.REGISTERED, plugins.PROVIDED)
+    before = [dict(table) for table in registries]
+    plugins.load_plugins.cache_clear()
+    yield site
+    for table, known in zip(registries, before, strict=True):
+        table.clear()
+        table.update(known)
+    sys.modules.pop("mine_of_the_test", None)
+    data.load.cache_clear()
+    plugins.load_plugins.cache_clear()
+
+
+def test_workers_train_what_a_package_brings(package):
+    specs = [RunSpec(**SPEC, seed=seed) for seed in (0, 1)]
+    resolved = lab.resolve(specs[0])
+    assert resolved.portable and set(resolved.own) == {"method", "architecture small"}
+    todo = [lab.resolve(spec) for spec in specs]
+    bar = Progress("", 1.0, False)
+    assert launch._in_workers(todo, 2, bar, {item.key: 1.0 for item in todo}, False) == []
+    records = lab.sweep(specs, jobs=2, progress=False)  # which now only reads
+    assert [record.status for record in records] == ["finished"] * 2 and not any(record.stale for record in records)
+    assert records[0].digest != records[1].digest
+
+
+def test_what_this_process_registered_over_a_packages_is_no_worker_s(package):
+    lab.load_plugins()
+    models.register("small", lambda num_classes, channels: sys.modules["mine_of_the_test"].small(num_classes, channels))
+    assert not lab.resolve(RunSpec(**SPEC)).portable
+
+
+def test_one_changed_line_of_a_package_is_another_key(package):
+    before = lab.resolve(RunSpec(**SPEC)).key
+    (package / "mine_of_the_test.py").write_text(MINE.replace("nn.ReLU()", "nn.Tanh()"))
+    code = f"from fedlib import RunSpec, lab; print(lab.resolve(RunSpec(**{SPEC!r})).key)"
+    ended = subprocess.run([sys.executable, "-B", "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout.startswith("SharedBias-stripes-") and ended.stdout.strip() != before
+
+
+@pytest.mark.parametrize(
+    ("points", "line"),
+    [
+        (
+            "[fedlib.models]\nsmall = mine_of_nobody:small",
+            "fedlib.models of package mine: small is left out (ModuleNotF",
+        ),
+        ("[fedlib.models]\nCNN-1 = mine_of_the_test:small", "CNN-1 is left out (name = 'CNN-1': must be another one"),
+        (
+            "[fedlib.datasets]\ndigits = mine_of_the_test:stripes",
+            "digits is left out (name = 'digits': must be another",
+        ),
+        ("[fedlib.algorithms]\nOther = mine_of_the_test:SharedBias", "must be the method's own name, SharedBias)"),
+        ("[fedlib.algorithms]\nsmall = mine_of_the_test:small", "must be a subclass of fedlib.algorithms.Algorithm)"),
+    ],
+)
+def test_what_cannot_be_loaded_is_left_out_and_said(package, points, line, capsys):
+    (package / "mine-1.0.dist-info/entry_points.txt").write_text(points)
+    before = set(ALGORITHMS), set(models.BUILDERS), data.registered()
+    lab.resolve(RunSpec("Standalone"))
+    said = capsys.readouterr().err
+    assert line in said and said.count("\n") == 1
+    assert (set(ALGORITHMS), set(models.BUILDERS), data.registered()) == before
+    lab.resolve(RunSpec("Standalone"))
+    assert capsys.readouterr().err == ""  # once a process
+
+
+# ------------------------------------------------------------------------------- specifications and plans as JSON
+
+
+def fedlib(*arguments, **named):
+    return __main__.main(list(map(str, arguments)), **named)
+
+
+def test_a_run_is_started_from_its_specification_alone(package, tmp_path, capsys, monkeypatch):
+    file = tmp_path / "spec.json"
+    file.write_text(json.dumps(SPEC | {"params": {"weight": 0.25}, "scenario": ["small"]}))
+    assert fedlib("run", "--spec", file) == 0
+    key = lab.resolve(RunSpec(**SPEC, params={"weight": 0.25})).key
+    assert capsys.readouterr().out.startswith(f"{key}: finished after 2 of 2 rounds")
+    stored = lab.store() / key / "spec.json"
+    digest = lab.read(stored.parent).digest
+    assert fedlib("run", "--spec", stored) == 0  # as the store has it, and read this time
+    assert capsys.readouterr().out.startswith(f"{key}: finished") and lab.read(stored.parent).digest == digest
+    monkeypatch.setattr("sys.stdin", io.StringIO(file.read_text()))
+    assert fedlib("run", "--spec", "-") == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ("{", "must be a JSON object"),
+        ("[" * 100_000, "must be a JSON object"),
+        ("[1]", "must be a JSON object with fields of RunSpec"),
+        ('{"spec": 3}', "must be a JSON object with fields of RunSpec"),
+        ('{"algoritm": "FedSSA"}', "field = 'algoritm' is unknown: did you mean 'algorithm'?"),
+        ('{"algorithm": "FedSSA", "rounds": "ten"}', "rounds = 'ten'"),
+        ('{"algorithm": ["FedSSA"]}', "algorithm = ['FedSSA']"),
+        (None, "cannot be read (No such file or directory)"),
+    ],
+)
+def test_a_specification_that_is_none_is_one_line(content, line, tmp_path, capsys):
+    file = tmp_path / "spec.json"
+    if content is not None:
+        file.write_text(content)
+    assert fedlib("run", "--spec", file) == 2
+    said = capsys.readouterr().err
+    assert line in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ((), "algorithm: must be given, see `fedlib list`, or --spec FILE"),
+        (("FedSSA", "--spec", "a"), "--spec: says everything, so algorithm cannot be given besides"),
+        (("--spec", "a", "--rounds", "3", "--set", "mu0=1"), "so rounds, set cannot be given besides"),
+    ],
+)
+def test_a_specification_stands_alone(arguments, line, capsys):
+    assert fedlib("run", *arguments) == 2
+    assert line in capsys.readouterr().err
+
+
+def test_a_plan_is_what_reproduce_would_train(capsys):
+    assert fedlib("reproduce", "fedssa", "--plan", "json") == 0
+    plan = json.loads(capsys.readouterr().out)
+    from fedlib.papers import exhibits, reproduce
+
+    needed, todo = reproduce.plan(exhibits.choose_exhibits("fedssa"), "smoke")
+    assert len(plan["runs"]) == needed == len({run["key"] for run in plan["runs"]})
+    assert {run["key"] for run in plan["runs"] if not run["stored"]} == {run.key for run in todo}
+    for run in plan["runs"][:5] + plan["runs"][-5:]:
+        assert lab.resolve(RunSpec(**run["spec"]), plan["scale"]).key == run["key"]
+    kept = {run.key: run.spec.keep for run in todo}
+    assert {run["key"]: run["spec"]["keep"] for run in plan["runs"]} == kept
+    named = {item["name"]: item for item in plan["exhibits"]}
+    assert set(named) == {item.name for item in exhibits.choose_exhibits("fedssa")}
+    assert set().union(*(item["runs"] for item in plan["exhibits"])) == {run["key"] for run in plan["runs"]}
+    assert named["fedssa/table3"]["runs"] == [] and named["fedssa/fig6"]["notebook"] == "fedssa/4_representations.ipynb"
+
+
+def test_a_plan_stands_alone(capsys):
+    assert fedlib("reproduce", "--plan", "json", "--train-only") == 2
+    assert "not allowed with argument" in capsys.readouterr().err
+    assert fedlib("reproduce", "--plan", "yaml") == 2
+    with pytest.raises(FedlibError, match="exhibit = 'fedss' is unknown"):
+        from fedlib.papers import reproduce
+
+        reproduce.listed("fedss", "smoke")
