@@ -6,7 +6,6 @@ import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,7 +15,7 @@ from ...algorithms import Algorithm
 from ...errors import FedlibError, require
 from ...federation import Federation
 from ...simulation import Outcome, Reply, Request
-from .. import checkpoint, files, wire
+from .. import checkpoint, clientfiles, files, wire
 from ..freshness import code_digest
 from ..spec import Resolved
 from ..tables import clients_of, rounds_of, timing_of
@@ -193,8 +192,7 @@ def _serve(post: Post, share: Path, out: Path, patience: float) -> Outcome:
     contents[out / "messages.csv"] = [_csv(nodes.messages)]
     contents[out / "spec.json"] = [json.dumps({"spec": known["spec"], "status": outcome.status}, indent=1).encode()]
     files.write_files(contents)
-    with suppress(FileNotFoundError):
-        clientfiles.remove(out / "checkpoint.pt")
+    clientfiles.remove(out / "checkpoint.pt")
     return outcome
 
 
