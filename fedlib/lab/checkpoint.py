@@ -48,11 +48,11 @@ def simulate(
 ) -> Outcome:
     """`fedlib.simulate`, with checkpoints.
 
-    checkpoint: a file, written when `every` seconds have passed (a minute; 0: after each round) and on SIGINT, SIGTERM or SIGHUP (which only the main thread
-    can heed), from which the same call (same `label`) resumes. With it, clients for which there is no room in memory
-    (`clientfiles.MEMORY`) lie in files in the folder `<checkpoint>.clients`, until somebody deletes them, and are read
-    when they are used. progress: called after each round with that round's row and its timing. Raises `Interrupted`
-    where a signal ended it.
+    checkpoint: a file, written when `every` seconds have passed (a minute; 0: after each round) and on SIGINT, SIGTERM
+    or SIGHUP (which only the main thread can heed), from which the same call (same `label`) resumes. With it, clients
+    for which there is no room in memory (`clientfiles.MEMORY`) lie in files in the folder `<checkpoint>.clients`, until
+    somebody deletes them, and are read when they are used. progress: called after each round with that round's row and
+    its timing. Raises `Interrupted` where a signal ended it.
     """
     rounds, participation = simulation.check(federation, algorithm, rounds, participation, exchange)
     if checkpoint is not None:
