@@ -4,6 +4,7 @@ runs cost and where they come from.
 
 import functools
 import inspect
+import os
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
@@ -288,8 +289,8 @@ def _weight(run: lab.Resolved) -> float:
 
 
 def interact(function: Callable[..., Any], **choices: Any) -> None:
-    """Sliders and lists under which a notebook calls `function` and shows what it returns. Needs ipywidgets; without it, or without
-    anything to choose, prints so.
+    """Sliders and lists under which a notebook calls `function` and shows what it returns. Needs ipywidgets and a notebook that
+    somebody has open (a kernel of papermill or nbval has nobody to move a slider); else, or without anything to choose, prints so.
 
     choices: of each argument a list of values, or (low, high) or (low, high, step) of numbers. Raises FedlibError for an
     argument that `function` does not have.
@@ -299,7 +300,13 @@ def interact(function: Callable[..., Any], **choices: Any) -> None:
     try:
         import ipywidgets
     except ImportError:
-        print(f"no sliders without ipywidgets: call {function.__name__}({', '.join(choices)}) with other values")
+        ipywidgets = None
+    if ipywidgets is None or not {"JPY_SESSION_NAME", "VSCODE_PID"} & set(
+        os.environ
+    ):  # as JupyterLab and VS Code set them
+        print(
+            f"sliders need JupyterLab and ipywidgets: call {function.__name__}({', '.join(choices)}) with other values"
+        )
         return
     if any(len(values) == 0 for values in choices.values()):
         print("nothing to choose from yet")

@@ -184,6 +184,7 @@ def test_a_networks_weight_is_in_units_of_the_mean_of_the_five(monkeypatch):
 
 def test_a_function_is_put_under_sliders_and_called_with_their_values(monkeypatch, capsys):
     pytest.importorskip("ipywidgets")
+    monkeypatch.setenv("JPY_SESSION_NAME", "open")
     found, calls = shown(monkeypatch), []
     pages.interact(lambda number, name: calls.append((number, name)), number=(0.0, 1.0, 0.5), name=["a", "b"])
     (box,) = found
