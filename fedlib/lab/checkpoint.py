@@ -147,7 +147,7 @@ def signals() -> Iterator[list[int]]:
         if received:
             raise KeyboardInterrupt("stopped inside a round; the last checkpoint, if any, is kept")
         received.append(number)
-        with suppress(OSError):  # the terminal may be gone
+        with suppress(OSError, RuntimeError):  # the terminal may be gone, or in the middle of another line
             print("\nfinishing this round, then saving; once more to stop at once", file=sys.stderr)
 
     numbers = [signal.SIGINT, signal.SIGTERM]

@@ -18,7 +18,7 @@ def test_the_commands_are_makefile_targets_and_ci_calls_the_test_command():
     targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), flags=re.M)
     named = set(re.findall(r"(?:^    |`|sh )make (\w+)", (ROOT / "README.md").read_text(), flags=re.M))
     assert named and named <= set(targets)
-    assert named == {"reproduce", "test", "lab"}
+    assert named == {"reproduce", "test", "lab", "site", "lock"}
     assert "\ntests/bare.sh make test\n" in (ROOT / ".ci" / "run").read_text()
 
 
