@@ -1,5 +1,5 @@
 """A whole federation on one machine: a SuperLink and SuperNodes as processes of their own that speak TLS on loopback, each
-node with a key that the SuperLink knows. For trying and testing; on real machines the same commands are typed by hand.
+node with a key that the SuperLink knows. For trying and testing; on real machines the same commands are typed by hand::
 
     run = shares.deal(spec, folder, nodes=3)
     with Loopback(folder, nodes=3) as federation:
