@@ -303,7 +303,9 @@ def title_of(notebook: str) -> str:
 def _notebook_trees() -> str:
     """The notebooks in the sidebar: those of no paper, then each paper's."""
     order = ["", *dict.fromkeys(item.notebook.split("/")[0] for item in exhibits.every().values()), "deploy"]
-    names = {"": "Notebooks", "audit": "Audit", "deploy": "Deploy"} | {paper.name.lower(): paper.name for paper in exhibits.PAPERS}
+    names = {"": "Notebooks", "audit": "Audit", "deploy": "Deploy"} | {
+        paper.name.lower(): paper.name for paper in exhibits.PAPERS
+    }
     trees = []
     for folder in order:
         own = [name for name in notebooks() if "/".join(name.split("/")[1:-1]) == folder]
