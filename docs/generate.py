@@ -119,8 +119,7 @@ def records() -> dict[str, recorded.Recorded]:
 def load(grid: str, scale: str) -> Runs:
     """A grid's results of record at a scale."""
     cells = [(cell, lab.resolve(cell.spec, scale).key) for cell in exhibits.cells(grid, scale)] if records() else []
-    kept = [(cell, records()[key]) for cell, key in cells if key in records()]
-    return Runs([cell for cell, _ in kept], [record for _, record in kept])
+    return Runs.of_pairs((cell, records()[key]) for cell, key in cells if key in records())
 
 
 def of_record(grid: str) -> tuple[Runs, str]:

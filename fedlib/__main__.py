@@ -1,4 +1,4 @@
-"""fedlib list | data | run | exhibits | reproduce | notebooks | runs, or python -m fedlib ...: each has a --help."""
+"""fedlib list | data | run | exhibits | reproduce | record | notebooks | runs, or python -m fedlib ...: each has a --help."""
 
 import argparse
 import contextlib

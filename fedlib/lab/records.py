@@ -46,8 +46,7 @@ class Record:
     visited so far), accuracy_all, accuracy_selected, validation_accuracy, further ways of predicting, download_words,
     upload_words, published_words, diagnostics. clients: one row a (round, participant). timing: seconds, which need not
     repeat. details: what a method noted in a round that is no single number (pFedHR's structures and distances), one a
-    round that has any. files:
-    SHA-256 of each file, by name. Accuracies are fractions of 1.
+    round that has any. files: SHA-256 of each file, by name. Accuracies are fractions of 1.
     """
 
     key: str

@@ -27,9 +27,8 @@ SCALES: dict[str, dict[str, Any]] = {
         "paper": ("cifar10", 100, 500, 10, 512, "fp32"),
     }.items()
 }
-SELECTED = (
-    10  # clients a round where nothing is said, or all of fewer: the papers' (10, 100 %), (50, 20 %), (100, 10 %)
-)
+# Clients a round where nothing is said, or all of fewer: the papers' (10, 100 %), (50, 20 %) and (100, 10 %).
+SELECTED = 10
 KEEP = ("none", "server", "clients")
 CHOICES = {
     "precision": ("fp32", "bf16"),
@@ -274,10 +273,10 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
     preset = presets.protocol(*whose, values["overrides"])
     for item in dataclasses.fields(RunSpec):
         kind = item.metadata.get("kind", type(item.default))
-        if item.name == "participation" and values["participation"] is None:
-            values["participation"] = min(1.0, SELECTED / max(1, values["num_clients"]))
         if kind in (int, float, str, bool) and values[item.name] is not None:
             values[item.name] = coerce(item.name, values[item.name], kind)
+    if values["participation"] is None:
+        values["participation"] = min(1.0, SELECTED / max(1, values["num_clients"]))
     for name, known in CHOICES.items():
         choose(name, values[name], known)
     choose("partition", values["partition"], [*partition.BUILT_IN, *partition.REGISTERED])

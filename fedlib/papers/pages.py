@@ -132,7 +132,7 @@ def record_block(grids: str | Sequence[str], paper: pd.DataFrame | None = None) 
     names = [grids] if isinstance(grids, str) else list(grids)
     found = [notebook.load_record(name) for name in names]
     print(*(notebook.coverage(name) for name in names), sep="\n")
-    record = notebook.Runs([c for part in found for c in part.cells], [r for part in found for r in part.records])
+    record = notebook.Runs.joined(found)
     if record.cells:
         largest = results.epochs([cell.spec for name in names for cell in exhibits.cells(name, "paper", seeds=(0,))])
         print(

@@ -85,8 +85,7 @@ def load_record(grid: str, scale: str = RECORD) -> Runs:
     available = sorted(read_results(), key=lambda record: (lab.KEEP.index(record.spec.keep), record.key))
     by_key = {lab.resolve(record.spec).key: record for record in available}
     cells = [(cell, lab.resolve(cell.spec, scale).key) for cell in exhibits.cells(grid, scale)] if by_key else []
-    found = [(cell, by_key[key]) for cell, key in cells if key in by_key]
-    return Runs([cell for cell, _ in found], [record for _, record in found])
+    return Runs.of_pairs((cell, by_key[key]) for cell, key in cells if key in by_key)
 
 
 def say_stale(records: Sequence[Recorded]) -> str:

@@ -312,12 +312,6 @@ def readme() -> str:
     return _between(text, "exhibits", index, f"{len(index)} in all, and {ours} of the audit, which are ours.")
 
 
-def _mean(row: Mapping[Any, Any]) -> str:
-    """`74.84 ± 3.87 (n = 3)`."""
-    text = tables.cell(row["ours"], row["ci95"], row["n"], row["diverged"])
-    return text if row["n"] == 1 or row["diverged"] else f"{text} (n = {row['n']})"
-
-
 def _beside(value: float, reference: float) -> str:
     """`92.92 (+0.95)`: what a paper prints, and how far it is from the reference; a dash where it prints none."""
     if np.isnan(value):
@@ -332,8 +326,7 @@ def _differences(
     made = {}
     prefix = "selected_" if column == "accuracy_selected" else ""
     for setting in dict.fromkeys(cell.setting for cell in found.cells):
-        pairs = [(cell, record) for cell, record in found.pairs if cell.setting == setting]
-        own = notebook.Runs([cell for cell, _ in pairs], [record for _, record in pairs])
+        own = notebook.Runs.of_pairs(pair for pair in found.pairs if pair[0].setting == setting)
         for row in own.effects(reference, rule, instead).to_dict("records"):
             spread = "" if np.isnan(row[f"{prefix}ci95"]) else f" ± {row[f'{prefix}ci95']:.2f}"
             difference = row[f"{prefix}difference"]
@@ -380,11 +373,8 @@ def _against(
 
     Epochs: those that a client trains on average, and in brackets those of the paper's largest setting.
     """
-    parts = [
-        found.of(*names) if names else found
-        for found, names in ((recorded.load_record(grid), names) for grid, names in grids)
-    ]
-    found = notebook.Runs([c for part in parts for c in part.cells], [r for part in parts for r in part.records])
+    loaded = [(recorded.load_record(grid), names) for grid, names in grids]
+    found = notebook.Runs.joined(found.of(*names) if names else found for found, names in loaded)
     rows, changes = (
         found.summary(rule, column).to_dict("records"),
         _differences(found, reference, instead, rule, column),
@@ -400,7 +390,7 @@ def _against(
         "E": [str(spec.local_epochs) for spec in of],
         "epochs": [f"{results.epochs([spec]):g} ({largest:g})" for spec in of],
         "protocol": [spec.protocol for spec in of],
-        _WHOSE[column]: [_mean(row) for row in rows],
+        _WHOSE[column]: [tables.mean(row) for row in rows],
         f"less {reference}": [changes.get((row["setting"], row["method"]), "–") for row in rows],
     }
     for other, name in others.items():

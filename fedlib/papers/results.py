@@ -72,6 +72,16 @@ class Runs:
     cells: list[Cell]
     records: Sequence[Any]
 
+    @classmethod
+    def of_pairs(cls, pairs: Iterable[tuple[Cell, RunRecord]]) -> "Runs":
+        listed = list(pairs)
+        return cls([cell for cell, _ in listed], [record for _, record in listed])
+
+    @classmethod
+    def joined(cls, parts: Iterable["Runs"]) -> "Runs":
+        """The runs of several grids, one after the other."""
+        return cls.of_pairs(pair for part in parts for pair in part.pairs)
+
     @property
     def pairs(self) -> list[tuple[Cell, RunRecord]]:
         return list(zip(self.cells, self.records, strict=True))
@@ -137,8 +147,7 @@ class Runs:
 
     def of(self, *methods: str) -> "Runs":
         """The runs of some methods only."""
-        kept = [(cell, record) for cell, record in self.pairs if cell.method in methods]
-        return Runs([cell for cell, _ in kept], [record for _, record in kept])
+        return Runs.of_pairs(pair for pair in self.pairs if pair[0].method in methods)
 
     def among(self, methods: Iterable[str]) -> list[str]:
         """Those of `methods` that have a run here, in the same order."""
@@ -151,9 +160,7 @@ class Runs:
         for cell in self.cells:
             seeds.setdefault(cell.setting, {}).setdefault((cell.method, cell.value), set()).add(cell.spec.seed)
         common = {setting: set.intersection(*own.values()) for setting, own in seeds.items()}
-        pairs = self.pairs
-        kept = [(cell, record) for cell, record in pairs if cell.spec.seed in common[cell.setting]]
-        return Runs([cell for cell, _ in kept], [record for _, record in kept])
+        return Runs.of_pairs(pair for pair in self.pairs if pair[0].spec.seed in common[pair[0].setting])
 
     def rounds(self) -> pd.DataFrame:
         """dataset, clients, setting, method, seed, value (of the swept quantity, if any), typed columns and the records' rounds

@@ -175,7 +175,7 @@ def in_full(table: pd.DataFrame, methods: Sequence[str], column: str = "setting"
         shown = {
             column: row[column],
             "method": row["method"],
-            "visited": _with_n(row),
+            "visited": mean(row),
             "all": f"{row['all']:.2f}",
             "selected": f"{row['selected']:.2f}",
             "paired difference": _paired(row),
@@ -192,7 +192,8 @@ def in_full(table: pd.DataFrame, methods: Sequence[str], column: str = "setting"
     return drawn.fillna("").set_index([column, "method"])
 
 
-def _with_n(row: Mapping[Any, Any]) -> str:
+def mean(row: Mapping[Any, Any]) -> str:
+    """`74.84 ± 3.87 (n = 3)` of one of `intervals.summarise`'s rows; one seed and a diverged run say so once."""
     text = cell(row["ours"], row["ci95"], row["n"], row["diverged"])
     return text if row["n"] == 1 or row["diverged"] else f"{text} (n = {row['n']})"
 
