@@ -22,7 +22,7 @@ SCALES: dict[str, dict[str, Any]] = {
     name: dict(zip(("dataset", "num_clients", "rounds", "local_epochs", "batch_size", "precision"), row, strict=True))
     for name, row in {
         "smoke": ("digits", 10, 3, 1, 32, "fp32"),
-        "demo": ("cifar10", 100, 15, 5, 64, "bf16"),
+        "demo": ("cifar10", 100, 12, 5, 64, "bf16"),
         "record": ("cifar10", 100, 100, 10, 64, "bf16"),
         "paper": ("cifar10", 100, 500, 10, 512, "fp32"),
     }.items()

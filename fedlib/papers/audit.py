@@ -5,7 +5,7 @@ papers contradict each other.
 from typing import Any
 
 from . import fedgh, fedssa, pfedes
-from .grids import CIFAR10, HUNDRED, RECORD, SMOKE, Exhibit, Fields, Grid, Paper, by_scale
+from .grids import CIFAR10, DEMO, HUNDRED, RECORD, SMOKE, Exhibit, Fields, Grid, Paper, by_scale
 
 # The rows change one thing at a time, starting from the released code. Names of the references:
 AS_RELEASED, THE_TEXT = "as released", "the paper's text"
@@ -116,7 +116,7 @@ EXHIBITS = (
                 AUDIT_PFEDES,
                 (HUNDRED,),
                 data=CIFAR10,
-                at_scale={SMOKE: {**_SMOKE, "extractor_epochs": 2}, **_FIVE},
+                at_scale={SMOKE: {**_SMOKE, "extractor_epochs": 2}, DEMO: {"rounds": 5}, **_FIVE},
                 methods_at={
                     SMOKE: {
                         "E_fe = 5": {"params": {"extractor_epochs": 1}},

@@ -113,7 +113,7 @@ PARTICIPATION = Sweep(
     {0: (0.1, 0.5, 1.0)},
     {0: (0.1, 0.3, 0.5)},
     along={
-        DEMO: {0.1: {"rounds": 15}, 0.5: {"rounds": 3}, 1.0: {"rounds": 2}},
+        DEMO: {0.1: {"rounds": 10}, 0.5: {"rounds": 2}, 1.0: {"rounds": 1}},
         RECORD: {0.1: {"rounds": 100}, 0.5: {"rounds": 20}, 1.0: {"rounds": 10}},
     },
 )

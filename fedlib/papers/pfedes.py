@@ -1,8 +1,11 @@
 """pFedES: which runs its tables and figures need, at each scale, and which notebook makes each."""
 
+from collections.abc import Mapping
+
 from .grids import (
     CIFAR10,
     CLASSES,
+    DEMO,
     HALF,
     HUNDRED,
     PARTICIPATION,
@@ -10,6 +13,7 @@ from .grids import (
     SWEPT,
     TEN,
     Exhibit,
+    Fields,
     Grid,
     Paper,
     Sweep,
@@ -24,6 +28,10 @@ EXTRACTOR_EPOCHS = Sweep(
 )
 
 _PAIR = methods("FedProto", "pFedES")
+_SENSITIVITY: Mapping[str, Fields] = {
+    **HALF,
+    DEMO: {"rounds": 6},
+}  # pFedES alone, and up to twenty epochs of its extractor
 HETEROGENEOUS = Grid("pfedes/heterogeneous", methods(*PFEDES_TABLES))
 
 EXHIBITS = (
@@ -91,14 +99,14 @@ EXHIBITS = (
         "sensitivity to mu and E_fe",
         "pfedes/6_sensitivity.ipynb",
         (
-            Grid("pfedes/mu", methods("pFedES"), (HUNDRED,), data=SWEPT, sweep=MU, at_scale=HALF),
+            Grid("pfedes/mu", methods("pFedES"), (HUNDRED,), data=SWEPT, sweep=MU, at_scale=_SENSITIVITY),
             Grid(
                 "pfedes/extractor_epochs",
                 methods("pFedES"),
                 (HUNDRED,),
                 data=SWEPT,
                 sweep=EXTRACTOR_EPOCHS,
-                at_scale=HALF,
+                at_scale=_SENSITIVITY,
             ),
         ),
         "sensitivity",

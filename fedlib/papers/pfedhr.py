@@ -49,7 +49,7 @@ _SMOKE_MANY: Fields = {
     **{"num_clients": 9, "participation": 1 / 3, "classes_per_client": 2, "local_epochs": 2, "public_images": 16},
 }
 _REDUCED: Fields = {"rounds": 40, "local_epochs": 1, "batch_size": 64, "public_images": 500, "server_epochs": 1}
-_AT = {DEMO: {**_REDUCED, "rounds": 6}, RECORD: _REDUCED}
+_AT = {DEMO: {**_REDUCED, "rounds": 3}, RECORD: _REDUCED}
 _ALL = by_scale(("digits",), ("mnist", "svhn", "cifar10"), demo=("cifar10",), record=("mnist", "cifar10"))
 _SVHN = by_scale(("digits",), ("svhn",), demo=("cifar10",), record=("cifar10",))
 _CIFAR = by_scale(("digits",), ("cifar10",))
@@ -73,7 +73,11 @@ def _reassembly(
         data=data,
         sweep=sweep,
         common={**(_MANY if many else _PAPER), **_PUBLIC[public]},
-        at_scale={SMOKE: _SMOKE_MANY if many else _SMOKE, **_AT},
+        at_scale={
+            SMOKE: _SMOKE_MANY if many else _SMOKE,
+            **_AT,
+            **({DEMO: {**_AT[DEMO], "rounds": 2, "max_candidates": 4}} if sweep else {}),
+        },
         shown=("public_labels", "partition"),
         ours=("Standalone",),
     )
@@ -160,7 +164,7 @@ EXHIBITS = (
                 PUBLIC_FRACTION,
                 at={
                     SMOKE: {"public_images": None, "rounds": 3, "batch_size": 32},
-                    DEMO: {"public_images": None, "rounds": 2},
+                    DEMO: {"public_images": None, "rounds": 2, "max_candidates": 2},
                     RECORD: {"public_images": None},
                 },
             ),
