@@ -1,5 +1,6 @@
 # make reproduce   train what the exhibits need at scale smoke (embedded data), make figures and tables
 # make test        style, types, unit tests, notebooks; every exhibit of scale smoke is made and fresh
+# make slow        the tests that take long: the site in a browser, the wheel, every notebook run again, changed, interrupted
 # make lab         open the notebooks in JupyterLab
 # make site        build the site from the committed notebooks, results and figures into site/html; executes nothing
 # make lock        pin every package with its hashes in requirements.lock, for Python 3.11 to 3.13
@@ -10,7 +11,7 @@ BIN := .venv/bin
 INSTALLED := .venv/installed
 PYTEST := $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadscope
 
-.PHONY: reproduce test lab site lock notebooks
+.PHONY: reproduce test slow lab site lock notebooks
 .DELETE_ON_ERROR:
 
 reproduce: $(INSTALLED)
@@ -22,9 +23,12 @@ test: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m fedlib reproduce all --scale smoke --train-only
-	$(PYTEST) tests
 	$(PYTEST) --nbval-lax --nbval-current-env --nbval-cell-timeout 600 -p no:cacheprovider -W ignore notebooks
 	$(BIN)/python -m fedlib reproduce all --scale smoke --check
+	$(PYTEST) tests
+
+slow: $(INSTALLED)
+	$(PYTEST) -m slow tests
 
 lab: $(INSTALLED)
 	$(BIN)/jupyter lab notebooks/00_start_here.ipynb

@@ -1,5 +1,7 @@
 """What every test shares: a store of its own, the tiny architectures, one intra-op thread."""
 
+import signal
+
 import pytest
 import torch
 from tiny import ARCHITECTURES
@@ -7,6 +9,8 @@ from tiny import ARCHITECTURES
 from fedlib import algorithms, data, models, partition
 
 torch.set_num_threads(1)
+# A shell's job in the background ignores Ctrl-C, and so would the processes that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,7 @@
 """A simulation that can be stopped and goes on later to the same bits."""
 
 import io
+import os
 import signal
 import sys
 import threading
@@ -147,8 +148,12 @@ def signals() -> Iterator[list[int]]:
         if received:
             raise KeyboardInterrupt("stopped inside a round; the last checkpoint, if any, is kept")
         received.append(number)
-        with suppress(OSError, RuntimeError):  # the terminal may be gone, or in the middle of another line
-            print("\nfinishing this round, then saving; once more to stop at once", file=sys.stderr)
+        said = "\nfinishing this round, then saving; once more to stop at once"
+        with suppress(OSError):  # the terminal may be gone
+            try:
+                print(said, file=sys.stderr)
+            except RuntimeError:  # in the middle of another line, where only the system's own call may write
+                os.write(2, f"{said}\n".encode())
 
     numbers = [signal.SIGINT, signal.SIGTERM]
     hangup = getattr(signal, "SIGHUP", None)

@@ -28,25 +28,24 @@ def kilobytes(number_of_words: float) -> float:
     return number_of_words * BYTES_PER_WORD / 1024
 
 
-def training_flops(architecture: str, num_classes: int, channels: int, batch_size: int = 64) -> int:
+def training_flops(architecture: str, num_classes: int, channels: int) -> int:
     """FLOPs of one plain training step (forward and backward, 2 per multiply-add) a sample, counted by PyTorch on a
-    real step.
+    step of two: a real one of a person's own network, one without numbers of ours.
     """
     choose("architecture", architecture, models.BUILDERS)
-    return _training_flops(architecture, models.BUILDERS[architecture], num_classes, channels, batch_size)
+    return _training_flops(architecture, models.BUILDERS[architecture], num_classes, channels)
 
 
 @cache  # the builder is part of the question: a person may register another one under the same name
-def _training_flops(
-    architecture: str, builder: models.Builder, num_classes: int, channels: int, batch_size: int
-) -> int:
+def _training_flops(architecture: str, builder: models.Builder, num_classes: int, channels: int) -> int:
     from torch.utils.flop_counter import FlopCounterMode
 
-    model = models.build(architecture, num_classes, channels, generator(0, "init"))
-    images = torch.zeros(batch_size, channels, 32, 32).contiguous(memory_format=torch.channels_last)
+    device = "meta" if models.is_built_in(architecture) else "cpu"
+    model = models.build(architecture, num_classes, channels, generator(0, "init")).to(device)
+    images = torch.zeros(2, channels, 32, 32, device=device).contiguous(memory_format=torch.channels_last)
     with FlopCounterMode(display=False) as counter:
-        torch.nn.functional.cross_entropy(model(images), torch.zeros(batch_size, dtype=torch.long)).backward()
-    return counter.get_total_flops() // batch_size
+        torch.nn.functional.cross_entropy(model(images), torch.zeros(2, dtype=torch.long, device=device)).backward()
+    return counter.get_total_flops() // 2
 
 
 # ------------------------------------------------------------------------------------------ what a method exchanges

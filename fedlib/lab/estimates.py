@@ -74,7 +74,7 @@ def _flops(architecture: str) -> int:
     """FLOPs of a training step an image, about."""
     if models.is_built_in(architecture):
         return FLOPS[architecture.removesuffix(f"-{models.FEATURES}")]
-    return costs.training_flops(architecture, 10, 3, batch_size=2)
+    return costs.training_flops(architecture, 10, 3)
 
 
 def expected_seconds(resolved: Sequence[Resolved]) -> list[float]:
@@ -105,18 +105,23 @@ def _expected(item: Resolved) -> float:
 
 def _timed(architecture: str, batch_size: int, images: int) -> tuple[int, int]:
     """How to time a network: in which batches, and on how many images, few where an image costs much."""
-    most = round(10e9 / _flops(architecture))
+    most = round(5e9 / _flops(architecture))
     batch_size = max(1, min(batch_size, 64, most))
-    batches = min(images // batch_size, 8, most // (2 * batch_size))
-    return batch_size, batch_size * 2 ** max(0, batches.bit_length() - 1)  # 1, 2, 4 or 8 batches
+    batches = min(images // batch_size, 4, most // (2 * batch_size))
+    return batch_size, batch_size * 2 ** max(0, batches.bit_length() - 1)  # 1, 2 or 4 batches
 
 
 def _turns(item: Resolved) -> list[str]:
     """The architecture of each visit of the first rounds, up to 20."""
     spec, turns = item.spec, item.architectures
-    rounds = range(1 if spec.participation == 1 else min(spec.rounds, 20))
-    visits = [simulation.sampled_clients(spec.seed, t, spec.num_clients, spec.participation) for t in rounds]
-    return [turns[id % len(turns)] for visited in visits for id in visited.tolist()]
+    rounds = 1 if spec.participation == 1 else min(spec.rounds, 20)
+    return [turns[id % len(turns)] for id in _visited(spec.seed, rounds, spec.num_clients, spec.participation)]
+
+
+@cache
+def _visited(seed: int, rounds: int, num_clients: int, participation: float) -> list[int]:
+    sampled = [simulation.sampled_clients(seed, round, num_clients, participation) for round in range(rounds)]
+    return [id for visited in sampled for id in visited.tolist()]
 
 
 def _images(item: Resolved) -> float:

@@ -53,17 +53,17 @@ class Column:
 
 
 # Of every run of the Yi et al. papers at scale smoke: small batches, or few rounds on few images would hardly move anything.
-_QUICK: Fields = {"batch_size": 16, "extractor_epochs": 2}  # 5 would cost pFedES minutes
+_QUICK: Fields = {"batch_size": 16, "extractor_epochs": 1}  # 5 would cost pFedES minutes
 # Their N and C. The embedded data are too few for 50 or 100 clients: N = 12 stands in for 100, nothing for 50. A round at N = 10
 # has ten times the images of one at N = 100: fewer rounds, then.
 TEN = Column(
     {"num_clients": 10, "participation": 1.0},
-    {SMOKE: {"rounds": 4, **_QUICK}, DEMO: {"rounds": 8, "local_epochs": 1}, RECORD: {"rounds": 20}},
+    {SMOKE: {"rounds": 3, **_QUICK}, DEMO: {"rounds": 8, "local_epochs": 1}, RECORD: {"rounds": 20}},
 )
 FIFTY = Column({"num_clients": 50, "participation": 0.2}, absent=(SMOKE,))
 HUNDRED = Column(
     {"num_clients": 100, "participation": 0.1},
-    {SMOKE: {"num_clients": 12, "participation": 0.5, "rounds": 5, **_QUICK}},
+    {SMOKE: {"num_clients": 12, "participation": 0.5, "rounds": 4, **_QUICK}},
 )
 
 

@@ -2,7 +2,6 @@
 runs cost and where they come from.
 """
 
-import functools
 import inspect
 import os
 import sys
@@ -17,9 +16,8 @@ import pandas as pd
 from .. import lab, models, randomness
 from ..algorithms.pfedhr import reassembly
 from ..errors import choose, require
-from ..lab import costs as flops
 from ..show import plots, tables
-from . import exhibits, notebook, printed, reproduce, results
+from . import exhibits, hours, notebook, printed, reproduce, results
 
 # ------------------------------------------------------------------------------------------------ a method's source
 
@@ -250,13 +248,10 @@ def scales() -> pd.DataFrame:
     return pd.DataFrame(rows).set_index("scale")
 
 
-def costs(images_per_second: float = 2800.0) -> pd.DataFrame:
+def costs(images_per_second: float = hours.ORDINARY) -> pd.DataFrame:
     """What each notebook's runs cost at each scale: their number, and hours on one core; two cores take half as long.
 
-    Nothing is timed: hours = training images x FLOPs per image / images_per_second, FLOPs in units of plain training of the mean of
-    CNN-1 to CNN-5 at 10 classes, times what the method computes besides (`lab.relative_work`). images_per_second: of that mean,
-    in fp32, on one core; above 0. The default is an ordinary core's. A run that several notebooks share is counted in each, and
-    once in the last row. Hours have two significant digits.
+    Nothing is timed (see `hours.text`). A run that several notebooks share is counted in each, and once in the last row.
     """
     require(images_per_second > 0, "images_per_second", images_per_second, "above 0")
     own = {name: list(dict.fromkeys(_grids(name))) for name in reproduce.all_notebooks()}
@@ -265,27 +260,13 @@ def costs(images_per_second: float = 2800.0) -> pd.DataFrame:
     for name, grids in own.items():
         rows[name] = {}
         for scale in lab.SCALES:
-            images = {key: count for grid in grids for key, count in _images(grid, scale).items()}
-            rows[name][f"{scale}: runs"] = str(len(images))
-            rows[name][f"{scale}: core-hours"] = f"{float(f'{sum(images.values()) / images_per_second / 3600:.2g}'):g}"
+            rows[name][f"{scale}: runs"] = str(len(hours.images(grids, scale)))
+            rows[name][f"{scale}: core-hours"] = hours.text(grids, scale, images_per_second)
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("notebook")
 
 
 def _grids(name: str) -> list[str]:
     return [grid for item in exhibits.every().values() if item.notebook == name for grid in item.grids]
-
-
-@functools.cache
-def _images(grid: str, scale: str) -> dict[str, float]:
-    """Key of a run -> its training images, each weighed by the work on it in units of plain training of the CNNs' mean."""
-    cells = [lab.resolve(cell.spec, scale) for cell in exhibits.cells(grid, scale)]
-    return {run.key: run.samples * _weight(run) * lab.relative_work(run) for run in cells}
-
-
-def _weight(run: lab.Resolved) -> float:
-    shape = run.info.num_classes, run.info.channels
-    plain = np.mean([flops.training_flops(name, *shape) for name in run.architectures])
-    return float(plain / np.mean([flops.training_flops(name, 10, 3) for name in models.CNN_WIDTHS]))
 
 
 def interact(function: Callable[..., Any], **choices: Any) -> None:

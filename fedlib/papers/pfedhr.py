@@ -41,7 +41,7 @@ _PAPER: Fields = {
 _MANY: Fields = {**_PAPER, "num_clients": 100, "participation": 0.1}
 _SMOKE: Fields = {
     **{"num_clients": 3, "participation": 1.0, "classes_per_client": 4},
-    **{"rounds": 4, "local_epochs": 1, "batch_size": 16},
+    **{"rounds": 3, "local_epochs": 1, "batch_size": 16},
     **{"public_fraction": 0.8, "public_images": 32, "server_epochs": 1, "max_candidates": 4},
 }
 _SMOKE_MANY: Fields = {

@@ -22,7 +22,8 @@ from .. import lab
 from ..errors import FedlibError, choose, require
 from ..lab import estimates
 from ..show import tables
-from . import exhibits, notebook, recorded, results
+from . import exhibits, hours, notebook, recorded, results
+from .grids import RECORD
 from .printed import accuracies
 
 # A busy machine may start a kernel slowly; the kernel's own log says nothing that a reader needs.
@@ -307,9 +308,27 @@ def readme() -> str:
     }
     for mark, table in tables_.items():
         text = _between(text, mark, table, "" if len(table) else "Not run yet.")
-    index = exhibits.index().reset_index()
+    index = exhibits.index()
+    index.insert(2, "on record", [_on_record(exhibits.EXHIBITS[name]) for name in index.index])
+    index["record: core-hours"] = [hours.text(exhibits.EXHIBITS[name].grids, RECORD) for name in index.index]
+    index = index.reset_index()
     ours = len(exhibits.AUDIT)
     return _between(text, "exhibits", index, f"{len(index)} in all, and {ours} of the audit, which are ours.")
+
+
+def _on_record(exhibit: exhibits.Exhibit) -> str:
+    """`5 of 27 runs, n = 1 to 3`, `smoke only`, or that it needs none."""
+    if not exhibit.grids:
+        return "needs no run"
+    found = notebook.Runs.joined(map(recorded.load_record, exhibit.grids))
+    seeds: dict[tuple[Any, ...], set[int]] = {}
+    for cell in found.cells:
+        seeds.setdefault((cell.method, cell.setting, cell.value), set()).add(cell.spec.seed)
+    if not seeds:
+        return "smoke only"
+    least, most = (choice(map(len, seeds.values())) for choice in (min, max))
+    n = f"{least}" if least == most else f"{least} to {most}"
+    return f"{len(found.cells)} of {len(exhibits.cells(exhibit.grids, RECORD))} runs, n = {n}"
 
 
 def _beside(value: float, reference: float) -> str:

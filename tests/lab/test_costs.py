@@ -71,4 +71,4 @@ MACS = {"CNN-1": 4_825_800, "CNN-2": 3_385_800, "CNN-3": 3_525_800, "CNN-4": 3_2
 
 @pytest.mark.parametrize("name", MACS)
 def test_training_flops_are_three_forwards_less_the_first_input_gradient(name):
-    assert costs.training_flops(name, 10, 3, batch_size=2) == 2 * (3 * MACS[name] - 940_800)
+    assert costs.training_flops(name, 10, 3) == 2 * (3 * MACS[name] - 940_800)

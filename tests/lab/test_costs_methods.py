@@ -75,7 +75,7 @@ def test_the_published_table_in_kilobytes(words: pd.DataFrame) -> None:
 
 @pytest.mark.parametrize("architecture", FORWARD)
 def test_three_forwards_beside_the_real_step(architecture: str) -> None:
-    assert costs.training_flops(architecture, 10, 3, 2) == 3 * 2 * FORWARD[architecture] - 2 * CONV1
+    assert costs.training_flops(architecture, 10, 3) == 3 * 2 * FORWARD[architecture] - 2 * CONV1
 
 
 RATIOS = {  # FLOPs by Standalone's: CNN-1 to CNN-5

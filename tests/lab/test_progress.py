@@ -78,10 +78,12 @@ with Progress("FedSSA", 2) as bar:
 
 def test_the_bar_of_a_sweep_goes_by_expected_cost(home, monkeypatch):
     """A run expected to take three times as long moves it three times as far; it ends at 100 %."""
-    specs = [RunSpec(algorithm=name, num_clients=10, participation=0.1, rounds=2) for name in ("Standalone", "pFedES")]
+    specs = [
+        RunSpec(algorithm=name, num_clients=10, participation=0.1, rounds=2) for name in ("Standalone", "FedProto")
+    ]
     seen = []
     monkeypatch.setattr(
-        launch, "expected_seconds", lambda todo: [3.0 if r.spec.algorithm == "pFedES" else 1.0 for r in todo]
+        launch, "expected_seconds", lambda todo: [3.0 if r.spec.algorithm == "FedProto" else 1.0 for r in todo]
     )
     monkeypatch.setattr(progress.Progress, "update", lambda self, done, text="": seen.append((done / self.total, text)))
     lab.sweep(specs, jobs=1)
@@ -90,13 +92,13 @@ def test_the_bar_of_a_sweep_goes_by_expected_cost(home, monkeypatch):
         [1 / 8, 2 / 8, 2 / 8, 5 / 8, 1.0, 1.0, 1.0],
     )
     assert {text.split(" accuracy")[0] for _, text in seen} == {
-        "", "Standalone round 1/2", "Standalone round 2/2", "pFedES round 1/2", "pFedES round 2/2",
+        "", "Standalone round 1/2", "Standalone round 2/2", "FedProto round 1/2", "FedProto round 2/2",
     }  # fmt: skip
 
 
 @pytest.mark.parametrize("architecture", ["CNN-1", "CNN-2", "CNN-5", "M1", "M3", "M4", "M2-500"])
 def test_flops_that_estimates_read_are_those_that_are_counted(architecture):
-    counted = costs.training_flops(architecture, 10, 3, batch_size=2)
+    counted = costs.training_flops(architecture, 10, 3)
     assert estimates._flops(architecture) == pytest.approx(counted, rel=0 if "-500" not in architecture else 0.02)
     assert estimates.FLOPS["M4"] / estimates.FLOPS["CNN-1"] == pytest.approx(45.6, abs=0.05)
 

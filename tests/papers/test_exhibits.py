@@ -346,6 +346,6 @@ def test_ctrl_c_ends_a_batch_and_its_kernels(tmp_path):
         kernels = batch.children()
         process.send_signal(signal.SIGINT)
         said, _ = process.communicate(timeout=processes.SECONDS)
-    assert process.returncode == 130
+    assert process.returncode == 130, said
     assert "fedlib: interrupted; the same command goes on from here" in said.strip().splitlines()
     assert not any(kernel.is_running() for kernel in kernels)

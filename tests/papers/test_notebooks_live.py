@@ -19,7 +19,7 @@ from fedlib.algorithms.pfedhr import reassembly
 from fedlib.errors import FedlibError
 from fedlib.lab import checkpoint, costs, estimates
 from fedlib.lab.flower import loopback
-from fedlib.papers import exhibits, notebook, pages, reproduce, views
+from fedlib.papers import exhibits, hours, notebook, pages, reproduce, views
 from fedlib.show import plots
 
 pytestmark = pytest.mark.filterwarnings("default")  # as in a kernel: seaborn uses what matplotlib is about to drop
@@ -62,7 +62,7 @@ def tiny_networks(monkeypatch):
     monkeypatch.setattr(plots.Picture, "png", lambda figure: png)
     monkeypatch.setattr(plots.Picture, "_repr_png_", lambda figure: png)
     monkeypatch.setattr(views, "tsne", lambda features, *settings: np.ascontiguousarray(features[:, :2]))
-    counted = (costs.flops, estimates._own_work, pages._images)  # of networks of these names
+    counted = (costs.flops, estimates._own_work, hours._of_grid)  # of networks of these names
     for cached in counted:
         cached.cache_clear()
     yield
@@ -114,8 +114,17 @@ def of(files, item, variation):
     return {path for path in files if path.rpartition(".")[0] == f"smoke/{item.name}{variation}"}
 
 
+QUICK = (
+    "01_your_own_method.ipynb",
+    "fedssa/6_ablations.ipynb",
+    "pfedhr/3_homogeneous.ipynb",
+)  # the rest is for `make slow`
+
+
 @pytest.mark.usefixtures("tiny_networks")
-@pytest.mark.parametrize("name", NOTEBOOKS)
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in NOTEBOOKS]
+)
 def test_a_notebook_runs_again_changed_and_after_an_interruption(name, kernel, home, monkeypatch, capsys):
     assert kernel.run(name, dataset="digits", rounds=1) is None
     first = saved(home)
