@@ -19,7 +19,7 @@ from fedlib.algorithms.pfedhr import reassembly
 from fedlib.errors import FedlibError
 from fedlib.lab import checkpoint, costs, estimates
 from fedlib.lab.flower import loopback
-from fedlib.papers import exhibits, hours, notebook, pages, reproduce, views
+from fedlib.papers import exhibits, hours, notebook, reproduce, views
 from fedlib.show import plots
 
 pytestmark = pytest.mark.filterwarnings("default")  # as in a kernel: seaborn uses what matplotlib is about to drop
