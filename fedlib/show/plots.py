@@ -69,7 +69,7 @@ class Picture(Figure):
         boxes = [legend.get_window_extent() for legend in self.legends]
         below = min([0.0, *(box.y0 / self.bbox.height for box in boxes)])
         style: Any = {"fontsize": 6, "color": "#444444", "va": "top", "ha": "left"}
-        self._foot = self.text(0.01, below - 0.01, "\n".join(fill(line, width) for line in self._notes), **style)
+        self._foot = self.text(0.01, below - 0.01, _wrapped(self._notes, width), **style)
         return self
 
     def png(self) -> bytes:
@@ -135,9 +135,18 @@ def _panels(
     panels = {}
     for place, (key, title) in enumerate(titles.items()):
         axes = panels[key] = figure.add_subplot(rows, columns, place + 1)
-        wrapped = "\n".join(fill(line, int(17 * width)) for line in title.splitlines())
-        axes.set(title=wrapped, xlabel=xlabel, ylabel=ylabel if place % columns == 0 else "")
+        axes.set(
+            title=_wrapped(title.splitlines(), int(17 * width)),
+            xlabel=xlabel,
+            ylabel=ylabel if place % columns == 0 else "",
+        )
     return figure, panels
+
+
+def _wrapped(lines: Iterable[str], width: int) -> str:
+    """Each line broken at `width` characters, but not within `n = 1` or `10 %`."""
+    held = (line.replace(" = ", "\u00a0=\u00a0").replace(" %", "\u00a0%") for line in lines)
+    return "\n".join(fill(line, width) for line in held).replace("\u00a0", " ")
 
 
 def _single(width: float, height: float) -> tuple[Picture, Axes]:
@@ -320,7 +329,9 @@ def intervals(
     titles = _titles(table, counted=False)
     rows_of = methods if isinstance(methods, Mapping) else dict.fromkeys(titles, methods)
     longest = max((len(rows_of[setting]) for setting in titles), default=0)
-    figure, panels = _panels(titles, 2.6, 0.6 + 0.17 * longest, xlabel=unit)
+    every = [name for setting in titles for name in rows_of[setting]]
+    width = 2.6 + 0.05 * max(0, max(map(len, every), default=0) - 12)  # long names leave the panel its place
+    figure, panels = _panels(titles, width, 0.6 + 0.17 * longest, xlabel=unit)
     shown, hollow = figure.looks(name for names in rows_of.values() for name in names), False
     for setting, axes in panels.items():
         names = list(rows_of[setting])

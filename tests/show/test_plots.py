@@ -418,3 +418,9 @@ def test_without_runs_a_figure_says_so():
     for figure in empty:
         assert not figure.axes and figure.texts[0].get_text() == "none of these runs belongs here"
         assert figure.png()
+
+
+def test_a_line_is_not_broken_within_a_quantity():
+    assert plots._wrapped(["N = 12, C = 50 % (for N = 100, C = 10 %); n = 1"], 38) == (
+        "N = 12, C = 50 % (for N = 100,\nC = 10 %); n = 1"
+    )
