@@ -2,6 +2,7 @@
 down what it was given. It has no code of theirs, so what this shows is that ours starts them and reads their data.
 """
 
+import importlib.util
 import json
 import os
 import runpy
@@ -148,13 +149,17 @@ def test_each_peer_is_run_with_its_own_options_and_compared(clones):
         ("authors/FedGH/FedGH_Codes/experiments/utils.py", "with experiments/utils.py of the authors' code below it"),
         ("HtFLlib/system/flcore/servers/servergh.py", "must be a folder with system/flcore/servers/servergh.py"),
         ("HtFLlib/system/flcore/servers/seen.py", "HtFLlib FedProto: ModuleNotFoundError: No module named"),
-        ("", "--authors or --htfllib must be given"),
+        ("", "--authors or --htfllib, a folder with clones, or --flower must be given"),
+        ("flower", "--flower = 'flwr': must be installed: pip install"),
     ],
 )
 def test_what_a_clone_lacks_is_one_line(clones, missing, line, monkeypatch):
     monkeypatch.syspath_prepend(BENCHMARK.parent)
     given = ["--dataset", "digits", "--num-clients", "5", "--batch-size", "16", "--short"]
-    if missing:
+    if missing == "flower":
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+        given += ["--flower"]
+    elif missing:
         (clones / missing).unlink()
         folder = missing.split("/")[0]
         given += [f"--{folder.lower()}", str(clones / folder)]

@@ -1,9 +1,10 @@
-"""fedlib against the authors' released scripts and against HtFLlib, from clones that you have, on one core.
+"""fedlib against the authors' released scripts and HtFLlib, from clones that you have, and against Flower, on one core.
 
     git clone https://github.com/LipingYi/FedSSA authors/FedSSA
     git clone https://github.com/LipingYi/FedGH authors/FedGH
     git clone https://github.com/TsingZ0/HtFLlib
-    python tests/benchmarks/bench_peers.py --authors authors --htfllib HtFLlib
+    pip install 'flwr[simulation]==1.41.0'
+    python tests/benchmarks/bench_peers.py --authors authors --htfllib HtFLlib --flower
 
 Each contestant is a process of its own on one core with one thread, end to end: data, training with the augmentation
 that the peer has, evaluation, aggregation. Its cost is the processor time of a run of many rounds less that of one of
@@ -13,10 +14,12 @@ training samples a second of processor time and, of each pair, ours over theirs.
 Against the authors' FedSSA and FedGH: the same data, CNN-1..5 in turn, N, E and B; ours under protocol `released`,
 which also measures the validation images, as theirs does not. Against HtFLlib's FedProto and FedGH: their networks are
 replaced by CNN-1..5, their images are ours, client by client, without augmentation, for they have none; they drop a
-client's last short batch, which is not counted. Nothing is written into a clone.
+client's last short batch, which is not counted. Nothing is written into a clone. Against Flower's simulation engine:
+FedAvg of CNN-1 with plain SGD, as an app of Flower's users is written (peer_flower.py), its engine's processes included.
 """
 
 import argparse
+import importlib.util
 import json
 import os
 import subprocess
@@ -165,6 +168,15 @@ def htfllib(options: argparse.Namespace, method: str, run: lab.Resolved, work: P
     return Contestant(f"HtFLlib {method}", sum(sizes) * options.epochs, job)
 
 
+def flower(spec: dict[str, Any], samples: int) -> Contestant:
+    for module in ("flwr", "ray"):
+        known = importlib.util.find_spec(module) is not None
+        require(known, "--flower", module, "installed: pip install 'flwr[simulation]==1.41.0'")
+    return Contestant(
+        "Flower FedAvg, CNN-1 alone", samples, lambda rounds: {"kind": "flower", "spec": spec, "rounds": rounds}
+    )
+
+
 def compare(theirs: Contestant, own: list[Contestant], options: argparse.Namespace) -> None:
     """Time all in turns and print speeds and ratios."""
     contestants, many = [theirs, *own], FEW + 1 if options.short else MANY
@@ -184,19 +196,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--authors", metavar="DIR", help="folder with clones of LipingYi/FedSSA and LipingYi/FedGH")
     parser.add_argument("--htfllib", metavar="DIR", help="clone of TsingZ0/HtFLlib")
+    parser.add_argument(
+        "--flower", action="store_true", help="FedAvg on Flower's simulation engine, which is installed"
+    )
     parser.add_argument("--dataset", default="cifar10", help="cifar10 (default) or cifar100, from FEDLIB_DATA")
     parser.add_argument("--num-clients", type=int, default=10, help="N, all of whom take part (default 10)")
     parser.add_argument("--epochs", type=int, default=1, help="E (default 1)")
     parser.add_argument("--batch-size", type=int, default=512, help="B (default 512, the authors')")
     parser.add_argument("--repeats", type=int, default=3, help="of every contestant (default 3)")
-    parser.add_argument("--method", metavar="NAME", help="FedSSA, FedGH or FedProto alone; default all")
+    parser.add_argument("--method", metavar="NAME", help="FedSSA, FedGH, FedProto or FedAvg alone; default all")
     parser.add_argument("--short", action="store_true", help="one repeat, fp32: shows that it runs, not how fast")
     options = parser.parse_args()
     try:
-        if not (options.authors or options.htfllib):
-            raise FedlibError("--authors or --htfllib must be given: a folder with clones")
+        if not (options.authors or options.htfllib or options.flower):
+            raise FedlibError("--authors or --htfllib, a folder with clones, or --flower must be given")
         if options.method is not None:
-            choose("--method", options.method, list(dict.fromkeys([*SCRIPTS, *HTFLLIB])))
+            choose("--method", options.method, list(dict.fromkeys([*SCRIPTS, *HTFLLIB, "FedAvg"])))
         print(describe())
         print(f"{options.dataset}, CNN-1..5 in turn, N = {options.num_clients}, E = {options.epochs}, "
               f"B = {options.batch_size}; median ratio (middle half)")  # fmt: skip
@@ -211,6 +226,10 @@ def main() -> None:
             both = [ours(options, method, precision, paper="FedGH") for precision in precisions]
             with htfllib_folder(both[0][1]) as work:
                 compare(htfllib(options, method, both[0][1], work), [contestant for contestant, _ in both], options)
+        if options.flower and options.method in (None, "FedAvg"):
+            plain = {"scenario": "homogeneous", "protocol": "paper", "participation": 1.0}
+            own = [ours(options, "FedAvg", precision, **plain)[0] for precision in precisions]
+            compare(flower(own[0].job(1)["spec"], own[0].samples), own, options)
     except FedlibError as error:
         sys.exit(f"bench_peers: {error}")
 

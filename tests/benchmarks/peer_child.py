@@ -63,6 +63,13 @@ def run_htfllib(system: str, architectures: list[str], channels: int, arguments:
     runpy.run_path(str(Path(system) / "main.py"), run_name="__main__")
 
 
+def run_flower(spec: dict[str, Any], rounds: int) -> None:
+    """FedAvg on Flower's simulation engine."""
+    import peer_flower  # only here, since it needs Flower
+
+    peer_flower.run(spec, rounds)
+
+
 def main() -> None:
     torch.set_num_threads(1)
     if hasattr(os, "sched_setaffinity"):  # of Linux alone
@@ -70,4 +77,4 @@ def main() -> None:
     torch.cuda.is_available = lambda: False  # the authors' scripts choose a GPU by themselves
     torch.cuda.device_count = lambda: 0
     job = json.loads(sys.argv[1])
-    {"ours": run_ours, "script": run_script, "htfllib": run_htfllib}[job.pop("kind")](**job)
+    {"ours": run_ours, "script": run_script, "htfllib": run_htfllib, "flower": run_flower}[job.pop("kind")](**job)
