@@ -142,6 +142,17 @@ def _parser() -> Parser:
         help="smoke (embedded data, minutes in all), demo (real data, about ten minutes an exhibit), record (T = 100, three "
         "seeds: hours an exhibit) or paper (the published setting: weeks); default smoke",
     )
+    command.add_argument(
+        "--methods",
+        metavar="NAMES",
+        default="",
+        help="only these rows of the exhibit, such as FedSSA,Standalone; its files then have a name of their own",
+    )
+    command.add_argument(
+        "--afresh",
+        action="store_true",
+        help="train what the results of record hold, too; without it, a run of record that is not stored is read from there",
+    )
     command.add_argument("--jobs", help="runs trained side by side, one thread each (default: one for every core)")
     parts = command.add_mutually_exclusive_group()
     for flag, only, text in (
@@ -303,6 +314,11 @@ def _pairs(flag: str, texts: Sequence[str]) -> dict[str, Any]:
             raise FedlibError(f"--{flag} {text!r}: must be NAME=VALUE")
         pairs[name] = value
     return pairs
+
+
+def _names(text: str) -> list[str]:
+    """The names in `a,b`."""
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _spec_from(name: str) -> lab.RunSpec:
@@ -532,7 +548,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         elif options.command == "exhibits":
             _show_exhibits(options.exhibit, options.scale) if options.action else _list_exhibits()
         elif options.plan is not None:
-            print(json.dumps(reproduce.listed(options.exhibit, options.scale, options.reuse_stale), indent=1))
+            chosen = {"reuse_stale": options.reuse_stale, "methods": _names(options.methods), "afresh": options.afresh}
+            print(json.dumps(reproduce.listed(options.exhibit, options.scale, **chosen), indent=1))
         else:
             made = reproduce.reproduce(
                 options.exhibit,
@@ -540,6 +557,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 jobs=lab.cores() if options.jobs is None else coerce("jobs", options.jobs, int),
                 only=options.only,
                 reuse_stale=options.reuse_stale,
+                methods=_names(options.methods),
+                afresh=options.afresh,
             )
             return 0 if made else 1
     except FedlibError as error:
