@@ -1,4 +1,4 @@
-"""fedlib list | data | run | exhibits | reproduce | notebooks | runs, or python -m fedlib ...: each has a --help."""
+"""fedlib list | data | run | exhibits | reproduce | record | notebooks | runs | compare: each has a --help."""
 
 import argparse
 import contextlib
@@ -19,7 +19,7 @@ import pandas as pd
 from . import algorithms, data, lab, models
 from .errors import FedlibError, choose, coerce
 from .lab import costs
-from .papers import exhibits, explain, grids, groups, recorded, reproduce
+from .papers import comparison, exhibits, explain, grids, groups, recorded, reproduce
 from .show import intervals
 
 WIDTH = 80  # of what is printed, in characters
@@ -62,7 +62,9 @@ def _parser() -> Parser:
     parser = Parser("fedlib" if script else "python -m fedlib", description=DESCRIPTION)
     parser.add_argument("--version", action="version", version=f"fedlib {version('fedlib')}")
     commands = parser.add_subparsers(
-        dest="command", required=True, metavar="list | data | run | exhibits | reproduce | record | notebooks | runs"
+        dest="command",
+        required=True,
+        metavar="list | data | run | exhibits | reproduce | record | notebooks | runs | compare",
     )
 
     command = commands.add_parser(
@@ -188,8 +190,21 @@ def _parser() -> Parser:
     action = actions.add_parser("copy", help="copy all notebooks into a folder; nothing there is replaced")
     action.add_argument("folder", help="such as notebooks; made where it is not there")
 
-    command = commands.add_parser("runs", help="what is stored: list, show, diff, prune, export")
-    actions = command.add_subparsers(dest="action", metavar="list | show | diff | prune | export")
+    command = commands.add_parser(
+        "compare",
+        help="runs beside each other: accuracies paired by seed, clients one by one",
+        description="Runs beside each other, stored or of record; those that differ in nothing but their seed are one row, and the "
+        "first row is the reference. Of two runs it also says in which fields, versions and bits they differ.",
+        epilog="Example: fedlib compare Standalone-1f Standalone-2c FedSSA-07 FedSSA-9b --figure mine.png",
+    )
+    command.add_argument("key", nargs="+", help="as `fedlib runs` lists it, or enough of it")
+    command.add_argument(
+        "--rule", default="last", help=f"the round compared: {', '.join(intervals.SELECTION_RULES)}; default last"
+    )
+    command.add_argument("--figure", metavar="FILE", help="draw curves and clients' differences into a .png or .svg")
+
+    command = commands.add_parser("runs", help="what is stored: list, show, prune, export")
+    actions = command.add_subparsers(dest="action", metavar="list | show | prune | export")
     action = actions.add_parser(
         "list",
         help="every stored run, a line each (the default)",
@@ -199,9 +214,6 @@ def _parser() -> Parser:
     action.add_argument("name", nargs="?", default="", help="only runs with this in their name, such as FedSSA")
     action.add_argument("--json", action="store_true", help="as a JSON list, nothing rounded or cut")
     actions.add_parser("show", help="one run: specification, provenance, rounds").add_argument("key")
-    action = actions.add_parser("diff", help="where two runs differ: specification, provenance, accuracy")
-    action.add_argument("key")
-    action.add_argument("other")
     action = actions.add_parser("prune", help="delete unfinished, stale and set-aside runs (asks --yes)")
     action.add_argument("--yes", action="store_true", help="really delete; without it, only say what would go")
     actions.add_parser(
@@ -423,27 +435,13 @@ def _runs(options: argparse.Namespace) -> None:
     if action == "list":
         _list_runs(getattr(options, "name", ""), getattr(options, "json", False))
     elif action == "show":
-        record = _stored(options.key)
+        record = comparison.find(options.key)
         print(json.dumps({"spec": dataclasses.asdict(record.spec), "provenance": record.provenance}, indent=1))
         print(record.rounds.to_string(index=False))
-    elif action == "diff":
-        _diff(_stored(options.key), _stored(options.other))
     elif action == "prune":
         _prune(options.yes)
     else:
         print(f"wrote {recorded.export()} runs to {lab.home() / 'results'}")
-
-
-def _stored(key: str) -> lab.Record:
-    known = [path.name for path in lab.stored()]
-    matches = [name for name in known if name.startswith(key)] or [name for name in known if key in name]
-    if len(matches) != 1:
-        which = "names no stored run" if not matches else f"names {len(matches)} stored runs"
-        raise FedlibError(f"run = {key!r}: {which}; `python -m fedlib runs` lists them")
-    record = lab.read(lab.store() / (key if key in known else matches[0]))
-    if record is None:
-        raise FedlibError(f"run = {key!r}: not finished; the command that started it resumes it")
-    return record
 
 
 def _state(name: str) -> tuple[str, lab.Record | None]:
@@ -489,16 +487,25 @@ def _described(path: Path, state: str, record: lab.Record | None) -> dict[str, A
     return {"key": path.name, "state": state, "accuracy": accuracy, "spec": spec, "provenance": record.provenance}
 
 
-def _diff(one: lab.Record, two: lab.Record) -> None:
-    for part in ("spec", "provenance"):
-        pair = [dataclasses.asdict(record.spec) if part == "spec" else record.provenance for record in (one, two)]
-        for name in pair[0]:
-            if pair[0][name] != pair[1].get(name):
-                print(f"{part}.{name}: {pair[0][name]} | {pair[1].get(name)}")
-    same = one.digest == two.digest
-    last = [f"{100 * intervals.selected_accuracy(record.rounds, 'last'):.2f}" for record in (one, two)]
-    print(f"last accuracy: {' | '.join(last)} %")
-    print(f"final states: {'the same bits' if same else 'different bits'}")
+def _compare(options: argparse.Namespace) -> None:
+    target = None if options.figure is None else Path(options.figure).expanduser()
+    kinds = (".png", ".svg")
+    if target is not None and target.suffix not in kinds:
+        raise FedlibError(f"--figure {options.figure!r}: must end in {' or '.join(kinds)}")
+    found = [comparison.find(key) for key in options.key]
+    compared = comparison.compare(*found, rule=options.rule)
+    print(compared.table.to_string(index=False))
+    for line in (*compared.by_client, *compared.notes):
+        _print(line)
+    if len(found) == 2:
+        print(*comparison.differing(*found), sep="\n")
+    if target is not None:
+        picture = compared.figure
+        try:
+            target.write_bytes(picture.png() if target.suffix == ".png" else picture.svg())
+        except OSError as error:
+            raise FedlibError(f"--figure {options.figure!r}: cannot be written ({error.strerror})") from error
+        print(f"drawn in {target}")
 
 
 def _prune(really: bool) -> None:
@@ -543,6 +550,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _record(options)
         elif options.command == "runs":
             _runs(options)
+        elif options.command == "compare":
+            _compare(options)
         elif options.command == "notebooks":
             _notebooks(getattr(options, "folder", None))
         elif options.command == "exhibits":
