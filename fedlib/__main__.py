@@ -1,4 +1,4 @@
-"""fedlib list | data | run | exhibits | reproduce | record | notebooks | runs | compare: each has a --help."""
+"""The command line, fedlib or python -m fedlib: each command has a --help."""
 
 import argparse
 import contextlib
@@ -9,16 +9,17 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pandas as pd
 
-from . import algorithms, data, lab, models
+from . import algorithms, data, lab, models, partition
 from .errors import FedlibError, choose, coerce
-from .lab import costs
+from .lab import costs, presets
+from .lab.boards import Board
 from .papers import comparison, exhibits, explain, grids, groups, recorded, reproduce
 from .show import intervals
 
@@ -57,14 +58,15 @@ def _command(parser: argparse.ArgumentParser, options: argparse.Namespace) -> ar
     return parser
 
 
-def _parser() -> Parser:
+def _parser(name: str = "") -> Parser:
+    """The command line; name: of the program, if not as it was called."""
     script = Path(sys.argv[0]).name == "fedlib"
-    parser = Parser("fedlib" if script else "python -m fedlib", description=DESCRIPTION)
+    parser = Parser(name or ("fedlib" if script else "python -m fedlib"), description=DESCRIPTION)
     parser.add_argument("--version", action="version", version=f"fedlib {version('fedlib')}")
     commands = parser.add_subparsers(
         dest="command",
         required=True,
-        metavar="list | data | run | exhibits | reproduce | record | notebooks | runs | compare",
+        metavar="COMMAND",
     )
 
     command = commands.add_parser(
@@ -117,6 +119,11 @@ def _parser() -> Parser:
         help="smoke, demo, record or paper: fills every field not given (default: smoke on embedded data, demo on real data)",
     )
     command.add_argument("--reuse-stale", action="store_true", help="accept a stored record that other code computed")
+    command.add_argument(
+        "--log",
+        choices=("tensorboard",),
+        help="write each round for TensorBoard, too (pip install 'fedlib[tensorboard]')",
+    )
 
     command = commands.add_parser(
         "exhibits",
@@ -203,6 +210,14 @@ def _parser() -> Parser:
     )
     command.add_argument("--figure", metavar="FILE", help="draw curves and clients' differences into a .png or .svg")
 
+    command = commands.add_parser(
+        "completion",
+        help="what a shell needs to complete commands, options and names",
+        description="Print a script by which a shell completes commands, options, methods, exhibits, data sets and keys.",
+        epilog="bash: fedlib completion bash > ~/.local/share/bash-completion/completions/fedlib, in the next shell",
+    )
+    command.add_argument("shell", choices=("bash", "zsh", "tcsh"))
+
     command = commands.add_parser("runs", help="what is stored: list, show, prune, export")
     actions = command.add_subparsers(dest="action", metavar="list | show | prune | export")
     action = actions.add_parser(
@@ -220,6 +235,47 @@ def _parser() -> Parser:
         "export", help="write the finished real-data runs' summaries to results/ (the results of record)"
     )
     return parser
+
+
+def _completion(shell: str) -> str:
+    """The script by which `shell` completes `fedlib`. It is written once and does not call fedlib, whose import takes seconds."""
+    import shtab
+
+    parser = _parser("fedlib")
+    names: dict[str, Sequence[str]] = {
+        "algorithm": list(algorithms.ALGORITHMS),
+        "scale": list(lab.SCALES),
+        "dataset": data.names(),
+        "public_dataset": data.names(),
+        "rule": list(intervals.SELECTION_RULES),
+        "exhibit": ["all", *dict.fromkeys(item.paper for item in exhibits.every().values()), *exhibits.every()],
+        "group": list(groups.GROUPS),
+        "partition": list(partition.BUILT_IN),
+        "paper": list(dict.fromkeys(paper for paper, _ in presets.PRESETS)),
+        "protocol": list(dict.fromkeys(protocol for _, protocol in presets.PRESETS)),
+    }
+    names |= {name: list(map(str, values)) for name, values in lab.CHOICES.items() if name not in names}
+    for command, own in _commands(parser):
+        for action in own._actions:
+            if action.choices is None and (action.dest in names or (command, action.dest) == ("data", "name")):
+                action.choices = names.get(action.dest, data.names())
+            if action.dest in ("spec", "figure"):
+                action.complete = shtab.FILE  # type: ignore[attr-defined]
+            if action.dest == "key":
+                action.complete = {"bash": "_fedlib_keys"}  # type: ignore[attr-defined]
+    keys = f"""_fedlib_keys() {{
+  compgen -W "$(cd "${{FEDLIB_HOME:-{lab.home()}}}/runs" 2>/dev/null && ls)" -- "$1"
+}}"""
+    return str(shtab.complete(parser, shell, root_prefix="fedlib", preamble=keys if shell == "bash" else ""))
+
+
+def _commands(parser: argparse.ArgumentParser, name: str = "") -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """Every command's parser, and those of its own commands."""
+    yield name, parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for own, inner in action.choices.items():
+                yield from _commands(inner, own)
 
 
 def _exhibits() -> str:
@@ -365,7 +421,11 @@ def _run(options: argparse.Namespace) -> None:
         raise FedlibError("algorithm: must be given, see `fedlib list`, or --spec FILE")
     else:
         spec = lab.RunSpec(**given, params=params, overrides=overrides)
-    record = lab.run(spec, options.scale, reuse_stale=options.reuse_stale)
+    with contextlib.nullcontext() if options.log is None else Board(lab.resolve(spec, options.scale)) as board:
+        record = lab.run(spec, options.scale, reuse_stale=options.reuse_stale, log=board.write if board else None)
+        if board and not board.rounds:  # it was read, not trained
+            for row in record.rounds.query("round >= 0").to_dict("records"):
+                board.write(row)
     spec, last = record.spec, record.rounds.iloc[-1]
     stale = " (stale: other code)" if record.stale else ""
     print(f"{record.key}: {record.status} after {int(last['round']) + 1} of {spec.rounds} rounds{stale}")
@@ -408,6 +468,8 @@ def _run(options: argparse.Namespace) -> None:
     )
     print(f"{int(last['visited'])} of {spec.num_clients} clients visited; {record.provenance['seconds']:.0f} s")
     print(f"stored in {record.path}")
+    if board:
+        print(f"to look at: tensorboard --logdir {board.path.parent}")
 
 
 def _print(text: str) -> None:
@@ -550,6 +612,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _record(options)
         elif options.command == "runs":
             _runs(options)
+        elif options.command == "completion":
+            print(_completion(options.shell))
         elif options.command == "compare":
             _compare(options)
         elif options.command == "notebooks":
