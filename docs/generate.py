@@ -110,9 +110,8 @@ def spread(mean: float, half: float, n: int, sign: bool = False) -> str:
 
 @functools.cache
 def records() -> dict[str, recorded.Recorded]:
-    """The results of record by their key under today's code; of two with one key the one that kept most."""
-    found = sorted(recorded.read_results(), key=lambda one: (lab.KEEP.index(one.spec.keep), one.key))
-    return {lab.resolve(one.spec).key: one for one in found}
+    """The results of record by their key under today's code."""
+    return recorded.by_key()
 
 
 @functools.cache

@@ -33,7 +33,7 @@ _NAMES = {  # public name -> the module that has it, loaded on first use
     "sweep": "lab",
 }
 __all__ = list(_NAMES)
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> Any:

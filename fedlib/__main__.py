@@ -1,4 +1,4 @@
-"""fedlib list | data | run | exhibits | reproduce | record | notebooks | runs, or python -m fedlib ...: each has a --help."""
+"""The command line, fedlib or python -m fedlib: each command has a --help."""
 
 import argparse
 import contextlib
@@ -9,17 +9,18 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pandas as pd
 
-from . import algorithms, data, lab, models
+from . import algorithms, data, lab, models, partition
 from .errors import FedlibError, choose, coerce
-from .lab import costs
-from .papers import exhibits, explain, grids, groups, recorded, reproduce
+from .lab import costs, presets
+from .lab.boards import Board
+from .papers import comparison, exhibits, explain, grids, groups, recorded, reproduce
 from .show import intervals
 
 WIDTH = 80  # of what is printed, in characters
@@ -57,12 +58,15 @@ def _command(parser: argparse.ArgumentParser, options: argparse.Namespace) -> ar
     return parser
 
 
-def _parser() -> Parser:
+def _parser(name: str = "") -> Parser:
+    """The command line; name: of the program, if not as it was called."""
     script = Path(sys.argv[0]).name == "fedlib"
-    parser = Parser("fedlib" if script else "python -m fedlib", description=DESCRIPTION)
+    parser = Parser(name or ("fedlib" if script else "python -m fedlib"), description=DESCRIPTION)
     parser.add_argument("--version", action="version", version=f"fedlib {version('fedlib')}")
     commands = parser.add_subparsers(
-        dest="command", required=True, metavar="list | data | run | exhibits | reproduce | record | notebooks | runs"
+        dest="command",
+        required=True,
+        metavar="COMMAND",
     )
 
     command = commands.add_parser(
@@ -115,6 +119,11 @@ def _parser() -> Parser:
         help="smoke, demo, record or paper: fills every field not given (default: smoke on embedded data, demo on real data)",
     )
     command.add_argument("--reuse-stale", action="store_true", help="accept a stored record that other code computed")
+    command.add_argument(
+        "--log",
+        choices=("tensorboard",),
+        help="write each round for TensorBoard, too (pip install 'fedlib[tensorboard]')",
+    )
 
     command = commands.add_parser(
         "exhibits",
@@ -141,6 +150,17 @@ def _parser() -> Parser:
         default="smoke",
         help="smoke (embedded data, minutes in all), demo (real data, about ten minutes an exhibit), record (T = 100, three "
         "seeds: hours an exhibit) or paper (the published setting: weeks); default smoke",
+    )
+    command.add_argument(
+        "--methods",
+        metavar="NAMES",
+        default="",
+        help="only these rows of the exhibit, such as FedSSA,Standalone; its files then have a name of their own",
+    )
+    command.add_argument(
+        "--afresh",
+        action="store_true",
+        help="train what the results of record hold, too; without it, a run of record that is not stored is read from there",
     )
     command.add_argument("--jobs", help="runs trained side by side, one thread each (default: one for every core)")
     parts = command.add_mutually_exclusive_group()
@@ -177,8 +197,29 @@ def _parser() -> Parser:
     action = actions.add_parser("copy", help="copy all notebooks into a folder; nothing there is replaced")
     action.add_argument("folder", help="such as notebooks; made where it is not there")
 
-    command = commands.add_parser("runs", help="what is stored: list, show, diff, prune, export")
-    actions = command.add_subparsers(dest="action", metavar="list | show | diff | prune | export")
+    command = commands.add_parser(
+        "compare",
+        help="runs beside each other: accuracies paired by seed, clients one by one",
+        description="Runs beside each other, stored or of record; those that differ in nothing but their seed are one row, and the "
+        "first row is the reference. Of two runs it also says in which fields, versions and bits they differ.",
+        epilog="Example: fedlib compare Standalone-1f Standalone-2c FedSSA-07 FedSSA-9b --figure mine.png",
+    )
+    command.add_argument("key", nargs="+", help="as `fedlib runs` lists it, or enough of it")
+    command.add_argument(
+        "--rule", default="last", help=f"the round compared: {', '.join(intervals.SELECTION_RULES)}; default last"
+    )
+    command.add_argument("--figure", metavar="FILE", help="draw curves and clients' differences into a .png or .svg")
+
+    command = commands.add_parser(
+        "completion",
+        help="what a shell needs to complete commands, options and names",
+        description="Print a script by which a shell completes commands, options, methods, exhibits, data sets and keys.",
+        epilog="bash: fedlib completion bash > ~/.local/share/bash-completion/completions/fedlib, in the next shell",
+    )
+    command.add_argument("shell", choices=("bash", "zsh", "tcsh"))
+
+    command = commands.add_parser("runs", help="what is stored: list, show, prune, export")
+    actions = command.add_subparsers(dest="action", metavar="list | show | prune | export")
     action = actions.add_parser(
         "list",
         help="every stored run, a line each (the default)",
@@ -188,15 +229,53 @@ def _parser() -> Parser:
     action.add_argument("name", nargs="?", default="", help="only runs with this in their name, such as FedSSA")
     action.add_argument("--json", action="store_true", help="as a JSON list, nothing rounded or cut")
     actions.add_parser("show", help="one run: specification, provenance, rounds").add_argument("key")
-    action = actions.add_parser("diff", help="where two runs differ: specification, provenance, accuracy")
-    action.add_argument("key")
-    action.add_argument("other")
     action = actions.add_parser("prune", help="delete unfinished, stale and set-aside runs (asks --yes)")
     action.add_argument("--yes", action="store_true", help="really delete; without it, only say what would go")
     actions.add_parser(
         "export", help="write the finished real-data runs' summaries to results/ (the results of record)"
     )
     return parser
+
+
+def _completion(shell: str) -> str:
+    """The script by which `shell` completes `fedlib`. It is written once and does not call fedlib, whose import takes seconds."""
+    import shtab
+
+    parser = _parser("fedlib")
+    names: dict[str, Sequence[str]] = {
+        "algorithm": list(algorithms.ALGORITHMS),
+        "scale": list(lab.SCALES),
+        "dataset": data.names(),
+        "public_dataset": data.names(),
+        "rule": list(intervals.SELECTION_RULES),
+        "exhibit": ["all", *dict.fromkeys(item.paper for item in exhibits.every().values()), *exhibits.every()],
+        "group": list(groups.GROUPS),
+        "partition": list(partition.BUILT_IN),
+        "paper": list(dict.fromkeys(paper for paper, _ in presets.PRESETS)),
+        "protocol": list(dict.fromkeys(protocol for _, protocol in presets.PRESETS)),
+    }
+    names |= {name: list(map(str, values)) for name, values in lab.CHOICES.items() if name not in names}
+    for command, own in _commands(parser):
+        for action in own._actions:
+            if action.choices is None and (action.dest in names or (command, action.dest) == ("data", "name")):
+                action.choices = names.get(action.dest, data.names())
+            if action.dest in ("spec", "figure"):
+                action.complete = shtab.FILE  # type: ignore[attr-defined]
+            if action.dest == "key":
+                action.complete = {"bash": "_fedlib_keys"}  # type: ignore[attr-defined]
+    keys = f"""_fedlib_keys() {{
+  compgen -W "$(cd "${{FEDLIB_HOME:-{lab.home()}}}/runs" 2>/dev/null && ls)" -- "$1"
+}}"""
+    return str(shtab.complete(parser, shell, root_prefix="fedlib", preamble=keys if shell == "bash" else ""))
+
+
+def _commands(parser: argparse.ArgumentParser, name: str = "") -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """Every command's parser, and those of its own commands."""
+    yield name, parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for own, inner in action.choices.items():
+                yield from _commands(inner, own)
 
 
 def _exhibits() -> str:
@@ -305,6 +384,11 @@ def _pairs(flag: str, texts: Sequence[str]) -> dict[str, Any]:
     return pairs
 
 
+def _names(text: str) -> list[str]:
+    """The names in `a,b`."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 def _spec_from(name: str) -> lab.RunSpec:
     """The specification in a file, or on standard input: the fields themselves, or those under `spec`, as a run in a
     plan and spec.json in the store have them.
@@ -337,7 +421,11 @@ def _run(options: argparse.Namespace) -> None:
         raise FedlibError("algorithm: must be given, see `fedlib list`, or --spec FILE")
     else:
         spec = lab.RunSpec(**given, params=params, overrides=overrides)
-    record = lab.run(spec, options.scale, reuse_stale=options.reuse_stale)
+    with contextlib.nullcontext() if options.log is None else Board(lab.resolve(spec, options.scale)) as board:
+        record = lab.run(spec, options.scale, reuse_stale=options.reuse_stale, log=board.write if board else None)
+        if board and not board.rounds:  # it was read, not trained
+            for row in record.rounds.query("round >= 0").to_dict("records"):
+                board.write(row)
     spec, last = record.spec, record.rounds.iloc[-1]
     stale = " (stale: other code)" if record.stale else ""
     print(f"{record.key}: {record.status} after {int(last['round']) + 1} of {spec.rounds} rounds{stale}")
@@ -380,6 +468,8 @@ def _run(options: argparse.Namespace) -> None:
     )
     print(f"{int(last['visited'])} of {spec.num_clients} clients visited; {record.provenance['seconds']:.0f} s")
     print(f"stored in {record.path}")
+    if board:
+        print(f"to look at: tensorboard --logdir {board.path.parent}")
 
 
 def _print(text: str) -> None:
@@ -407,27 +497,13 @@ def _runs(options: argparse.Namespace) -> None:
     if action == "list":
         _list_runs(getattr(options, "name", ""), getattr(options, "json", False))
     elif action == "show":
-        record = _stored(options.key)
+        record = comparison.find(options.key)
         print(json.dumps({"spec": dataclasses.asdict(record.spec), "provenance": record.provenance}, indent=1))
         print(record.rounds.to_string(index=False))
-    elif action == "diff":
-        _diff(_stored(options.key), _stored(options.other))
     elif action == "prune":
         _prune(options.yes)
     else:
         print(f"wrote {recorded.export()} runs to {lab.home() / 'results'}")
-
-
-def _stored(key: str) -> lab.Record:
-    known = [path.name for path in lab.stored()]
-    matches = [name for name in known if name.startswith(key)] or [name for name in known if key in name]
-    if len(matches) != 1:
-        which = "names no stored run" if not matches else f"names {len(matches)} stored runs"
-        raise FedlibError(f"run = {key!r}: {which}; `python -m fedlib runs` lists them")
-    record = lab.read(lab.store() / (key if key in known else matches[0]))
-    if record is None:
-        raise FedlibError(f"run = {key!r}: not finished; the command that started it resumes it")
-    return record
 
 
 def _state(name: str) -> tuple[str, lab.Record | None]:
@@ -473,16 +549,25 @@ def _described(path: Path, state: str, record: lab.Record | None) -> dict[str, A
     return {"key": path.name, "state": state, "accuracy": accuracy, "spec": spec, "provenance": record.provenance}
 
 
-def _diff(one: lab.Record, two: lab.Record) -> None:
-    for part in ("spec", "provenance"):
-        pair = [dataclasses.asdict(record.spec) if part == "spec" else record.provenance for record in (one, two)]
-        for name in pair[0]:
-            if pair[0][name] != pair[1].get(name):
-                print(f"{part}.{name}: {pair[0][name]} | {pair[1].get(name)}")
-    same = one.digest == two.digest
-    last = [f"{100 * intervals.selected_accuracy(record.rounds, 'last'):.2f}" for record in (one, two)]
-    print(f"last accuracy: {' | '.join(last)} %")
-    print(f"final states: {'the same bits' if same else 'different bits'}")
+def _compare(options: argparse.Namespace) -> None:
+    target = None if options.figure is None else Path(options.figure).expanduser()
+    kinds = (".png", ".svg")
+    if target is not None and target.suffix not in kinds:
+        raise FedlibError(f"--figure {options.figure!r}: must end in {' or '.join(kinds)}")
+    found = [comparison.find(key) for key in options.key]
+    compared = comparison.compare(*found, rule=options.rule)
+    print(compared.table.to_string(index=False))
+    for line in (*compared.by_client, *compared.notes):
+        _print(line)
+    if len(found) == 2:
+        print(*comparison.differing(*found), sep="\n")
+    if target is not None:
+        picture = compared.figure
+        try:
+            target.write_bytes(picture.png() if target.suffix == ".png" else picture.svg())
+        except OSError as error:
+            raise FedlibError(f"--figure {options.figure!r}: cannot be written ({error.strerror})") from error
+        print(f"drawn in {target}")
 
 
 def _prune(really: bool) -> None:
@@ -527,12 +612,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _record(options)
         elif options.command == "runs":
             _runs(options)
+        elif options.command == "completion":
+            print(_completion(options.shell))
+        elif options.command == "compare":
+            _compare(options)
         elif options.command == "notebooks":
             _notebooks(getattr(options, "folder", None))
         elif options.command == "exhibits":
             _show_exhibits(options.exhibit, options.scale) if options.action else _list_exhibits()
         elif options.plan is not None:
-            print(json.dumps(reproduce.listed(options.exhibit, options.scale, options.reuse_stale), indent=1))
+            chosen = {"reuse_stale": options.reuse_stale, "methods": _names(options.methods), "afresh": options.afresh}
+            print(json.dumps(reproduce.listed(options.exhibit, options.scale, **chosen), indent=1))
         else:
             made = reproduce.reproduce(
                 options.exhibit,
@@ -540,6 +630,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 jobs=lab.cores() if options.jobs is None else coerce("jobs", options.jobs, int),
                 only=options.only,
                 reuse_stale=options.reuse_stale,
+                methods=_names(options.methods),
+                afresh=options.afresh,
             )
             return 0 if made else 1
     except FedlibError as error:

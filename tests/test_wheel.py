@@ -12,9 +12,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from results_of_record import write_results
+
+from fedlib.papers import settings
 
 ROOT = Path(__file__).resolve().parents[1]
 pytestmark = pytest.mark.slow
+OFFLINE = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")  # where nobody answers
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +78,7 @@ def fedlib(wheel, tmp_path_factory):
         ended = subprocess.run(
             [folder / "env/bin/fedlib", *arguments],
             cwd=folder,
-            env=plain | {"HOME": str(folder / "home"), "FEDLIB_DATA": str(folder / "data")},
+            env=plain | {"HOME": str(folder / "home"), "FEDLIB_DATA": str(folder / "data")} | OFFLINE,
             capture_output=True,
             text=True,
         )
@@ -104,6 +108,20 @@ def test_an_exhibit_is_made_from_the_notebook_inside(fedlib):
     executed = json.loads((home / "executed/smoke/fedssa/1_method.ipynb").read_text())
     assert any(cell.get("outputs") for cell in executed["cells"])
     assert "FedSSA" in fedlib("exhibits", "show", "fedssa/table2", "--scale", "demo")
+
+
+@pytest.mark.slow
+def test_an_exhibit_is_made_of_the_results_of_record_inside(fedlib):
+    """Without data, network or training: of made-up results, which take the place of those that came with it."""
+    cells = settings.defaults("record", ("FedSSA", "Standalone")).cells("fedssa/heterogeneous")
+    write_results(fedlib.package / "_share/results", cells)
+    command = ["reproduce", "fedssa/table2", "--scale", "record", "--methods", "FedSSA,Standalone"]
+    said = fedlib(*command)
+    assert "36 of record: nothing to train" in said and re.search(r"fedssa/table2 .* ok", said), said
+    home = fedlib.folder / "home/.cache/fedlib"
+    assert (home / "figures/record/fedssa/table2--methods-FedSSA-Standalone.png").is_file()
+    assert not list((home / "runs").glob("*-cifar*"))
+    assert "cached" in fedlib(*command)
 
 
 def test_the_lock_holds_every_pin_with_its_hashes_and_no_address():

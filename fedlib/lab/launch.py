@@ -27,12 +27,20 @@ from .records import Record, lock_of, read, store, tidy, usable, write
 from .spec import KEEP, Resolved, RunSpec, resolve
 
 
-def run(spec: RunSpec, scale: str | None = None, *, progress: bool = True, reuse_stale: bool = False) -> Record:
+def run(
+    spec: RunSpec,
+    scale: str | None = None,
+    *,
+    progress: bool = True,
+    reuse_stale: bool = False,
+    log: Callable[[dict[str, Any]], None] | None = None,
+) -> Record:
     """The record of `spec`: read if it is finished, resumed or computed otherwise.
 
     A record computed by other code is recomputed on embedded data; on real data it is set aside, or returned if
     `reuse_stale`. One process computes; another that asks for the same run waits and reads. Of several threads of one
-    process, one trains and the others wait (`sweep` trains side by side). Raises FedlibError for what a user can mend,
+    process, one trains and the others wait (`sweep` trains side by side). log: called with the row of each round that is
+    trained here. Raises FedlibError for what a user can mend,
     Interrupted on Ctrl-C, which a run in another thread than the main one does not hear.
     """
     resolved = resolve(spec, scale)
@@ -58,7 +66,7 @@ def run(spec: RunSpec, scale: str | None = None, *, progress: bool = True, reuse
             if record is not None:
                 return record
             with _alone(resolved.label):
-                return _compute(resolved, built, progress)
+                return _compute(resolved, built, progress, log)
         except BaseException:
             if not (store() / resolved.key).exists():
                 Path(lock.lock_file).unlink(missing_ok=True)
@@ -95,7 +103,9 @@ def _alone(label: str) -> Iterator[None]:
         randomness.exclusive.release()
 
 
-def _compute(resolved: Resolved, built: Federation, progress: bool) -> Record:
+def _compute(
+    resolved: Resolved, built: Federation, progress: bool, log: Callable[[dict[str, Any]], None] | None
+) -> Record:
     """Train (or resume) and store; the locks are held. What a failed start leaves is removed."""
     path, spec, code = store() / resolved.key, resolved.spec, code_digest(resolved.spec)
     stored = json.dumps({"spec": dataclasses.asdict(spec), "hashed": resolved.hashed}, indent=1).encode()
@@ -111,6 +121,8 @@ def _compute(resolved: Resolved, built: Federation, progress: bool) -> Record:
                 def after_round(row: dict[str, Any], timing: dict[str, Any]) -> None:
                     bar.update(row["round"] + 1, f"{_reached(row, spec.rounds)}, {timing['seconds']:.1f} s a round")
                     _report(row)
+                    if log is not None:
+                        log(row)
 
                 with _side_by_side(_share or cores()):
                     outcome = checkpoint.simulate(

@@ -157,7 +157,8 @@ def methods(*names: str) -> dict[str, Fields]:
 class Exhibit:
     """One table or figure: what it shows, the notebook that makes it, the grids of runs that it reads, and how it is drawn.
 
-    name: paper and item, such as `fedssa/table2`; runs: empty, it needs none; drawn: the function of `show.plots`.
+    name: paper and item, such as `fedssa/table2`; runs: empty, it needs none; drawn: the function of `show.plots`; whole: it shows
+    what a method noted in a round, which results of record do not have.
     """
 
     name: str
@@ -165,6 +166,7 @@ class Exhibit:
     notebook: str
     runs: tuple[Grid, ...] = ()
     drawn: str = ""
+    whole: bool = False
 
     @property
     def paper(self) -> str:

@@ -120,7 +120,7 @@ def cells(name: str) -> list[exhibits.Cell]:
 
 def open_cells(name: str) -> list[exhibits.Cell]:
     """Those of a group that neither the results of record nor the store has."""
-    made = {lab.resolve(record.spec).key for record in recorded.read_results()}
+    made = recorded.by_key()
     left = [cell for cell in cells(name) if lab.resolve(cell.spec, RECORD).key not in made]
     missing = {run.key for run in lab.missing([cell.spec for cell in left], RECORD)}
     return [cell for cell in left if lab.resolve(cell.spec, RECORD).key in missing]

@@ -3,8 +3,9 @@
 Everything here is defined in a room of its own: settings, results, recorded, stamps.
 """
 
-from .recorded import coverage, load_images, load_maps, load_matches, load_record
-from .results import Runs, check_training, train_cells
+from .comparison import compare
+from .recorded import coverage, load_images, load_maps, load_matches, load_record, train_cells
+from .results import Runs, check_training
 from .settings import PARAMETERS, Settings, settings
 from .stamps import NOTEBOOKS, figures, freshness, save, save_record
 
@@ -14,6 +15,7 @@ __all__ = [
     "Runs",
     "Settings",
     "check_training",
+    "compare",
     "coverage",
     "figures",
     "freshness",

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .. import lab, models, randomness
+from .. import data, lab, models, randomness
 from ..algorithms.pfedhr import reassembly
-from ..errors import choose, require
+from ..errors import FedlibError, choose, require
 from ..show import plots, tables
 from . import exhibits, hours, notebook, printed, reproduce, results
 
@@ -70,11 +70,17 @@ def holdings(cells: Sequence[exhibits.Cell]) -> pd.DataFrame:
 
     One row per setting (and swept value, where it says who holds what): the mean number of classes per client, the mean share of
     a client's commonest class (per cent), the fewest, mean and most owners of a class, and the fewest and mean images per client.
+    Where the data are not here and cannot be had, as runs of record do not need them, says so instead.
     """
     found: dict[Any, tuple[dict[str, Any], pd.DataFrame]] = {}
     for cell in cells:
         key = (cell.setting, cell.spec.partition, cell.spec.classes_per_client, cell.spec.alpha)
         if key not in found:
+            try:
+                data.load(cell.dataset)
+            except FedlibError as error:
+                print(error)
+                return pd.DataFrame()
             found[key] = _held(cell)
     if not found:
         return pd.DataFrame()

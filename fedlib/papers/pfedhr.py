@@ -186,7 +186,7 @@ EXHIBITS = (
         (_swept(SERVER_EPOCHS, ("labelled",)),),
         "sweeps",
     ),
-    Exhibit("pfedhr/fig7", "reassembled candidates", "pfedhr/1_method.ipynb", (LABELLED,), "chains"),
+    Exhibit("pfedhr/fig7", "reassembled candidates", "pfedhr/1_method.ipynb", (LABELLED,), "chains", whole=True),
     Exhibit(
         "pfedhr/appendix-fig1",
         "public data of other sets, many clients",

@@ -1,6 +1,7 @@
 """The results of record: committed summaries of runs on real data (``results/*.csv``), written and read as runs."""
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,12 +18,13 @@ from .grids import RECORD
 from .results import Runs
 
 RESULTS = lab.shipped() / "results"
+PROVENANCE = ("code", "commit", "torch", "processor", "device", "seconds", "finished")  # in runs.csv
 
 
 @dataclass(frozen=True)
 class Recorded:
     """A committed result of record: the specification that ran, its row of runs.csv (with its provenance), its rounds and each
-    client's last row.
+    client's last row. What a table reads of a `lab.Record` it has too; weights, and what a method noted in a round, it has not.
     """
 
     key: str
@@ -36,6 +38,25 @@ class Recorded:
     def stale(self) -> bool:
         """Whether today's code is another than the one that computed it."""
         return bool(self.row["code"] != lab.code_digest(lab.resolve(self.spec).spec))
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Where it comes from, as far as runs.csv says so (PROVENANCE)."""
+        return {name: self.row[name] for name in PROVENANCE if name in self.row}
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the committed numbers (a stored run's is of its final state)."""
+        tables = "".join(table.to_csv(index=False) for table in (self.rounds, self.clients))
+        return hashlib.sha256(tables.encode()).hexdigest()
+
+    @property
+    def details(self) -> list[dict[str, Any]]:
+        raise FedlibError(f"run {self.key}: a result of record has no details; train_cells(..., whole=True) trains it")
+
+    def final(self) -> pd.DataFrame:
+        """Each client's last measured row."""
+        return self.clients.groupby("client", as_index=False).last()
 
 
 def _spec(row: Mapping[Any, Any]) -> lab.RunSpec:
@@ -76,16 +97,46 @@ def _read(folder: Path, *changed: int) -> tuple[Recorded, ...]:
     )
 
 
-def load_record(grid: str, scale: str = RECORD) -> Runs:
-    """The results of record (``results/*.csv``) that are runs of `grid` at `scale`; what has not been run yet is absent.
+def by_key() -> dict[str, Recorded]:
+    """The results of record by the key that each would have today.
 
     A run is known by its specification, resolved as it would be today. One that is there twice, under the keys of two
     versions, counts once: the one that kept most, or the last by key.
     """
     available = sorted(read_results(), key=lambda record: (lab.KEEP.index(record.spec.keep), record.key))
-    by_key = {lab.resolve(record.spec).key: record for record in available}
-    cells = [(cell, lab.resolve(cell.spec, scale).key) for cell in exhibits.cells(grid, scale)] if by_key else []
-    return Runs.of_pairs((cell, by_key[key]) for cell, key in cells if key in by_key)
+    return {lab.resolve(record.spec).key: record for record in available}
+
+
+def load_record(grid: str, scale: str = RECORD) -> Runs:
+    """The results of record (``results/*.csv``) that are runs of `grid` at `scale`; what has not been run yet is absent."""
+    known = by_key()
+    cells = [(cell, lab.resolve(cell.spec, scale).key) for cell in exhibits.cells(grid, scale)] if known else []
+    return Runs.of_pairs((cell, known[key]) for cell, key in cells if key in known)
+
+
+def train_cells(cells: Sequence[exhibits.Cell], jobs: int = 2, whole: bool = False) -> Runs:
+    """The runs of `cells`, each read from the store, or else from the results of record, or else trained (side by side, with a
+    progress bar).
+
+    whole: what follows needs more of a run than its rounds and each client's last row, such as weights or what a method noted
+    in a round: results of record will not do. Nor do they for a cell of your own that keeps weights.
+    """
+    known = {} if whole else by_key()
+    missing = {run.key for run in lab.missing([cell.spec for cell in cells])} if known else set()
+    keys = [lab.resolve(cell.spec).key for cell in cells]
+    read = {
+        key: dataclasses.replace(known[key], key=key)
+        for cell, key in zip(cells, keys, strict=True)
+        if key in missing and key in known and (cell.scale or cell.spec.keep == "none")
+    }
+    if read:
+        print(
+            " ".join(
+                filter(None, (f"{len(read)} runs are of record, read from results/.", say_stale([*read.values()])))
+            )
+        )
+    trained = iter(lab.sweep([cell.spec for cell, key in zip(cells, keys, strict=True) if key not in read], jobs=jobs))
+    return Runs(list(cells), [read[key] if key in read else next(trained) for key in keys])
 
 
 def say_stale(records: Sequence[Recorded]) -> str:
@@ -167,10 +218,7 @@ def export() -> int:
             name: json.dumps(value, sort_keys=True) if isinstance(value, dict) else value
             for name, value in vars(record.spec).items()
         }
-        provenance = {
-            name: record.provenance[name]
-            for name in ("code", "commit", "torch", "processor", "device", "seconds", "finished")
-        }
+        provenance = {name: record.provenance[name] for name in PROVENANCE}
         tables["runs"].append(pd.DataFrame([{"key": record.key, "status": record.status} | spec | provenance]))
         rounds = record.rounds.round(6)
         tables["rounds"].append(rounds.assign(key=record.key))

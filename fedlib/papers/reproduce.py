@@ -11,6 +11,7 @@ import textwrap
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from .. import lab
 from ..errors import FedlibError, choose, require
 from ..lab import estimates
 from ..show import tables
-from . import exhibits, hours, notebook, recorded, results
+from . import exhibits, hours, notebook, recorded, results, settings
 from .grids import RECORD
 from .printed import accuracies
 
@@ -32,32 +33,71 @@ PAPERMILL: Any = {
 }  # fmt: skip
 
 
-def plan(chosen: Sequence[exhibits.Exhibit], scale: str, reuse_stale: bool = False) -> tuple[int, list[lab.Resolved]]:
-    """How many runs the exhibits need, and those that must be trained."""
-    grids = list(dict.fromkeys(grid for item in chosen for grid in item.grids))
-    specs = [cell.spec for cell in exhibits.cells(grids, scale)]
+@dataclass(frozen=True)
+class Plan:
+    """What exhibits need: how many runs; those of them that are read from the results of record; those to be trained."""
+
+    needed: int
+    read: list[recorded.Recorded]
+    todo: list[lab.Resolved]
+
+
+def plan(
+    chosen: Sequence[exhibits.Exhibit],
+    scale: str,
+    reuse_stale: bool = False,
+    methods: Sequence[str] = (),
+    afresh: bool = False,
+) -> Plan:
+    """What the exhibits need of some methods (labels or algorithms), or of all.
+
+    A run that the store does not have is read from the results of record where it is among them, unless an exhibit needs more
+    of it than they hold (weights, what a method noted in a round) or `afresh`. Raises FedlibError for a method that an exhibit
+    does not have.
+    """
+    cells = {item.name: _cells(item, scale, methods) for item in chosen}
+    specs = [cell.spec for own in cells.values() for cell in own]
     needed = {lab.resolve(spec, scale).key for spec in specs}
-    return len(needed), lab.missing(specs, scale, reuse_stale)
+    todo = lab.missing(specs, scale, reuse_stale)
+    known = {} if afresh else recorded.by_key()
+    if known:
+        whole = [item for item in chosen if item.whole or any(grid.keep != "none" for grid in item.runs)]
+        needs = {lab.resolve(cell.spec, scale).key for item in whole for cell in cells[item.name]}
+        known = {key: record for key, record in known.items() if key not in needs}
+    read = [known[run.key] for run in todo if run.key in known]
+    return Plan(len(needed), read, [run for run in todo if run.key not in known])
 
 
-def listed(name: str, scale: str, reuse_stale: bool = False) -> dict[str, Any]:
+def _cells(item: exhibits.Exhibit, scale: str, methods: Sequence[str]) -> list[exhibits.Cell]:
+    """An exhibit's runs, of some methods or of all."""
+    if not methods:
+        return exhibits.cells(item.grids, scale)
+    require(bool(item.grids), "methods", ", ".join(methods), f"left out: {item.name} needs no runs")
+    return settings.defaults(scale, methods).cells(*item.grids)
+
+
+def listed(
+    name: str, scale: str, reuse_stale: bool = False, methods: Sequence[str] = (), afresh: bool = False
+) -> dict[str, Any]:
     """The plan as plain values, for an engine that starts `fedlib run --spec` and `fedlib reproduce --figures-only`.
 
     runs: every one that the exhibits need, each once, longest first: its key, its specification with every field
-    filled, whether it is stored, and the training images that it sees; exhibits: what each is, its notebook, the keys
-    of its runs. Raises FedlibError for an unknown name or scale.
+    filled, whether it need not be trained (stored: it is in the store; of_record: it is read from results/), and the training
+    images that it sees; exhibits: what each is, its notebook, the keys of its runs. Raises FedlibError for an unknown name,
+    scale or method.
     """
     chosen = exhibits.choose_exhibits(name)
     choose("scale", scale, lab.SCALES)
     keys: dict[str, list[str]] = {}
     resolved: dict[str, lab.Resolved] = {}
     for item in chosen:
-        own = [lab.resolve(cell.spec, scale) for cell in exhibits.cells(list(item.grids), scale)]
+        own = [lab.resolve(cell.spec, scale) for cell in _cells(item, scale, methods)]
         keys[item.name] = list(dict.fromkeys(run.key for run in own))
         for run in own:  # of those that keep different weights, the one that keeps most
             known = resolved.get(run.key, run)
             resolved[run.key] = max(known, run, key=lambda one: lab.KEEP.index(one.spec.keep))
     missing = {run.key for run in lab.missing([run.spec for run in resolved.values()], scale, reuse_stale)}
+    todo = {run.key for run in plan(chosen, scale, reuse_stale, methods, afresh).todo}
     runs = sorted(resolved.values(), key=lambda run: -run.samples)
     return {
         "scale": scale,
@@ -67,6 +107,7 @@ def listed(name: str, scale: str, reuse_stale: bool = False) -> dict[str, Any]:
                 "key": run.key,
                 "spec": dataclasses.asdict(run.spec),
                 "stored": run.key not in missing,
+                "of_record": run.key in missing and run.key not in todo,
                 "images": round(run.samples),
             }
             for run in runs
@@ -78,15 +119,21 @@ def listed(name: str, scale: str, reuse_stale: bool = False) -> dict[str, Any]:
     }
 
 
-def describe(needed: int, todo: Sequence[lab.Resolved], jobs: int) -> str:
-    """The plan in two lines, with an estimate of time from a short calibration."""
-    if not todo:
-        return f"{needed} runs needed, all stored: nothing to train"
-    seconds = lab.estimate(todo, jobs)
-    images = sum(item.samples for item in todo)
+def describe(plan: Plan, jobs: int) -> str:
+    """The plan in a few lines: what is read, what is trained, with an estimate of time from a short calibration."""
+    of_record = ""
+    if plan.read:
+        said = f"of record are read from {recorded.RESULTS} (--afresh trains them)."
+        of_record = "\n" + " ".join(filter(None, (f"{len(plan.read)} runs {said}", recorded.say_stale(plan.read))))
+    stored = plan.needed - len(plan.todo) - len(plan.read)
+    where = f"{stored} stored, {len(plan.read)} of record" if plan.read else f"{stored} stored"
+    if not plan.todo:
+        return f"{plan.needed} runs needed, {where if plan.read else 'all stored'}: nothing to train{of_record}"
+    seconds = lab.estimate(plan.todo, jobs)
+    images = sum(item.samples for item in plan.todo)
     return (
-        f"{needed} runs needed, {needed - len(todo)} stored, {len(todo)} to train:\n{images / 1e6:.2f} million images, about "
-        f"{duration(seconds)} with {min(jobs, len(todo))} at a time (from short calibrations here)"
+        f"{plan.needed} runs needed, {where}, {len(plan.todo)} to train:\n{images / 1e6:.2f} million images, about "
+        f"{duration(seconds)} with {min(jobs, len(plan.todo))} at a time (from short calibrations here){of_record}"
     )
 
 
@@ -127,8 +174,20 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
 
 
-def reproduce(name: str, scale: str, *, jobs: int, only: str = "", reuse_stale: bool = False) -> bool:
+def reproduce(
+    name: str,
+    scale: str,
+    *,
+    jobs: int,
+    only: str = "",
+    reuse_stale: bool = False,
+    methods: Sequence[str] = (),
+    afresh: bool = False,
+) -> bool:
     """Make the exhibits that `name` means at `scale`; prints a line an exhibit and returns whether all artefacts are fresh.
+
+    methods: labels or algorithms of the exhibits' rows, if not all; the files then have a name of their own. afresh: train also
+    what the results of record hold.
 
     jobs: runs, then notebooks, side by side. only: `plan` says what would be trained; `runs` trains what is missing;
     `figures` trains nothing, and raises FedlibError where a run is missing; `check` says whether each exhibit's files are
@@ -140,13 +199,14 @@ def reproduce(name: str, scale: str, *, jobs: int, only: str = "", reuse_stale: 
     chosen = exhibits.choose_exhibits(name)
     choose("scale", scale, lab.SCALES)
     if only == "check":
-        return _check(chosen, scale)
-    needed, todo = plan(chosen, scale, reuse_stale)
+        return _check(chosen, scale, methods)
+    planned = plan(chosen, scale, reuse_stale, methods, afresh)
+    todo = planned.todo
     if only == "figures" and todo:
         raise FedlibError(
-            f"{len(todo)} of {needed} runs are missing: the same command without --figures-only trains them"
+            f"{len(todo)} of {planned.needed} runs are missing: the same command without --figures-only trains them"
         )
-    print(describe(needed, todo, jobs))
+    print(describe(planned, jobs))
     if scale == "paper":
         print("*chosen* where the texts leave it open: " + "; ".join(f"{k} = {v}" for k, v in exhibits.CHOSEN.items()))
     if only == "plan":
@@ -155,7 +215,7 @@ def reproduce(name: str, scale: str, *, jobs: int, only: str = "", reuse_stale: 
     lab.sweep([run.spec for run in todo], scale, jobs=jobs, reuse_stale=reuse_stale)
     if only == "runs":
         return True
-    state = {item.name: _state(item, scale) for item in chosen}
+    state = {item.name: _state(item, scale, methods) for item in chosen}
     seconds: dict[str, float] = {}
     errors: dict[str, str] = {}
 
@@ -165,7 +225,7 @@ def reproduce(name: str, scale: str, *, jobs: int, only: str = "", reuse_stale: 
         )  # one write, so that threads' lines stay whole
         started = time.perf_counter()
         try:
-            execute(file, scale)
+            execute(file, scale, methods)
         except Exception as error:  # such as a kernel that died: the other notebooks go on
             errors[file] = (str(error).strip() or type(error).__name__).splitlines()[0]
         seconds[file] = time.perf_counter() - started
@@ -180,7 +240,7 @@ def reproduce(name: str, scale: str, *, jobs: int, only: str = "", reuse_stale: 
                 with contextlib.suppress(psutil.NoSuchProcess):  # it ended by itself
                     kernel.send_signal(signal.SIGINT)
             raise
-    now = {item.name: _state(item, scale) if item.notebook in seconds else state[item.name] for item in chosen}
+    now = {item.name: _state(item, scale, methods) if item.notebook in seconds else state[item.name] for item in chosen}
     failed = {
         item.name: errors.get(item.notebook, "" if now[item.name] == "fresh" else now[item.name]) for item in chosen
     }
@@ -190,13 +250,13 @@ def reproduce(name: str, scale: str, *, jobs: int, only: str = "", reuse_stale: 
         took = f"{seconds[item.notebook]:.1f}" if item.notebook in seconds else "-"
         status = f"FAILED in {item.notebook}: {failed[item.name]}" if failed[item.name] else "ok"
         print(f"{item.name:<22}{was:<22}{took:>8}  {status}")
-    print(f"figures and tables: {notebook.figures(scale)}\nexecuted notebooks: {_executed(scale, '')}")
+    print(f"figures and tables: {notebook.figures(scale)}\nexecuted notebooks: {lab.home() / 'executed' / scale}")
     return not any(failed.values())
 
 
-def _check(chosen: Sequence[exhibits.Exhibit], scale: str) -> bool:
+def _check(chosen: Sequence[exhibits.Exhibit], scale: str, methods: Sequence[str] = ()) -> bool:
     """Whether all exhibits' files are fresh; prints those that are not."""
-    states = {item.name: notebook.freshness(item, scale) for item in chosen}
+    states = {item.name: notebook.freshness(item, scale, methods) for item in chosen}
     for name, state in states.items():
         if state != "fresh":
             print(f"{name:<22}{state}")
@@ -205,30 +265,33 @@ def _check(chosen: Sequence[exhibits.Exhibit], scale: str) -> bool:
     return good == len(chosen)
 
 
-def _executed(scale: str, file: str) -> Path:
-    return lab.home() / "executed" / scale / file
+def _executed(scale: str, file: str, methods: Sequence[str] = ()) -> Path:
+    """Where an executed notebook lies; a variation has a name of its own."""
+    path = lab.home() / "executed" / scale / file
+    variation = settings.defaults(scale, methods).variation
+    return path.with_stem(f"{path.stem}--{variation}") if variation else path
 
 
-def _state(item: exhibits.Exhibit, scale: str) -> str:
+def _state(item: exhibits.Exhibit, scale: str, methods: Sequence[str] = ()) -> str:
     """`fresh`, or why the exhibit's notebook must be executed; an execution that ended in an error is not fresh."""
     try:
-        cells = json.loads(_executed(scale, item.notebook).read_text())["cells"]
+        cells = json.loads(_executed(scale, item.notebook, methods).read_text())["cells"]
     except (FileNotFoundError, ValueError, KeyError):
         return "not executed"
     if any(output["output_type"] == "error" for cell in cells for output in cell.get("outputs", [])):
         return "ended in an error"
-    return notebook.freshness(item, scale)
+    return notebook.freshness(item, scale, methods)
 
 
-def execute(file: str, scale: str) -> None:
+def execute(file: str, scale: str, methods: Sequence[str] = ()) -> None:
     """Execute one notebook with papermill into executed/<scale>/; raises FedlibError with the cell's error in one line."""
     import nbformat
     import papermill
 
     source = notebook.NOTEBOOKS / file
-    target = _executed(scale, file)
+    target = _executed(scale, file, methods)
     target.parent.mkdir(parents=True, exist_ok=True)
-    parameters = {"scale": scale}
+    parameters: dict[str, Any] = {"scale": scale} | ({"methods": list(methods)} if methods else {})
     unknown = set(parameters) - set(papermill.inspect_notebook(source))
     if unknown:
         raise FedlibError(f"notebook {file}: has no parameter {', '.join(sorted(unknown))}")

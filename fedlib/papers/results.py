@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from .. import algorithms, data, lab, models
+from .. import algorithms, data, models
 from ..lab import costs
 from ..show import intervals, labels
 from .grids import Cell
@@ -282,12 +282,7 @@ def _cost(cell: Cell, record: RunRecord, rule: str) -> dict[str, Any]:
     }
 
 
-def train_cells(cells: Sequence[Cell], jobs: int = 2) -> Runs:
-    """The runs of `cells`: read where they are finished, trained side by side (with a progress bar) where they are not."""
-    return Runs(list(cells), lab.sweep([cell.spec for cell in cells], jobs=jobs))
-
-
-def check_training(records: Sequence[lab.Record], *methods: str) -> None:
+def check_training(records: Sequence[Any], *methods: str) -> None:
     """Print whether training trained, for all records and for those of each of `methods` (algorithms): facts so coarse that they
     do not depend on the machine, for nbval to check.
 
@@ -310,9 +305,14 @@ def check_training(records: Sequence[lab.Record], *methods: str) -> None:
         )
 
 
-def _gain(record: lab.Record) -> tuple[float, float]:
-    """(rise since before training, last accuracy) of a run: means over the clients that trained, in units of chance."""
+def _gain(record: Any) -> tuple[float, float]:
+    """(rise since before training, last accuracy) of a run: means over the clients that trained, in units of chance. A result of
+    record has no client's accuracy before training, so there it is the mean over all.
+    """
     classes = data.info(str(record.spec.dataset)).num_classes
     before = record.clients[record.clients["round"] < 0].set_index("client")["accuracy"]
     last = record.clients[record.clients["round"] >= 0].groupby("client")["accuracy"].last()
+    if before.empty:
+        start = record.rounds.loc[record.rounds["round"] < 0, "accuracy_all"].mean()
+        return classes * float(last.mean() - start), classes * float(last.mean())
     return classes * float((last - before[last.index]).mean()), classes * float(last.mean())

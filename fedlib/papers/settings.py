@@ -16,6 +16,7 @@ from ..errors import FedlibError, choose, coerce, require
 from ..lab import presets
 from ..show import intervals, tables
 from . import exhibits
+from .grids import DEMO, SMOKE
 from .results import note
 
 # name -> (type, default, help): the parameters that every notebook has. Defaults are the smoke scale.
@@ -82,6 +83,13 @@ class Settings:
         longest = LONGEST_NAME - max(len(item.item) for item in exhibits.every().values()) - 2
         return whole if len(whole) <= longest else f"{whole[: longest - 9]}-{digest}"
 
+    @property
+    def beside(self) -> "Settings":
+        """Those of a run beside the exhibit, where a reader changes one thing: these, but scale smoke's where nobody is there to
+        read it and it would cost hours, in a batch (papermill) at scale record or paper.
+        """
+        return self if self.scale in (SMOKE, DEMO) or not _injected() else defaults(SMOKE)
+
     def grids(self, *names: str) -> dict[str, list[exhibits.Cell]]:
         """The runs of each grid under these settings.
 
@@ -112,9 +120,13 @@ class Settings:
 
     def spec(self, grid: str, method: str) -> lab.RunSpec:
         """The specification of the first run of `method` (a label or an algorithm) in a grid, to be changed by hand, even where
-        the parameter `methods` leaves that method out.
+        the parameter `methods` leaves that method out; in a batch at scale record or paper that of scale smoke, see `beside`.
         """
-        return replace(self, methods=(method,)).cells(grid)[0].spec
+        if self.beside is not self:
+            print(
+                f"in a batch at scale {self.scale}, what is changed by hand runs at scale smoke; in JupyterLab, at {self.scale}"
+            )
+        return replace(self.beside, methods=(method,)).cells(grid)[0].spec
 
     def caption(self, cells: Sequence[exhibits.Cell] = ()) -> str:
         """The sentence under a table; cells: those in it, whose data, N, C, T, E, B, protocol and number of seeds it then says."""
@@ -128,6 +140,12 @@ class Settings:
             seeds=len({cell.spec.seed for cell in cells} or self.seeds),
             note=note(cells),
         )
+
+
+def defaults(scale: str, methods: Sequence[str] = ()) -> Settings:
+    """What a notebook has where nothing but the scale, and perhaps some methods, is given."""
+    values = {name: default for name, (_, default, _) in PARAMETERS.items()}
+    return Settings(**values | {"scale": scale, "methods": tuple(methods), "seeds": exhibits.SEEDS[scale]})
 
 
 def settings(

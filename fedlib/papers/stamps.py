@@ -25,7 +25,7 @@ from ..show import intervals, labels, looks, plots, tables
 from . import exhibits, recorded, results
 from .grids import RECORD
 from .results import Runs, note
-from .settings import Settings
+from .settings import Settings, defaults
 
 NOTEBOOKS = lab.shipped() / "notebooks"
 
@@ -139,15 +139,16 @@ def _in_table(cells: Sequence[exhibits.Cell], table: pd.DataFrame, methods: set[
 # ------------------------------------------------------------------------------------------------------------- freshness
 
 
-def freshness(exhibit: exhibits.Exhibit, scale: str) -> str:
-    """`fresh`, or why the exhibit must be made again."""
-    folder = figures(scale) / exhibit.paper
+def freshness(exhibit: exhibits.Exhibit, scale: str, methods: Sequence[str] = ()) -> str:
+    """`fresh`, or why the exhibit, or its variation with only some methods, must be made again."""
+    folder, chosen = figures(scale) / exhibit.paper, defaults(scale, methods)
+    stem = "--".join(filter(None, (exhibit.item, chosen.variation)))
     try:
-        stamp = json.loads((folder / f"{exhibit.item}.json").read_text())
+        stamp = json.loads((folder / f"{stem}.json").read_text())
         for file, digest in stamp["files"].items():
             if hashlib.sha256((folder / file).read_bytes()).hexdigest() != digest:
                 return f"{file} changed"
-        if not {f"{exhibit.item}.png", f"{exhibit.item}.csv"} <= set(stamp["files"]):
+        if not {f"{stem}.png", f"{stem}.csv"} <= set(stamp["files"]):
             return "incomplete"
         if stamp["notebook"] != notebook_digest(exhibit.notebook):
             return "notebook changed"
@@ -157,10 +158,14 @@ def freshness(exhibit: exhibits.Exhibit, scale: str) -> str:
             return "looks changed"
         if stamp["cells"] != cells_digest(exhibit, scale):
             return "grid changed"
-        needed = {lab.resolve(cell.spec, scale).key for cell in exhibits.cells(exhibit.grids, scale)}
+        needed = {lab.resolve(cell.spec, scale).key for cell in chosen.cells(*exhibit.grids)}
+        known: dict[str, recorded.Recorded] | None = None
         for key in needed | set(stamp["runs"]):
-            record = lab.read(lab.store() / key)
-            if record is None or record.stale or stamp["runs"].get(key) != record.digest:
+            record: Any = lab.read(lab.store() / key)
+            if record is None or record.stale:
+                known = recorded.by_key() if known is None else known
+                record = known.get(key)
+            if record is None or stamp["runs"].get(key) != record.digest:
                 return "runs changed"
     except FileNotFoundError as error:
         return f"{Path(error.filename).name} missing"

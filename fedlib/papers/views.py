@@ -29,6 +29,10 @@ def load_weights(record: lab.Record, what: str) -> dict[str, Any]:
 
     Raises FedlibError when the run did not keep them, or when they are not what it wrote.
     """
+    if not isinstance(record, lab.Record):
+        raise FedlibError(
+            f"run {record.key}: a result of record keeps no weights; train_cells(..., whole=True) trains it"
+        )
     found = lab.weights(record, what)
     if found is None:
         raise FedlibError(f"run {record.key}: it kept no weights of the {what}; run it again with keep={what!r}")

@@ -444,6 +444,39 @@ def curves(
     return figure
 
 
+@_styled
+def comparison(rounds: pd.DataFrame, clients: pd.DataFrame, reference: str) -> Picture:
+    """Any runs: mean test accuracy over the rounds, with the 95 % interval over seeds; and, of each client, the difference to
+    `reference`, in order of size.
+
+    rounds: method, seed, round (from 0), accuracy (a fraction); clients: label (a method), difference (points).
+    """
+    titles = {"rounds": "mean over the clients visited so far"}
+    titles |= {"clients": f"each client, less {reference}"} if len(clients) else {}
+    figure, panels = _panels(titles, 3.0, 2.2)
+    shown = figure.looks(rounds["method"])
+    for place, (method, look_) in enumerate(shown.items()):
+        own = rounds[rounds["method"] == method]
+        by_seed = 100 * own.pivot_table(index="round", columns="seed", values="accuracy")
+        mean, half = np.array([interval(values[~np.isnan(values)]) for values in by_seed.to_numpy()]).T
+        axes, at = panels["rounds"], by_seed.index + 1
+        axes.plot(at, mean, **_line(look_, len(mean), place, len(shown)))
+        low, high = np.clip(mean - half, 0, 100), np.clip(mean + half, 0, 100)
+        axes.fill_between(at, low, high, color=look_.colour, alpha=0.15, linewidth=0)
+        apart = np.sort(clients.loc[clients["label"] == method, "difference"].to_numpy(dtype=float))[::-1]
+        if len(apart):
+            panels["clients"].plot(np.arange(1, len(apart) + 1), apart, **_line(look_, len(apart), place, len(shown)))
+    panels["rounds"].set(xlabel="communication round", ylabel=ACCURACY)
+    _span(panels["rounds"], "y")
+    if "clients" in panels:
+        panels["clients"].axhline(0, color=GREY, linewidth=0.8)
+        panels["clients"].set(xlabel="clients, by their difference", ylabel="difference (points)")
+    for axes in panels.values():
+        axes.locator_params(axis="x", integer=True)
+    _legend_below(figure, [_handle(name, look_, 3, line=True) for name, look_ in shown.items()])
+    return figure
+
+
 def _line(shown: Look, points: int, place: int, of: int) -> dict[str, Any]:
     """A curve's style: the earlier the wider, and its markers stand between those of the others, so that equal curves are seen."""
     every = max(1, points // 8)

@@ -1,0 +1,188 @@
+"""Any runs beside each other, stored or of record: their curves, and their differences, paired by seed and client by client."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from .. import lab
+from ..errors import FedlibError, require
+from ..show import intervals, plots, tables
+from . import recorded
+from .results import Runs
+
+# Fields of a specification in short; two runs whose _DEAL differs have other clients.
+_SHORT = {"num_clients": "N", "participation": "C", "rounds": "T", "local_epochs": "E", "batch_size": "B"}
+_DEAL = ("dataset", "num_clients", "partition", "classes_per_client", "alpha")
+_UNSAID = ("algorithm", "params", "overrides", "seed", "keep", "paper")
+
+
+def find(key: str) -> Any:
+    """The finished run whose key begins with `key`, or has it somewhere: of the store, or else of the results of record.
+
+    Raises FedlibError where there is none, more than one, or one that is not finished.
+    """
+    stored = {path.name: path for path in lab.stored()}
+    of_record = {record.key: record for record in recorded.read_results()}
+    for known in (stored, of_record):
+        matches = [name for name in known if name == key]
+        matches = matches or [name for name in known if name.startswith(key)] or [name for name in known if key in name]
+        if len(matches) > 1:
+            raise FedlibError(
+                f"run = {key!r}: names {len(matches)} runs, such as {', '.join(matches[:2])}; give more of it"
+            )
+        if matches:
+            record = lab.read(stored[matches[0]]) if known is stored else of_record[matches[0]]
+            require(record is not None, "run", key, "finished; the command that started it resumes it")
+            return record
+    raise FedlibError(f"run = {key!r}: names no stored run and none of record; `fedlib runs` lists those stored")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Runs beside each other, those that differ in nothing but their seed in one row; the first row is the reference.
+
+    rows: label -> its runs by seed; table: label, n, `accuracy` (per cent, 95 % interval over seeds), `difference` to the
+    reference in points, paired by the seeds that both have; clients: label, seed, client, `accuracy` and `reference`
+    (per cent), `difference`, of the clients' last visits, where both have the same clients; notes: what to know when reading it.
+    """
+
+    rows: Mapping[str, Mapping[int, Any]]
+    table: pd.DataFrame
+    clients: pd.DataFrame
+    notes: tuple[str, ...]
+
+    @property
+    def figure(self) -> plots.Picture:
+        """The rows' mean accuracy over the rounds, and each client's difference to the reference, in order of size."""
+        rounds = [
+            record.rounds.query("round >= 0")[["round", "accuracy"]].assign(method=label, seed=seed)
+            for label, by_seed in self.rows.items()
+            for seed, record in by_seed.items()
+        ]
+        return plots.comparison(pd.concat(rounds, ignore_index=True), self.clients, next(iter(self.rows)))
+
+    @property
+    def by_client(self) -> list[str]:
+        """The differences client by client, a sentence for each row."""
+        said, reference = [], next(iter(self.rows))
+        for label, rows in self.clients.groupby("label", sort=False):
+            apart = rows["difference"].round(6)
+            mean, half = intervals.interval(apart.to_numpy())
+            spread = "" if np.isnan(half) else f" ± {half:.2f} (95 % over clients)"
+            said.append(
+                f"{label} less {reference}, client by client: {mean:+.2f}{spread} points; of {len(apart)} clients "
+                f"{(apart > 0).sum()} higher, {(apart < 0).sum()} lower, {(apart == 0).sum()} equal"
+            )
+        return said
+
+    def __repr__(self) -> str:
+        return "\n".join([self.table.to_string(index=False), *self.by_client, *self.notes])
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        display(self.figure)
+        display(self.table)
+        print(*self.by_client, *self.notes, sep="\n")
+
+
+def compare(*runs: Any, rule: str = "last") -> Comparison:
+    """Compare runs: keys as `fedlib runs` lists them (or enough of one), records, or what `train_cells` and `load_record` give.
+
+    rule: the round that is compared, see `intervals.SELECTION_RULES`. Raises FedlibError for a key that names no finished run,
+    and for fewer than two runs.
+    """
+    records: list[Any] = []
+    for run in runs:
+        records += run.records if isinstance(run, Runs) else [find(run)] if isinstance(run, str) else [run]
+    records = list({record.key: record for record in records}.values())
+    require(len(records) >= 2, "runs", len(records), "at least two different ones")
+    rows: dict[str, dict[int, Any]] = {}
+    for label, record in zip(_labels([record.spec for record in records]), records, strict=True):
+        rows.setdefault(label, {})[record.spec.seed] = record
+    reference, *others = rows
+    notes = [recorded.say_stale([r for r in records if isinstance(r, recorded.Recorded)])]
+    parts = []
+    for label in others:
+        alike = _dealt(rows[label]) == _dealt(rows[reference])
+        seeds = [seed for seed in rows[label] if seed in rows[reference]]
+        parts += [_by_client(label, seed, rows[label][seed], rows[reference][seed]) for seed in seeds if alike]
+        if not alike:
+            notes.append(f"{label} and {reference} have other clients or data: the difference says little")
+        elif not seeds:
+            notes.append(f"{label} and {reference} have no seed in common: nothing is paired")
+    columns = ["label", "seed", "client", "accuracy", "reference", "difference"]
+    clients = pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
+    table = pd.DataFrame([_row(label, rows, rule) for label in rows])
+    return Comparison(rows, table, clients, tuple(filter(None, notes)))
+
+
+def _labels(specs: Sequence[Any]) -> list[str]:
+    """Each run's method, and the fields in which it differs from another run; hyper-parameters and overrides from one of the
+    same method.
+    """
+    every = [vars(spec) for spec in specs]
+    varied = [name for name in every[0] if name not in _UNSAID and len({str(one[name]) for one in every}) > 1]
+    made = []
+    for own in every:
+        same = [one for one in every if one["algorithm"] == own["algorithm"]]
+        words = [own["algorithm"], *(f"{_SHORT[n]} = {own[n]}" if n in _SHORT else str(own[n]) for n in varied)]
+        for part in ("params", "overrides"):
+            names = dict.fromkeys(name for one in same for name in one[part])
+            told = [name for name in names if len({str(one[part].get(name)) for one in same}) > 1]
+            words += [f"{name} = {own[part][name]}" for name in told if name in own[part]]
+        made.append(", ".join(words))
+    return made
+
+
+def _dealt(by_seed: Mapping[int, Any]) -> list[str]:
+    spec = next(iter(by_seed.values())).spec
+    return [str(getattr(spec, name)) for name in _DEAL]
+
+
+def _by_client(label: str, seed: int, one: Any, other: Any) -> pd.DataFrame:
+    own, theirs = (record.final()[["client", "accuracy"]] for record in (one, other))
+    both = own.merge(theirs, on="client", suffixes=("", "_reference"))
+    both = both.assign(accuracy=100 * both["accuracy"], reference=100 * both["accuracy_reference"])
+    return both.assign(label=label, seed=seed, difference=both["accuracy"] - both["reference"])
+
+
+def _row(label: str, rows: Mapping[str, Mapping[int, Any]], rule: str) -> dict[str, Any]:
+    own, reference = (_accuracies(rows[name], rule) for name in (label, next(iter(rows))))
+    diverged = sum(record.status == "diverged" for record in rows[label].values())
+    seeds = [seed for seed in own if seed in reference]
+    apart = intervals.interval([own[seed] - reference[seed] for seed in seeds]) if seeds else (np.nan, np.nan)
+    spread = "" if np.isnan(apart[1]) else f" ± {apart[1]:.2f}"
+    first = next(iter(rows))
+    return {
+        "run": label,
+        "n": len(rows[label]),
+        "accuracy, %": tables.cell(*_mean(own), len(rows[label]), diverged),
+        f"less {first}": "–" if label == first or not seeds else f"{apart[0]:+.2f}{spread} (n = {len(seeds)})",
+    }
+
+
+def _accuracies(by_seed: Mapping[int, Any], rule: str) -> dict[int, float]:
+    """Per cent by seed, of the runs that did not diverge."""
+    kept = {seed: record for seed, record in by_seed.items() if record.status != "diverged"}
+    return {seed: 100 * intervals.selected_accuracy(record.rounds, rule) for seed, record in kept.items()}
+
+
+def _mean(values: Mapping[int, float]) -> tuple[float, float]:
+    return intervals.interval(list(values.values())) if values else (np.nan, np.nan)
+
+
+def differing(one: Any, other: Any) -> list[str]:
+    """Where two runs differ, a line each: the specification's fields, their provenance, and whether their bits do."""
+    lines = []
+    for part in ("spec", "provenance"):
+        pair = [dataclasses.asdict(run.spec) if part == "spec" else run.provenance for run in (one, other)]
+        names = [name for name in pair[0] if pair[0][name] != pair[1].get(name)]
+        lines += [f"{part}.{name}: {pair[0][name]} | {pair[1].get(name)}" for name in names]
+    if isinstance(one, lab.Record) and isinstance(other, lab.Record):
+        lines.append(f"final states: {'the same bits' if one.digest == other.digest else 'different bits'}")
+    return lines

@@ -1,0 +1,126 @@
+"""What the results of record hold is read, not trained: by the plan, by a notebook, and by the stamps of what was made of them."""
+
+from dataclasses import replace
+
+import pytest
+from results_of_record import write_results
+
+from fedlib import lab
+from fedlib.__main__ import main
+from fedlib.errors import FedlibError
+from fedlib.papers import exhibits, grids, notebook, recorded, reproduce, settings, stamps, views
+from fedlib.show import plots
+
+METHODS = ("Standalone", "FedSSA")
+
+
+@pytest.fixture
+def cells(tmp_path, monkeypatch):
+    """Those of Standalone and FedSSA in FedSSA's Table 2 at scale record, all of record but the last seed of one; nothing trains."""
+    every = settings.defaults("record", METHODS).cells("fedssa/heterogeneous")
+    write_results(tmp_path / "results", every[:-1])
+    monkeypatch.setattr(recorded, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(lab, "estimate", lambda todo, jobs: 60.0 * len(todo))
+    monkeypatch.setattr(lab, "expected_seconds", lambda todo: [60.0] * len(todo))
+    return every
+
+
+def trained(monkeypatch):
+    """What `lab.sweep` is asked to train from now on."""
+    asked = []
+    monkeypatch.setattr(lab, "sweep", lambda specs, *given, **named: asked.extend(specs) or [None] * len(asked))
+    return asked
+
+
+def test_what_is_of_record_is_not_trained(cells, monkeypatch, capsys):
+    asked = trained(monkeypatch)
+    command = ["reproduce", "fedssa/table2", "--scale", "record", "--methods", "FedSSA, Standalone", "--train-only"]
+    assert main(command) == 0
+    said = capsys.readouterr().out
+    assert (
+        said.startswith("36 runs needed, 0 stored, 35 of record, 1 to train:") and "35 runs of record are read" in said
+    )
+    assert [lab.resolve(spec).key for spec in asked] == [lab.resolve(cells[-1].spec).key]
+    assert main([*command, "--afresh"]) == 0
+    assert capsys.readouterr().out.startswith("36 runs needed, 0 stored, 36 to train:") and len(asked) == 37
+
+
+def test_that_it_was_computed_by_earlier_code_is_said(cells, tmp_path, capsys):
+    write_results(tmp_path / "results", cells, code="0123")
+    assert main(["reproduce", "fedssa/table2", "--scale", "record", "--methods", "FedSSA,Standalone", "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "36 of record: nothing to train" in said and "36 of 36 were computed by earlier code than today's" in said
+
+
+def test_what_needs_more_than_a_summary_is_trained(cells):
+    """FedSSA's t-SNE shows clients' networks, pFedHR's Figure 7 structures."""
+    chosen = exhibits.choose_exhibits
+    assert not reproduce.plan(chosen("fedssa/fig6"), "record").read
+    assert not reproduce.plan([*chosen("fedssa/fig6"), *chosen("fedssa/table2")], "record", methods=["FedSSA"]).read[
+        18:
+    ]
+    assert {item.name for item in exhibits.every().values() if item.whole} == {"pfedhr/fig7"}
+    needs = {item.name for item in exhibits.every().values() if any(grid.keep != "none" for grid in item.runs)}
+    assert needs == {"fedssa/fig6", "pfedes/fig6", "pfedes/fig7"}
+
+
+def test_a_plan_for_another_engine_says_what_is_of_record(cells):
+    runs = reproduce.listed("fedssa/table2", "record", methods=METHODS)["runs"]
+    assert len(runs) == 36 and not any(run["stored"] for run in runs)
+    assert [run["key"] for run in runs if not run["of_record"]] == [lab.resolve(cells[-1].spec).key]
+
+
+@pytest.mark.parametrize("name", ["fedssa/table2", "fedssa/fig6", "fedssa/table3"])
+def test_a_method_that_an_exhibit_does_not_have_is_refused(name, capsys):
+    assert main(["reproduce", name, "--scale", "record", "--methods", "FedKEMF", "--dry-run"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "method" in said and "FedKEMF" in said
+
+
+def test_a_notebook_reads_them(cells, monkeypatch, capsys):
+    asked = trained(monkeypatch)
+    found = notebook.train_cells(cells[:-1])
+    assert not asked and len(found.records) == 35
+    assert capsys.readouterr().out == "35 runs are of record, read from results/.\n"
+    assert len(found.summary("last")) == 12 and len(found.clients()) == 3 * 35 and len(found.costs("last")) == 12
+    notebook.check_training(found.records, "FedSSA")
+    assert "NO" not in capsys.readouterr().out
+    with pytest.raises(FedlibError, match=r"keeps no weights.*whole=True"):
+        views.load_weights(found.records[0], "clients")
+    with pytest.raises(FedlibError, match=r"no details.*whole=True"):
+        views.list_matches(found.records[0])
+    notebook.train_cells(cells[:3], whole=True)
+    assert len(asked) == 3
+    own = grids.Cell(spec=replace(cells[0].spec, keep="clients"))
+    notebook.train_cells([own])
+    assert len(asked) == 4
+
+
+def test_a_run_of_ones_own_comes_before_one_of_record(cells, monkeypatch):
+    asked = trained(monkeypatch)
+    monkeypatch.setattr(lab, "missing", lambda specs, *given: [])  # all are stored
+    notebook.train_cells(cells[:2])
+    assert [spec.seed for spec in asked] == [0, 1]
+
+
+def test_an_exhibit_made_of_records_is_fresh_until_they_change(cells, tmp_path, monkeypatch):
+    write_results(tmp_path / "results", cells)
+    found, item = notebook.train_cells(cells), exhibits.every()["fedssa/table2"]
+    monkeypatch.setattr(plots.Picture, "png", lambda figure: b"drawn")
+    summary = found.summary("last")
+    given = settings.defaults("record", METHODS)
+    assert given.variation == "methods-FedSSA-Standalone"
+    notebook.save("fedssa/table2", given, plots.intervals(summary, list(METHODS)), summary, found)
+    assert stamps.freshness(item, "record", METHODS) == "fresh"
+    assert stamps.freshness(item, "record") == "table2.json missing"
+    write_results(tmp_path / "results", cells[:-1])
+    assert stamps.freshness(item, "record", METHODS) == "runs changed"
+
+
+def test_in_a_batch_what_is_changed_by_hand_is_small(monkeypatch, capsys):
+    here = settings.defaults("record")
+    assert here.spec("fedssa/heterogeneous", "FedSSA").rounds > 5
+    monkeypatch.setattr(settings, "_injected", lambda: ["scale"])
+    spec = here.spec("fedssa/heterogeneous", "FedSSA")
+    assert spec.dataset == "digits" and spec.rounds <= 5 and "scale smoke" in capsys.readouterr().out
+    assert settings.defaults("demo").beside.scale == "demo"

@@ -1,0 +1,71 @@
+"""What the README and the site's pages tell a reader to type works: the commands parse, the example method trains."""
+
+import re
+import shlex
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import pytest
+
+from fedlib import RunSpec, __main__, run
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs/pages").glob("*.md")])
+
+
+def commands(text: str) -> list[str]:
+    """What follows `fedlib ` in blocks of code and in inline code, without what is left to the reader."""
+    blocks = re.findall(r"^(?: {4}|)(fedlib .*)$", text, re.M) + re.findall(r"`(fedlib [^`]+)`", text)
+    return [command for command in blocks if "..." not in command and "COMMAND" not in command]
+
+
+def test_commands_are_found():
+    assert len(commands((ROOT / "README.md").read_text())) > 10
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_that_a_page_names_is_understood(page):
+    known = dict(__main__._commands(__main__._parser()))
+    for command in commands(page.read_text(encoding="utf-8")):
+        words = shlex.split(command, comments=True)[1:]
+        if words == ["--version"] or len(words) == 1:  # a command that is only named
+            assert words[0] == "--version" or words[0] in known, command
+        else:
+            __main__._parse(words)  # raises FedlibError for what no parser knows
+
+
+def test_the_method_of_the_page_own_can_be_run(tmp_path, small_digits):
+    page = (ROOT / "docs/pages/own.md").read_text(encoding="utf-8")
+    (source,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    assert 'run(RunSpec("Mine", dataset="digits"))' in page
+    file = tmp_path / "own_example.py"
+    file.write_text(source)
+    place = spec_from_file_location("own_example", file)
+    assert place and place.loader
+    module = module_from_spec(place)
+    place.loader.exec_module(module)
+    record = run(RunSpec("Mine", dataset="digits", num_clients=4, rounds=2), progress=False)
+    assert record.status == "finished" and record.rounds["upload_words"].iloc[-1] == 4 * 5010
+    assert (
+        run(RunSpec("Mine", dataset="digits", num_clients=4, rounds=2, params={"rate": 0.5}), progress=False).digest
+        != record.digest
+    )
+
+
+def test_there_is_one_version():
+    stated = {
+        "pyproject.toml": r'^version = "(.*)"$',
+        "fedlib/__init__.py": r'^__version__ = "(.*)"$',
+        "CITATION.cff": r"^version: (.*)$",
+        "CHANGELOG.md": r"^## (\S+)$",
+    }
+    found = {file: re.search(line, (ROOT / file).read_text(), re.M) for file, line in stated.items()}
+    assert len({match and match[1] for match in found.values()}) == 1, found
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.parent == ROOT], ids=lambda page: page.name)
+def test_what_a_page_links_to_is_there(page):
+    links = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", page.read_text(encoding="utf-8"))
+    assert not [link for link in links if not (ROOT / link).exists()]
+    named = re.findall(r"`((?:tests|fedlib|docs)/[\w/.]+)`", page.read_text(encoding="utf-8"))
+    assert not [path for path in named if not (ROOT / path).exists()]
