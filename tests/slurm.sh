@@ -5,10 +5,13 @@
 #     tests/slurm.sh start FOLDER     # then: export SLURM_CONF=FOLDER/slurm.conf
 #     tests/slurm.sh stop FOLDER
 #
-# Runs as whoever starts it, who is then its only user. No accounting (sacct answers nothing), no cgroups.
+# Runs as whoever starts it, who is then its only user. No accounting (sacct answers nothing), no cgroups. While it runs,
+# /etc/slurm/slurm.conf is a link to its own, since Snakemake's job steps do not hear of SLURM_CONF: that needs root, and
+# a machine without a Slurm of its own.
 # NODE_CPUS says how many processors it pretends to have (4): as many jobs run side by side.
 set -eu
 PATH=$PATH:/usr/sbin:/sbin
+conf=/etc/slurm/slurm.conf
 
 port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 
@@ -28,6 +31,10 @@ start() {
     for command in munged slurmctld slurmd sbatch; do
         command -v $command >/dev/null || { echo "slurm.sh: $command is not installed; tests/slurm.sh install" >&2; exit 1; }
     done
+    if [ ! -L $conf ] || SLURM_CONF=$conf timeout 10 scontrol ping 2>/dev/null | grep -q UP; then # a dead link may go
+        [ ! -e $conf ] || { echo "slurm.sh: $conf is another Slurm's" >&2; exit 1; }
+    fi
+    mkdir -p ${conf%/*} && ln -sfn "$folder/slurm.conf" $conf
     mkdir -p "$folder/state" "$folder/spool" && chmod 700 "$folder"
     [ -s "$folder/munge.key" ] || (umask 077 && head -c 64 /dev/urandom >"$folder/munge.key")
     munged --force --key-file="$folder/munge.key" --socket="$folder/munge.socket" --pid-file="$folder/munged.pid" \
@@ -85,6 +92,7 @@ stop() {
     timeout 10 scancel --state=RUNNING --signal=KILL --user="$(id -un)" 2>/dev/null || true
     timeout 10 scancel --user="$(id -un)" 2>/dev/null || true
     for name in slurmd slurmctld munged; do ends "$folder/$name.pid"; done
+    [ "$(readlink $conf)" != "$folder/slurm.conf" ] || rm $conf
 }
 
 case "${1:-}" in
