@@ -3,6 +3,7 @@
 Skipped where Snakemake and submitit (the extra `fedlib[workflow]`) or Slurm (tests/slurm.sh install) are not installed.
 """
 
+import csv
 import dataclasses
 import io
 import json
@@ -19,7 +20,6 @@ import pytest
 pytest.importorskip("snakemake_executor_plugin_slurm", reason="not installed: fedlib[workflow]")
 pytest.importorskip("submitit", reason="not installed: fedlib[workflow]")
 
-import pandas as pd
 import psutil
 import torch
 from processes import bits
@@ -188,7 +188,8 @@ def saved_rows(home, key):
 
 def went_on(home, key, saved):
     """The rounds of the checkpoint were not computed again: they took what they took then."""
-    seconds = pd.read_csv(home / "runs" / key / "timing.csv", float_precision="round_trip")["seconds"].to_list()
+    with open(home / "runs" / key / "timing.csv", newline="") as file:
+        seconds = [float(row["seconds"]) for row in csv.DictReader(file)]
     return 0 < len(saved) < len(seconds) and seconds[: len(saved)] == saved
 
 
