@@ -16,8 +16,8 @@ import time
 import traceback
 from collections.abc import Mapping
 from contextlib import chdir, suppress
+from io import BufferedIOBase
 from pathlib import Path
-from typing import BinaryIO
 
 import filelock
 
@@ -68,7 +68,7 @@ def _connect(folder: Path) -> socket.socket | None:
     return connection
 
 
-def _send(stream: BinaryIO, about: Mapping[str, object], contents: Mapping[str, bytes]) -> None:
+def _send(stream: BufferedIOBase, about: Mapping[str, object], contents: Mapping[str, bytes]) -> None:
     names = json.dumps({"about": about, "lengths": {name: len(content) for name, content in contents.items()}}).encode()
     stream.write(struct.pack("<Q", len(names)) + names)
     for content in contents.values():
@@ -76,13 +76,13 @@ def _send(stream: BinaryIO, about: Mapping[str, object], contents: Mapping[str, 
     stream.flush()
 
 
-def _receive(stream: BinaryIO) -> tuple[dict, dict[str, bytes]]:
+def _receive(stream: BufferedIOBase) -> tuple[dict, dict[str, bytes]]:
     (length,) = struct.unpack("<Q", _exactly(stream, 8))
     names = json.loads(_exactly(stream, length))
     return names["about"], {name: _exactly(stream, count) for name, count in names["lengths"].items()}
 
 
-def _exactly(stream: BinaryIO, count: int) -> bytes:
+def _exactly(stream: BufferedIOBase, count: int) -> bytes:
     content = stream.read(count)
     if len(content) < count:
         raise ConnectionError("the other side of the node went away in the middle of a message")
