@@ -1,28 +1,44 @@
 """Runs as jobs of a Slurm array, with submitit alone: no daemon, no workflow.
 
+    pip install 'fedlib[workflow]'
     fedlib reproduce fedssa/table2 --scale record --plan json > plan.json
     python workflow/submit.py plan.json logs
 
-FEDLIB_HOME must be on a folder that all nodes share. A job that runs out of time is submitted again, and resumes.
+FEDLIB_HOME, when the plan is made, must be on a folder that all nodes share; the plan remembers it. A job that runs out of
+time or is preempted saves after its round and is put into the queue again, where it goes on.
 """
 
 import json
+import os
 import subprocess
 import sys
 
 import submitit
 
 
-class Run(submitit.helpers.Checkpointable):  # asked for on a time-out: `checkpoint` submits the same call again
-    def __call__(self, spec: dict) -> None:
-        command = [sys.executable, "-m", "fedlib", "run", "--spec", "-"]
-        subprocess.run(command, input=json.dumps(spec), text=True, check=True)
+class Run(submitit.helpers.Checkpointable):
+    def __call__(self, home: str, spec: dict) -> None:
+        # Slurm's warning goes to every process of the job: this one heeds it, the run hears of it by `terminate`.
+        command = ["env", "--ignore-signal=USR2", sys.executable, "-m", "fedlib", "run", "--spec", "-"]
+        environment = os.environ | {"FEDLIB_HOME": home, "OMP_NUM_THREADS": "1"}
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, text=True, env=environment)
+        self.process.communicate(json.dumps(spec))
+        if self.process.returncode:
+            raise RuntimeError(f"fedlib run ended with {self.process.returncode}; this job's log says why")
+
+    def checkpoint(self, home: str, spec: dict) -> submitit.helpers.DelayedSubmission:
+        self.process.terminate()
+        self.process.wait()
+        return submitit.helpers.DelayedSubmission(Run(), home, spec)
 
 
 plan, logs = sys.argv[1:]
 with open(plan) as file:
-    specs = [run["spec"] for run in json.load(file)["runs"] if not run["stored"]]
-executor = submitit.AutoExecutor(folder=logs)
-executor.update_parameters(timeout_min=240, cpus_per_task=1, mem_gb=4, slurm_array_parallelism=50)
-for job in executor.map_array(Run(), specs) if specs else []:
+    known = json.load(file)
+specs = [run["spec"] for run in known["runs"] if not run["stored"]]
+executor = submitit.AutoExecutor(folder=logs, slurm_max_num_timeout=20)
+executor.update_parameters(timeout_min=240, slurm_signal_delay_s=300)  # minutes, and of these seconds for the last round
+executor.update_parameters(cpus_per_task=1, mem_gb=4, slurm_array_parallelism=50)
+jobs = executor.map_array(Run(), [known["home"]] * len(specs), specs) if specs else []
+for job in jobs:
     job.result()

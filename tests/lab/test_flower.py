@@ -5,13 +5,16 @@ are in test_flower_loopback.py.
 import csv
 import dataclasses
 import json
+import subprocess
+import sys
+import time
 
 import pytest
 import torch
 
 from fedlib import FedlibError, RunSpec, lab, simulate
 from fedlib.lab import wire
-from fedlib.lab.flower import here, node, server, shares
+from fedlib.lab.flower import here, node, resident, server, shares
 from fedlib.simulation import sampled_clients
 
 NODES = 3
@@ -357,6 +360,32 @@ def test_a_node_answers_alike_however_often_and_after_a_kill(small_digits, tmp_p
             node.answer(side, run.key, late, sent[round][0])
     assert {path.name: path.read_bytes() for path in states.iterdir()} == before
     assert sorted(path.name for path in states.glob("0-*")) == ["0-2", "0-3"]
+
+
+def test_a_node_s_process_that_stays_answers_for_it_and_ends_with_its_owner(tmp_path, monkeypatch):
+    monkeypatch.setattr(server, "PAUSE", 0.0)
+    run = shares.deal(dataclasses.replace(SPEC, participation=1.0, rounds=1), tmp_path / "one", NODES)
+    sent, side = conversation(run, tmp_path / "one"), tmp_path / "other" / "node-0"
+    shares.deal(run.spec, tmp_path / "other", NODES)
+    (side / resident.SOCKET).touch()  # what a killed one leaves
+    with subprocess.Popen(["sleep", "600"]) as owner:
+        command = [sys.executable, "-m", "fedlib.lab.flower.resident", str(side), str(owner.pid)]
+        with subprocess.Popen(command) as staying:
+            try:
+                while (connection := resident._connect(side)) is None:
+                    assert staying.poll() is None
+                    time.sleep(0.05)
+                connection.close()  # somebody who goes away is no harm
+                with pytest.raises(FedlibError, match=r"^run = 'Nobody': .*node-0 has no share of it"):
+                    resident.ask(side, "Nobody", 1, sent[0][0])
+                for round in (-1, -1, 0):
+                    reply = resident.ask(side, run.key, 1, sent[round][0])["0"]
+                    assert content_of(reply) == content_of(sent[round][1])
+                owner.kill()
+                assert staying.wait(60) == 0
+            finally:
+                owner.kill()
+                staying.kill()
 
 
 def content_of(reply):

@@ -22,20 +22,24 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 NODES = 3
 COMMON = {"dataset": "digits", "num_clients": 6, "participation": 0.5, "rounds": 3}
-SPECS = {
-    "FedSSA": RunSpec("FedSSA", **COMMON),
+SPECS = {  # FedSSA is below where a node is killed, pFedES where the server is
     "FedGH": RunSpec("FedGH", **COMMON),
-    "pFedES": RunSpec("pFedES", **COMMON),
     "FedMD": RunSpec("FedMD", public_images=50, **COMMON),
     "pFedHR": RunSpec("pFedHR", scenario="heterogeneous", public_images=50, params={"clusters": 2}, **COMMON),
 }
 NO_IMAGES = """
-import sys
+import importlib.machinery, sys
 
-class NoImages:
+class NoImages:  # found, as torch looks for them, but never imported
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("sklearn", "torchvision"):
-            raise ImportError(f"{name}: this machine has nothing that reads an image")
+        if name in ("sklearn", "torchvision"):
+            return importlib.machinery.ModuleSpec(name, self)
+
+    def create_module(self, spec):
+        raise ImportError(f"{spec.name}: this machine has nothing that reads an image")
+
+    def exec_module(self, module):
+        pass
 
 sys.meta_path.insert(0, NoImages())
 """
@@ -97,7 +101,7 @@ def test_three_rounds_are_the_simulations_bytes(federation, tmp_path, name):
 
 def test_the_server_could_not_read_an_image(federation):
     """Neither is there anything in its folder, nor can its process import what reads them."""
-    run = deal(federation, SPECS["FedSSA"])
+    run = deal(federation, SPECS["FedGH"])
     code = "from fedlib import data; data.load('digits')"
     command = [sys.executable, "-c", code]
     ended = subprocess.run(command, capture_output=True, text=True, env=federation.server_environment)
@@ -108,49 +112,30 @@ def test_the_server_could_not_read_an_image(federation):
     )
 
 
-def test_a_node_without_a_registered_key_is_refused(federation, tmp_path):
+def test_a_node_without_a_registered_key_is_refused(federation):
     loopback.write_node_key(federation.own, "node-9")
-    (federation.folder / "node-9").mkdir(exist_ok=True)
-    federation.start_node(9)
-    log = federation.own / "node-9.log"
-    try:
-        until(lambda: federation.processes["node-9"].poll() is not None, "the SuperNode ends", 120)
-        assert "node-9" not in (federation.own / "server.log").read_text()
-        assert "ERROR" in log.read_text() or federation.processes["node-9"].returncode
-    finally:
-        federation.kill_node(9)
+    (federation.folder / "node-9").mkdir()
+    with pytest.raises(FedlibError, match=r"^the SuperLink did not take node-9: .*Failed to activate SuperNode"):
+        federation.start_node(9)
+    assert "node-9" not in federation.processes
 
 
 def test_a_node_that_is_killed_in_a_round_and_started_again(federation, tmp_path):
-    run = deal(federation, RunSpec("FedSSA", seed=1, **COMMON | {"participation": 1.0}))
+    run = deal(federation, RunSpec("FedSSA", **COMMON | {"participation": 1.0}))
     log, out = federation.own / "node-1.log", tmp_path / "out"
-    number = federation.start(run.key, out, patience=150)
+    number = federation.start(run.key, out)
     until(lambda: rounds_done(out) >= 1, "the first round")
     before = log.read_text().count("Receiving: train")
-    until(lambda: log.read_text().count("Receiving: train") > before or rounds_done(out) >= 2, "another round begins")
+    until(lambda: log.read_text().count("Receiving: train") > before, "another round begins")
     federation.kill_node(1)
+    assert rounds_done(out) < 3
     federation.start_node(1)
     federation.wait(number, out)
     assert tables(out) == simulated(run)
 
 
-def test_a_node_that_never_answers(federation, tmp_path):
-    run = deal(federation, RunSpec("FedGH", seed=1, **COMMON | {"participation": 1.0}))
-    out = tmp_path / "out"
-    number = federation.start(run.key, out, patience=45)
-    until(lambda: rounds_done(out) >= 1, "the first round")
-    federation.kill_node(2)
-    try:
-        federation.wait(number, out)
-    finally:
-        federation.start_node(2)
-    absent = [row["absent"] for row in rows(out / "rounds.csv")]
-    assert absent[:2] == ["", ""] and absent[-1] == "2.0"
-    assert {row["client"] for row in rows(out / "messages.csv") if not row["seconds"]} == {"2", "5"}
-
-
 def test_a_server_that_is_killed_and_resumed(federation, tmp_path):
-    run = deal(federation, RunSpec("pFedES", seed=1, **COMMON))
+    run = deal(federation, RunSpec("pFedES", **COMMON))
     out = tmp_path / "out"
     federation.start(run.key, out)
     until(lambda: rounds_done(out) >= 1, "the first round")
@@ -164,3 +149,15 @@ def test_a_server_that_is_killed_and_resumed(federation, tmp_path):
 def test_what_is_wrong_is_the_servers_line(federation, tmp_path):
     with pytest.raises(FedlibError, match=r"^run = 'Nobody': .*server has no share of it, or a damaged one$"):
         federation.run("Nobody", tmp_path / "out")
+
+
+def test_a_node_that_never_answers(federation, tmp_path):
+    """Its clients are left out of the round, which says so. The last test of this file: the node stays away."""
+    run = deal(federation, RunSpec("FedGH", seed=1, **COMMON | {"participation": 1.0, "rounds": 2}))
+    out = tmp_path / "out"
+    number = federation.start(run.key, out, patience=60)
+    until(lambda: rounds_done(out) >= 1, "the first round")
+    federation.kill_node(2)
+    federation.wait(number, out)
+    assert [row["absent"] for row in rows(out / "rounds.csv")] == ["", "", "2.0"]
+    assert {row["client"] for row in rows(out / "messages.csv") if not row["seconds"]} == {"2", "5"}

@@ -6,6 +6,7 @@ specification gives the same rounds.csv and clients.csv, byte for byte, on machi
 
     shares    what each side has: `deal` cuts a data set into a server's folder and one for each node
     node      a node's part: answers requests, keeps its clients' states
+    resident  a node's process that stays, so that not every message loads torch
     server    the server's part: an exchange over nodes that may be slow, go away and come back
     here      nodes in this process, for trying and for tests
     app       the Flower app that connects the two (needs flwr, the extra `fedlib[flower]`)

@@ -14,6 +14,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from ...errors import FedlibError
+from . import resident
 from .describe import clients_of
 
 client = ClientApp()
@@ -51,12 +52,10 @@ def who(message: Message, context: Context) -> Message:
 
 @client.train()
 def take_part(message: Message, context: Context) -> Message:
-    from .node import answer
-
     about = message.content.config_records["about"]
     run, session = str(about["run"]), int(about["session"])
     try:
-        replies = answer(_folder(context), run, session, _contents(message.content))
+        replies = resident.ask(_folder(context), run, session, _contents(message.content))
     except FedlibError as error:
         return Message(RecordDict({"about": ConfigRecord({"error": str(error)})}), reply_to=message)
     return Message(_records(replies), reply_to=message)

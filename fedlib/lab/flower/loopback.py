@@ -26,7 +26,8 @@ from typing import Any
 from ...errors import FedlibError
 from .server import ERROR
 
-START_SECONDS = 120.0  # until a process has started, on a busy machine
+START_SECONDS = 300.0  # until a process has started, on a busy machine
+GONE_SECONDS = 65.0  # after two missed heartbeats, a minute, the SuperLink takes a killed node back
 BUNDLE = Path(__file__).parent / "bundle"
 
 
@@ -96,8 +97,8 @@ def _free_port() -> int:
 class Loopback:
     """SuperLink and SuperNodes of the shares in `folder`; their logs, keys and database are in folder/flower.
 
-    environment: of all processes, besides this one's; node_environment: of a node's, by its number. A node is stopped and
-    started with `kill_node` and `start_node`, the server with `kill_server` and `start_server`.
+    environment: of all processes, besides this one's; server_environment: of the server's, besides that. A node is stopped
+    and started with `kill_node` and `start_node`, the server with `kill_server` and `start_server`.
     """
 
     def __init__(
@@ -117,6 +118,7 @@ class Loopback:
         } | (environment or {})  # fmt: skip
         self.server_environment = self.environment | (server_environment or {})
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.killed: dict[str, float] = {}  # node -> when
 
     def __enter__(self) -> "Loopback":
         if not installed() or shutil.which("flower-superlink", path=self.environment["PATH"]) is None:
@@ -133,7 +135,9 @@ class Loopback:
             for node in range(self.nodes):
                 write_node_key(self.own, f"node-{node}")
                 self._flwr("supernode", "register", self.own / f"node-{node}.pub", "here")
-                self.start_node(node)
+                self._start_node(node)
+            for node in range(self.nodes):
+                self._until_active(node)
         except BaseException:
             self.close()
             raise
@@ -165,12 +169,29 @@ class Loopback:
             time.sleep(0.2)
 
     def start_node(self, node: int) -> None:
+        """Start a node and wait until the SuperLink knows that it is there. It takes a node that was killed back only when
+        it has missed its heartbeats, so this waits about a minute after `kill_node`. Raises FedlibError where it is refused.
+        """
+        time.sleep(max(0.0, self.killed.pop(f"node-{node}", -GONE_SECONDS) + GONE_SECONDS - time.monotonic()))
+        self._start_node(node)
+        self._until_active(node)
+
+    def _start_node(self, node: int) -> None:
         shares = self.folder / f"node-{node}"
+        (self.own / f"node-{node}.log").unlink(missing_ok=True)
         self._start(
             f"node-{node}", self.environment, "flower-supernode", "--superlink", f"127.0.0.1:{self.port}",
             "--root-certificates", self.own / "ca.pem", "--auth-supernode-private-key", self.own / f"node-{node}",
             "--port", _free_port(), "--node-config", f'shares="{shares}"',
         )  # fmt: skip
+
+    def _until_active(self, node: int) -> None:
+        name, began = f"node-{node}", time.monotonic()
+        while "SuperNode ID" not in (self.own / f"{name}.log").read_text(errors="replace"):
+            if self.processes[name].poll() is not None or time.monotonic() - began > START_SECONDS:
+                self._kill(name, signal.SIGKILL)
+                raise FedlibError(f"the SuperLink did not take {name}: {self._said(name, 'code:')}")
+            time.sleep(0.2)
 
     def kill_server(self) -> None:
         """SIGKILL to the SuperLink and to the server's process of a run."""
@@ -179,6 +200,7 @@ class Loopback:
     def kill_node(self, node: int) -> None:
         """SIGKILL to a SuperNode and to what it has started."""
         self._kill(f"node-{node}", signal.SIGKILL)
+        self.killed[f"node-{node}"] = time.monotonic()
 
     def start(self, run: str, out: str | Path, patience: float = 600.0) -> str:
         """Submit a run that was dealt; returns the number that Flower gives it. The same `out` resumes."""
@@ -238,6 +260,7 @@ class Loopback:
             raise FedlibError(f"flwr {arguments[0]}: {' '.join(said[-3:]) or f'exit {ended.returncode}'}")
         return ended.stdout
 
-    def _said(self, name: str) -> str:
+    def _said(self, name: str, mark: str = "") -> str:
+        """The last line in its log that has `mark`, if any; its last line otherwise."""
         lines: Sequence[str] = (self.own / f"{name}.log").read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return ([line for line in lines if mark in line] or lines or ["it said nothing"])[-1]
