@@ -47,7 +47,7 @@ def _unparse(node: ast.AST) -> str:
     """
     if sys.version_info < (3, 12):
         return ast.unparse(node)
-    unparser: Any = ast._Unparser  # type: ignore[attr-defined]
+    unparser: Any = vars(ast)["_Unparser"]
 
     class AsBefore(unparser):
         def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
