@@ -454,12 +454,13 @@ def _details(name: str) -> str:
     paper, rows = details()[name], []
     for place, item in enumerate(paper["details"], 1):
         at = source_link(item["at"][0], line_of(*item["at"]), 1)
+        there = f"{paper['released']}{item['code']}#L{item['line']}"
         rows.append(
             {
                 "no.": place,
                 "what": escape(item["what"]),
                 "the paper": escape(item["paper"]),
-                "the released code": f'{escape(item["does"])} (<a href="{paper["released"]}{item["code"]}">{item["code"]}</a>)',
+                "the released code": f'{escape(item["does"])} (<a href="{there}">{item["code"]}, line {item["line"]}</a>)',
                 "here": f'{escape(item["ours"])} (<a href="{at}">line</a>)',
             }
         )

@@ -10,13 +10,12 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pandas as pd
 
-from . import algorithms, data, lab, models, partition
+from . import __version__, algorithms, data, lab, models, partition
 from .errors import FedlibError, choose, coerce
 from .lab import costs, presets
 from .lab.boards import Board
@@ -62,7 +61,7 @@ def _parser(name: str = "") -> Parser:
     """The command line; name: of the program, if not as it was called."""
     script = Path(sys.argv[0]).name == "fedlib"
     parser = Parser(name or ("fedlib" if script else "python -m fedlib"), description=DESCRIPTION)
-    parser.add_argument("--version", action="version", version=f"fedlib {version('fedlib')}")
+    parser.add_argument("--version", action="version", version=f"fedlib {__version__}")
     commands = parser.add_subparsers(
         dest="command",
         required=True,

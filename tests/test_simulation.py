@@ -1,5 +1,6 @@
 """The round loop: sampling, who is evaluated when, what is recorded, and a user's own parts."""
 
+import inspect
 import textwrap
 from dataclasses import dataclass
 
@@ -212,7 +213,10 @@ def test_bf16_trains_and_is_another_run(small_digits):
 
 
 def test_the_example_of_the_base_class_runs():
-    example = textwrap.dedent("        @dataclass" + (Algorithm.__doc__ or "").partition("@dataclass")[2])
+    lines = inspect.cleandoc(
+        Algorithm.__doc__ or ""
+    ).splitlines()  # Python 3.13 takes the indent of docstrings away itself
+    example = textwrap.dedent("\n".join(lines[[line.strip() for line in lines].index("@dataclass(frozen=True)") :]))
     names = {"dataclass": dataclass, "Algorithm": Algorithm, "Message": Message, "torch": torch}
     exec(example, names)
     outcome = simulate(ten_clients(), names["SharedBias"](), 2)

@@ -124,6 +124,8 @@ def test_every_notebook_exhibit_and_method_has_its_place(site, pages):
     compare = (site / "results/compare.html").read_text(encoding="utf-8")
     assert "runs on real data" in compare and (site / "_static/runs.js").stat().st_size > 1000
     assert "<math" in (site / "methods/FedSSA.html").read_text(encoding="utf-8")
+    linked = pages[site / "methods/FedSSA.html"].links  # each detail to a line of the released code, and to one of ours
+    assert sum("github.com/LipingYi" in url and "#L" in url for url in linked) >= 6
 
 
 @pytest.fixture(scope="module")

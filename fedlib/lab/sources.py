@@ -41,12 +41,34 @@ def _bare(file: Path) -> ast.Module:
     return tree
 
 
+def _unparse(node: ast.AST) -> str:
+    """`node` as source, the same in every version of Python: as 3.11 writes it. Later ones may use an f-string's own quote
+    within it, and a record would be another code's under each of them.
+    """
+    if sys.version_info < (3, 12):
+        return ast.unparse(node)
+    unparser: Any = vars(ast)["_Unparser"]
+
+    class AsBefore(unparser):
+        def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
+            parts, quotes = [], ("'", '"', '"""', "'''")
+            for value in node.values:
+                with self.buffered() as buffer:
+                    self._write_fstring_inner(value)
+                own = {"quote_types": quotes, "escape_special_whitespace": isinstance(value, ast.Constant)}
+                text, quotes = self._str_literal_helper("".join(buffer), **own)
+                parts.append(text)
+            self.write("".join(["f", quotes[0], *parts, quotes[0]]))
+
+    return str(AsBefore().visit(node))
+
+
 @functools.cache
 def bare_source(file: Path) -> str:
     """The source of a file without comments and docstrings, evenly laid out."""
     tree = _bare(file)
     with _parsing:
-        return ast.unparse(tree)
+        return _unparse(tree)
 
 
 @functools.cache
@@ -68,7 +90,7 @@ def part_of_source(file: Path, names: tuple[str, ...], without: tuple[str, ...] 
         wanted.add(name)
         waiting += _used(defined[name])
     with _parsing:
-        return "\n".join(ast.unparse(defined[name]) for name in sorted(wanted))
+        return "\n".join(_unparse(defined[name]) for name in sorted(wanted))
 
 
 @functools.cache

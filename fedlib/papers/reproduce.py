@@ -81,10 +81,10 @@ def listed(
 ) -> dict[str, Any]:
     """The plan as plain values, for an engine that starts `fedlib run --spec` and `fedlib reproduce --figures-only`.
 
-    runs: every one that the exhibits need, each once, longest first: its key, its specification with every field
-    filled, whether it need not be trained (stored: it is in the store; of_record: it is read from results/), and the training
-    images that it sees; exhibits: what each is, its notebook, the keys of its runs. Raises FedlibError for an unknown name,
-    scale or method.
+    runs: every one that the exhibits need in the store, each once, longest first: its key, its specification with every
+    field filled, whether it is stored, and the training images that it sees; exhibits: what each is, its notebook, the keys of
+    its runs; of_record: the keys of those left out, which are read from the results of record. Raises FedlibError for an unknown
+    name, scale or method.
     """
     chosen = exhibits.choose_exhibits(name)
     choose("scale", scale, lab.SCALES)
@@ -98,7 +98,8 @@ def listed(
             resolved[run.key] = max(known, run, key=lambda one: lab.KEEP.index(one.spec.keep))
     missing = {run.key for run in lab.missing([run.spec for run in resolved.values()], scale, reuse_stale)}
     todo = {run.key for run in plan(chosen, scale, reuse_stale, methods, afresh).todo}
-    runs = sorted(resolved.values(), key=lambda run: -run.samples)
+    of_record = missing - todo
+    runs = sorted((run for run in resolved.values() if run.key not in of_record), key=lambda run: -run.samples)
     return {
         "scale": scale,
         "home": str(lab.home()),
@@ -107,15 +108,20 @@ def listed(
                 "key": run.key,
                 "spec": dataclasses.asdict(run.spec),
                 "stored": run.key not in missing,
-                "of_record": run.key in missing and run.key not in todo,
                 "images": round(run.samples),
             }
             for run in runs
         ],
         "exhibits": [
-            {"name": item.name, "title": item.title, "notebook": item.notebook, "runs": keys[item.name]}
+            {
+                "name": item.name,
+                "title": item.title,
+                "notebook": item.notebook,
+                "runs": [key for key in keys[item.name] if key not in of_record],
+            }
             for item in chosen
         ],
+        "of_record": sorted(of_record),
     }
 
 

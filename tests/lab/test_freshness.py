@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import fedlib
+from fedlib.lab import sources
 
 DIGESTS = """
 import json, sys
@@ -150,3 +151,10 @@ def test_comments_and_docstrings_are_no_code(before, copy):
     copy.change("training.py", "def train(", "# a comment\ndef train(")
     copy.change("training.py", '"""The one local training loop', '"""One local training loop')
     assert stale(before, copy.digests()) == set()
+
+
+def test_source_is_laid_out_the_same_by_every_version_of_python(tmp_path):
+    """3.12 would write f'{', '.join(a)}', and every record of 3.11 would be of other code."""
+    file = tmp_path / "own.py"
+    file.write_text("text = f'{\", \".join(a)}'\nnested = f\"{f'{b:>{w}}'!r}: {{}}\"\n")
+    assert sources.bare_source(file) == "text = f\"{', '.join(a)}\"\nnested = f\"{f'{b:>{w}}'!r}: {{}}\""
