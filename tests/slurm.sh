@@ -84,7 +84,7 @@ ends() { # pid file
     [ -s "$1" ] || return 0
     pid=$(cat "$1")
     kill "$pid" 2>/dev/null || return 0
-    waits_for 20 "the end of process $pid" sh -c "! kill -0 $pid"
+    (waits_for 30 "the end of process $pid" sh -c "! kill -0 $pid") || kill -KILL "$pid" 2>/dev/null || true
 }
 
 stop() {

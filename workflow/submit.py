@@ -28,7 +28,7 @@ class Run(submitit.helpers.Checkpointable):
 
     def checkpoint(self, home: str, spec: dict) -> submitit.helpers.DelayedSubmission:
         self.process.terminate()
-        self.process.wait()
+        os.waitpid(self.process.pid, 0)  # not `wait`, in which this signal may have come
         return submitit.helpers.DelayedSubmission(Run(), home, spec)
 
 
