@@ -148,7 +148,7 @@ def test_only_the_networks_that_take_part_are_timed(monkeypatch):
     assert {name for name, *_ in timed} == {"M1", "M2", "M3"}
     timed.clear()
     lab.estimate([lab.resolve(RunSpec(algorithm="pFedHR", num_clients=4, participation=1.0))], 1)
-    assert {name: settings[:2] for name, *settings in timed}["M4"] == [8, 8]  # few images of it
+    assert {name: settings[:2] for name, *settings in timed}["M4"] == [4, 4]  # few images of it
 
 
 def test_an_estimate_scales_with_images_and_method(monkeypatch):
