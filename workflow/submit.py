@@ -37,9 +37,7 @@ with open(plan) as file:
     known = json.load(file)
 specs = [run["spec"] for run in known["runs"] if not run["stored"]]
 executor = submitit.AutoExecutor(folder=logs, slurm_max_num_timeout=20)
-executor.update_parameters(
-    timeout_min=240, slurm_signal_delay_s=300
-)  # minutes, and of these seconds for the last round
+executor.update_parameters(timeout_min=240, slurm_signal_delay_s=300)  # of these minutes, so many seconds to stop in
 executor.update_parameters(cpus_per_task=1, mem_gb=4, slurm_array_parallelism=50)
 jobs = executor.map_array(Run(), [known["home"]] * len(specs), specs) if specs else []
 for job in jobs:
