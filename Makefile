@@ -9,7 +9,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
-PYTEST := $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadscope
+# One worker more than cores, since many a test waits for a process that it started.
+WORKERS = $(shell $(BIN)/python -c 'import os; print(min(8, 1 + (os.cpu_count() or 1)))')
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope
 
 .PHONY: reproduce test slow lab site lock notebooks
 .DELETE_ON_ERROR:

@@ -178,6 +178,7 @@ def test_a_relative_home_means_the_same_to_a_process_started_elsewhere(tmp_path,
     assert lab.home() == tmp_path / "store" == Path(found.stdout.strip())
 
 
+@pytest.mark.slow
 def test_a_locale_without_dashes(home, tmp_path):
     """A diverged run prints one, and the store lists it."""
     ascii = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}

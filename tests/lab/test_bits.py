@@ -60,13 +60,14 @@ def test_again_whatever_the_number_of_threads(expected, rounds_computed):
     assert again.rounds.equals(record.rounds) and len(rounds_computed) == ROUNDS
 
 
-@pytest.mark.parametrize(("jobs", "specs"), [(1, [FEDSSA]), (2, SPECS)])
+@pytest.mark.parametrize(("jobs", "specs"), [(1, [FEDSSA]), pytest.param(2, SPECS, marks=pytest.mark.slow)])
 def test_with_workers(jobs, specs, expected, rounds_computed):
     for record in sweep(specs, jobs=jobs, progress=False):
         assert bits(record.path) == expected[record.spec.algorithm]
     assert not rounds_computed  # all in the workers
 
 
+@pytest.mark.slow
 def test_from_the_command_line_with_two_openmp_threads(expected, home):
     with processes.started("-m", "fedlib", *COMMAND, home=home, OMP_NUM_THREADS="2") as process:
         output, _ = process.communicate(timeout=processes.SECONDS)

@@ -7,6 +7,8 @@ import sys
 import threading
 import time
 
+import pytest
+
 from fedlib import RunSpec, lab, sweep
 from fedlib.lab import records
 
@@ -43,6 +45,7 @@ def written(path):
     return {file.name: (file.stat().st_mtime_ns, file.stat().st_ino) for file in path.iterdir()}
 
 
+@pytest.mark.slow
 def test_a_sweep_goes_on_with_other_runs_and_reads_what_another_machine_computed(home):
     """One run is held by another host: the other run is trained meanwhile, and the first when that host is dead."""
     first, second = (lab.resolve(spec) for spec in SPECS)

@@ -185,6 +185,7 @@ def papermill_command(tmp_path, *arguments, cwd=None):
     return subprocess.run([*command, *arguments], cwd=cwd or tmp_path, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_papermill_from_another_directory_writes_figures_at_home(tmp_path, monkeypatch):
     home = tmp_path / "home"
     monkeypatch.setenv("FEDLIB_HOME", str(home))
@@ -201,7 +202,7 @@ def test_papermill_from_another_directory_writes_figures_at_home(tmp_path, monke
     ("arguments", "message"),
     [
         (("-p", "sclae", "demo"), "notebook parameter = 'sclae' is unknown: did you mean 'scale'?"),
-        (("-p", "rounds", "many"), "rounds = 'many': must be a whole number"),
+        pytest.param(("-p", "rounds", "many"), "rounds = 'many': must be a whole number", marks=pytest.mark.slow),
     ],
 )
 def test_papermill_with_a_wrong_parameter_fails_in_one_line(tmp_path, arguments, message):

@@ -114,11 +114,7 @@ def of(files, item, variation):
     return {path for path in files if path.rpartition(".")[0] == f"smoke/{item.name}{variation}"}
 
 
-QUICK = (
-    "01_your_own_method.ipynb",
-    "fedssa/6_ablations.ipynb",
-    "pfedhr/3_homogeneous.ipynb",
-)  # the rest is for `make slow`
+QUICK = ("01_your_own_method.ipynb",)  # the rest is for `make slow`
 
 
 @pytest.mark.usefixtures("tiny_networks")
@@ -168,6 +164,7 @@ def variation(**changed):
     ).variation
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("tiny_networks")
 def test_variations_leave_the_exhibit_alone(kernel, home):
     name, (item,) = "fedgh/5_server_lr.ipynb", EXHIBITS["fedgh/5_server_lr.ipynb"]
@@ -205,7 +202,10 @@ OK = "trained clients end above their start: ok; above chance: ok"
 @pytest.mark.usefixtures("tiny_networks")
 @pytest.mark.parametrize(
     ("name", "methods"),
-    [("fedssa/4_representations.ipynb", ["FedProto", "FedSSA"]), ("fedgh/5_server_lr.ipynb", ["FedGH"])],
+    [
+        ("fedssa/4_representations.ipynb", ["FedProto", "FedSSA"]),
+        pytest.param("fedgh/5_server_lr.ipynb", ["FedGH"], marks=pytest.mark.slow),
+    ],
 )
 def test_a_training_that_does_not_train_changes_a_checked_output(name, methods, kernel, home, monkeypatch, capsys):
     book = nbformat.read(notebook.NOTEBOOKS / name, as_version=4)
