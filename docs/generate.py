@@ -114,11 +114,7 @@ def records() -> dict[str, recorded.Recorded]:
     return recorded.by_key()
 
 
-@functools.cache
-def load(grid: str, scale: str) -> Runs:
-    """A grid's results of record at a scale."""
-    cells = [(cell, lab.resolve(cell.spec, scale).key) for cell in exhibits.cells(grid, scale)] if records() else []
-    return Runs.of_pairs((cell, records()[key]) for cell, key in cells if key in records())
+load = functools.cache(recorded.load_record)  # (grid, scale) -> its results of record
 
 
 def of_record(grid: str) -> tuple[Runs, str]:

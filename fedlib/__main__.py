@@ -62,11 +62,7 @@ def _parser(name: str = "") -> Parser:
     script = Path(sys.argv[0]).name == "fedlib"
     parser = Parser(name or ("fedlib" if script else "python -m fedlib"), description=DESCRIPTION)
     parser.add_argument("--version", action="version", version=f"fedlib {__version__}")
-    commands = parser.add_subparsers(
-        dest="command",
-        required=True,
-        metavar="COMMAND",
-    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     command = commands.add_parser(
         "list", help="the methods: paper, what is exchanged, what clients must share, hyper-parameters"
@@ -161,7 +157,7 @@ def _parser(name: str = "") -> Parser:
         action="store_true",
         help="train what the results of record hold, too; without it, a run of record that is not stored is read from there",
     )
-    command.add_argument("--jobs", help="runs trained side by side, one thread each (default: one for every core)")
+    _add_jobs(command)
     parts = command.add_mutually_exclusive_group()
     for flag, only, text in (
         ("--dry-run", "plan", "say what would be trained and how long it would take, and stop"),
@@ -184,7 +180,7 @@ def _parser(name: str = "") -> Parser:
         "one, train what it lacks, seed by seed, and write the summaries to results/.",
     )
     command.add_argument("group", nargs="?", help=", ".join(groups.GROUPS))
-    command.add_argument("--jobs", help="runs trained side by side, one thread each (default: one for every core)")
+    _add_jobs(command)
 
     command = commands.add_parser(
         "notebooks",
@@ -234,6 +230,14 @@ def _parser(name: str = "") -> Parser:
         "export", help="write the finished real-data runs' summaries to results/ (the results of record)"
     )
     return parser
+
+
+def _add_jobs(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--jobs", help="runs trained side by side, one thread each (default: one for every core)")
+
+
+def _jobs(options: argparse.Namespace) -> int:
+    return lab.cores() if options.jobs is None else int(coerce("jobs", options.jobs, int))
 
 
 def _completion(shell: str) -> str:
@@ -479,8 +483,7 @@ def _print(text: str) -> None:
 
 def _record(options: argparse.Namespace) -> None:
     if options.group is not None:
-        jobs = lab.cores() if options.jobs is None else coerce("jobs", options.jobs, int)
-        for left in groups.train(options.group, jobs):
+        for left in groups.train(options.group, _jobs(options)):
             print(f"{recorded.export()} runs written to {recorded.RESULTS}; {left} of the group remain", flush=True)
         return
     print(f"{'group':<12}{'runs':>9}  hours left on one core; what it decides")
@@ -626,7 +629,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             made = reproduce.reproduce(
                 options.exhibit,
                 options.scale,
-                jobs=lab.cores() if options.jobs is None else coerce("jobs", options.jobs, int),
+                jobs=_jobs(options),
                 only=options.only,
                 reuse_stale=options.reuse_stale,
                 methods=_names(options.methods),

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .. import lab
+from .. import data, lab
 from ..errors import FedlibError, require
-from ..show import intervals, plots, tables
+from ..show import intervals, labels, plots, tables
 from . import recorded
-from .results import Runs
+from .grids import Cell
+from .results import Runs, note
 
 # Fields of a specification in short; two runs whose _DEAL differs have other clients.
 _SHORT = {"num_clients": "N", "participation": "C", "rounds": "T", "local_epochs": "E", "batch_size": "B"}
@@ -63,7 +64,12 @@ class Comparison:
             for label, by_seed in self.rows.items()
             for seed, record in by_seed.items()
         ]
-        return plots.comparison(pd.concat(rounds, ignore_index=True), self.clients, next(iter(self.rows)))
+        figure = plots.comparison(pd.concat(rounds, ignore_index=True), self.clients, next(iter(self.rows)))
+        cells = [Cell(label, record.spec) for label, by_seed in self.rows.items() for record in by_seed.values()]
+        datasets = dict.fromkeys(cell.dataset for cell in cells)
+        if any(data.info(name).embedded for name in datasets):
+            plots.label_stand_in(figure)
+        return figure.note(f"{', '.join(map(labels.dataset, datasets))}; {note(cells)}")
 
     @property
     def by_client(self) -> list[str]:

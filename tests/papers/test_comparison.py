@@ -33,7 +33,10 @@ def test_runs_are_paired_by_seed_and_compared_client_by_client(results):
     (said,) = compared.by_client
     assert said.startswith("FedSSA less Standalone, client by client: +2.00 ± ")
     assert "of 9 clients 6 higher, 0 lower, 3 equal" in said
-    assert compared.figure.png() and compared.figure.drawn_by == "comparison"
+    figure = compared.figure
+    assert figure.png() and figure.drawn_by == "comparison"
+    said = " ".join(text.get_text() for text in figure.texts).replace("\n", " ")
+    assert "n = " in said and "T = " in said and "protocol" in said
 
 
 def test_what_is_not_paired_is_said(results):
