@@ -34,6 +34,8 @@ from ..randomness import fork_torch
 from ..training import kl_divergence
 from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
 
+BLOCK, PASSES = 32, 12  # vectors in the block of `triplets`; passes before it gives up
+
 
 def distillation_loss(
     model: models.Model, shared: models.Model, projection: nn.Linear, images: Tensor, labels: Tensor
@@ -48,24 +50,57 @@ def distillation_loss(
     return loss_model + loss_shared + (mutual + hints) / (loss_model + loss_shared).detach()
 
 
+def leading(wide: Tensor, energy: float) -> tuple[Tensor, Tensor] | None:
+    """Left singular vectors (m, k) of `wide` (m, n), largest singular value first, and `wide` along each: s * v, (k, n);
+    at least as many as hold `energy` of the sum of squares, and those right to 1e-6 of the largest square. None where
+    a block of `BLOCK` vectors does not find them in `PASSES` products with the matrix and its transpose.
+    """
+    enough = energy * wide.square().sum()
+    start = torch.randn(BLOCK, wide.shape[1], generator=torch.Generator().manual_seed(0))  # any directions will do
+    along = start.to(wide.device)
+    for _ in range(PASSES):
+        block = torch.linalg.qr(wide @ along.T).Q
+        within = block.T @ wide
+        turn = torch.linalg.eigh(within @ within.T).eigenvectors.flip(1)  # largest eigenvalue first
+        vectors, along = block @ turn, turn.T @ within
+        squares = along.square().sum(1)
+        energies = squares.cumsum(0)
+        if energies[-1] < enough:
+            return None
+        rank = int((energies < enough).sum()) + 1
+        error = wide @ along[:rank].T - vectors[:, :rank] * squares[:rank]
+        if error.norm() <= 1e-6 * squares[0]:
+            return vectors, along
+    return None
+
+
+def triplets(wide: Tensor, energy: float) -> tuple[Tensor, Tensor]:
+    """As `leading`, always: what it does not find comes, whole, from the eigenvectors of the Gram matrix, at less than
+    half the cost of a singular value decomposition. A singular value is the length of the matrix along its vector,
+    which is exact where an eigenvalue is not.
+    """
+    try:
+        found = leading(wide, energy) if len(wide) > 4 * BLOCK else None
+        if found:
+            return found
+        vectors = torch.linalg.eigh(wide @ wide.T).eigenvectors.flip(1)
+    except torch.linalg.LinAlgError:  # no convergence, which hundreds of equal eigenvalues can bring about in float32
+        vectors = torch.linalg.svd(wide, full_matrices=False).U
+    return vectors, vectors.T @ wide
+
+
 def factors(matrix: Tensor, energy: float) -> dict[str, Tensor] | None:
     """The fewest singular triplets, at least one, that hold `energy` of the sum of squares of `matrix` (m, n): `u`
     (m, r), `s` (r,), `v` (r, n). None where they would be no smaller than the matrix, or it is not finite.
-
-    Singular vectors of the shorter side are the eigenvectors of the Gram matrix, which cost less than half of a singular
-    value decomposition; a singular value is the length of the matrix along one, which is exact where an eigenvalue is not.
     """
     if not matrix.isfinite().all():
         return None
     tall = matrix.shape[0] > matrix.shape[1]
     wide = matrix.T if tall else matrix
-    try:
-        vectors = torch.linalg.eigh(wide @ wide.T).eigenvectors.flip(1)  # largest eigenvalue first
-    except torch.linalg.LinAlgError:  # no convergence, which hundreds of equal eigenvalues can bring about in float32
-        vectors = torch.linalg.svd(wide, full_matrices=False).U
-    along = vectors.T @ wide  # s * v, a row a component
+    vectors, along = triplets(wide, energy)
     energies = along.square().sum(1).cumsum(0)  # of the first components
-    rank = int((energies < energy * energies[-1]).sum()) + 1
+    enough = (energy * wide.square().sum()).clamp(max=energies[-1])  # rounding must not ask for more than there is
+    rank = int((energies < enough).sum()) + 1
     if rank * (matrix.shape[0] + matrix.shape[1] + 1) >= matrix.numel():
         return None
     own, other = vectors[:, :rank], along[:rank]

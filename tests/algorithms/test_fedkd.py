@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from tiny import LABELS, kl, pair
 
 from fedlib import simulate, training
-from fedlib.algorithms.fedkd import FedKD, compress, distillation_loss, expand, factors
+from fedlib.algorithms.fedkd import FedKD, compress, distillation_loss, expand, factors, leading
 from fedlib.federation import Message, Upload
 
 NAMES = ("extractor.1.weight", "header.weight", "header.bias")
@@ -132,6 +132,27 @@ def test_fedkd_factors_are_those_of_a_singular_value_decomposition(energy: float
             assert (one - other).square().sum() < 1e-5 * total
             assert abs((matrix - one).square().sum() - (matrix - other).square().sum()) < 1e-5 * total
             torch.testing.assert_close(parts["v"] @ parts["v"].T, torch.eye(len(parts["s"])), rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("shape", [(500, 800), (500, 500), (800, 500)])
+@pytest.mark.parametrize(("decay", "found"), [(1.5, True), (1.0, True), (0.7, False), (0.0, False)])
+def test_fedkd_finds_the_leading_triplets_of_large_matrices(shape: tuple[int, int], decay: float, found: bool) -> None:
+    """Singular values 1 / i^decay: a few hold 95 % of the energy and come from a block of vectors, or hundreds do."""
+    matrix = spectrum(*(1 / np.arange(1, 501) ** decay), rows=shape[0], columns=shape[1])
+    wide = matrix.T if shape[0] > shape[1] else matrix
+    assert (leading(wide, 0.95) is not None) == found
+    parts, expected = factors(matrix, 0.95), by_svd(matrix, 0.95)
+    assert (parts is None) == (expected is None)
+    if parts and expected:
+        assert len(parts["s"]) == len(expected["s"])
+        one, other = ((part["u"] * part["s"]) @ part["v"] for part in (parts, expected))
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
+
+
+def test_fedkd_leading_triplets_of_nothing() -> None:
+    vectors, along = leading(torch.zeros(200, 300), 0.98)
+    assert along.count_nonzero() == 0 and vectors.isfinite().all()
+    assert factors(torch.zeros(200, 300), 0.98)["s"].tolist() == [0]
 
 
 def test_fedkd_ends_where_it_would_by_singular_value_decompositions(monkeypatch: pytest.MonkeyPatch) -> None:
