@@ -23,7 +23,7 @@ from .. import lab
 from ..errors import FedlibError, choose, require
 from ..lab import estimates
 from ..show import tables
-from . import exhibits, hours, notebook, recorded, results, settings
+from . import claims, exhibits, hours, notebook, recorded, results, settings, verdicts
 from .grids import RECORD
 from .printed import accuracies
 
@@ -366,6 +366,7 @@ def readme() -> str:
     text = (lab.checkout() / "README.md").read_text(encoding="utf-8")
     column = [("fedssa/heterogeneous", ()), ("pfedes/heterogeneous", ("pFedES",))]
     tables_ = {
+        "verdicts": _judged(),
         "record": _against(column, "Standalone", papers=(("FedSSA", "Table 2"), ("pFedES", "Table 3"))),
         "audit": pd.concat([_audited(paper.name) for paper in exhibits.PAPERS]),
         "reassembly": pd.concat(
@@ -383,6 +384,24 @@ def readme() -> str:
     index = index.reset_index()
     ours = len(exhibits.AUDIT)
     return _between(text, "exhibits", index, f"{len(index)} in all, and {ours} of the audit, which are ours.")
+
+
+def _judged() -> pd.DataFrame:
+    """What the results of record say of each paper's claims: which are supported and contradicted, how many the rest are."""
+    found = {grid: recorded.load_record(grid) for grid in claims.grids_of()}
+    table = claims.ledger(verdicts.Evidence(found, scale=RECORD))
+    rows = []
+    for paper, own in table.groupby("paper", sort=False):
+        by = {verdict: list(own["claim"][own["verdict"] == verdict]) for verdict in verdicts.VERDICTS}
+        rows.append(
+            {
+                "paper": paper,
+                "claims": len(own),
+                **{name: "; ".join(by[name]) or "–" for name in (verdicts.SUPPORTED, verdicts.CONTRADICTED)},
+                **{name: len(by[name]) for name in (verdicts.UNDECIDED, verdicts.NOT_RUN)},
+            }
+        )
+    return pd.DataFrame(rows)
 
 
 def _on_record(exhibit: exhibits.Exhibit) -> str:
@@ -424,8 +443,8 @@ def _differences(
 
 
 def _audited(paper: str) -> pd.DataFrame:
-    """The audit of a paper's code: each case with its difference to the released code, or to the reference that it has instead, by
-    what the released scripts report: the mean over the last ten rounds of the clients that a round selects.
+    """The audit of a paper's code: each case with its difference to the released code, or to the reference that it has instead, and
+    to Standalone, by what the released scripts report: the mean over the last ten rounds of the clients that a round selects.
     """
     grid = f"audit/{paper.lower()}"
     if grid not in exhibits.GRIDS:
@@ -434,6 +453,11 @@ def _audited(paper: str) -> pd.DataFrame:
         [(grid, ())], exhibits.AS_RELEASED, exhibits.AUDIT_INSTEAD, rule="last10", column="accuracy_selected"
     )
     if len(table):
+        lead = _differences(recorded.load_record(grid), "Standalone", {}, "last10", "accuracy_selected")
+        places = zip(table["setting"], table["method"], strict=True)
+        table.insert(
+            list(table.columns).index("all clients"), "less Standalone", [lead.get(place, "–") for place in places]
+        )
         table["method"] = [f"{paper}: {case}" for case in table["method"]]
     return table.rename(columns={"method": "case", f"less {exhibits.AS_RELEASED}": "less its reference"})
 
