@@ -1,4 +1,4 @@
-"""What every test shares: a store of its own, the tiny architectures, one intra-op thread."""
+"""What every test shares: a store of its own, a seed, the tiny architectures, one intra-op thread."""
 
 import signal
 
@@ -18,6 +18,12 @@ def home(tmp_path, monkeypatch):
     """FEDLIB_HOME of this test, empty: the repository's runs/ and figures/ are never touched."""
     monkeypatch.setenv("FEDLIB_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    """What a test draws without a stream of its own is the same each time."""
+    torch.manual_seed(0)
 
 
 @pytest.fixture(autouse=True)

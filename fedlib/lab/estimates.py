@@ -37,7 +37,7 @@ class Work:
 
 
 # Steps by Algorithm, and where time differs from the count of steps, as tests/benchmarks/bench_methods.py measures it:
-# random weights (pFedBayes), eigenvectors (FedKD), frozen networks and small filters (pFedES). Methods not named train
+# random weights (pFedBayes), factors (FedKD), frozen networks and small filters (pFedES). Methods not named train
 # their client's model and nothing else.
 WORK = {
     "Per-FedAvg": Work(own=2.0),

@@ -104,8 +104,8 @@ def test_flops_that_estimates_read_are_those_that_are_counted(architecture):
 
 
 @pytest.mark.parametrize(
-    ("method", "tolerance"),  # of what the FLOPs leave out: eigenvectors (FedKD), small convolutions (pFedES)
-    [("Standalone", 0), ("FedSSA", 0), ("FedProto", 0.1), ("FML", 0.01), ("FedKD", 0.35), ("pFedES", 0.3), ("FedMD", 0.1), ("FCCL", 0.15)],
+    ("method", "tolerance"),  # of what the FLOPs leave out: factors (FedKD), small convolutions (pFedES)
+    [("Standalone", 0), ("FedSSA", 0), ("FedProto", 0.1), ("FML", 0.01), ("FedKD", 0.45), ("pFedES", 0.3), ("FedMD", 0.1), ("FCCL", 0.15)],
 )  # fmt: skip
 def test_what_a_method_costs_beside_standalone(method, tolerance):
     """The steps that estimates count against FLOPs counted on real rounds: those of a client, and of CNN-3 alone."""
