@@ -34,7 +34,7 @@ from ..randomness import fork_torch
 from ..training import kl_divergence
 from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
 
-BLOCK, PASSES = 32, 12  # vectors in the block of `triplets`; passes before it gives up
+BLOCK, PASSES = 32, 12  # vectors in the block of `leading`; passes before it gives up
 
 
 def distillation_loss(

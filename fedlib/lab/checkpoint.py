@@ -84,11 +84,11 @@ def simulate(
                 if checkpoint is not None and clients is not None and (due or stopping):
                     save(checkpoint, label, outcome, clients)
                     saved = time.monotonic()
+            if stopping:
+                raise Interrupted.after(row["round"], rounds, checkpoint is not None)
             if clients is not None and not last:
                 count = len(federation.clients)
                 clients.expect(simulation.sampled_clients(federation.seed, row["round"] + 1, count, participation))
-            if stopping:
-                raise Interrupted.after(row["round"], rounds, checkpoint is not None)
 
         return simulation.simulate(
             federation, algorithm, rounds, participation, outcome=before, after_round=after_round, exchange=exchange
