@@ -84,12 +84,13 @@ def save_record(
     ranked: tables.Ranked | None = None,
     scale: str = RECORD,
     used: Runs | None = None,
+    rule: str = "last",
 ) -> plots.Picture:
     """Write a picture of results of record, figures/<scale>/<paper>/<exhibit>-of-record.png, .svg, .csv and .tex, and hand it back
     for display. These files are committed, and do not depend on a notebook's parameters: a variation leaves them as they are.
 
     used: the runs in it, by default those of the exhibit's grids that `table` has rows of; what they have in common with each
-    other stands at its foot.
+    other stands at its foot, and `rule`, by which they are read.
     """
     if settings.variation:
         return figure
@@ -99,7 +100,7 @@ def save_record(
     cells = [cell for runs_ in found for cell in runs_.cells]
     if not used:  # counts of claims are of many grids' runs: no line says what they have in common
         cells = [] if exhibit.drawn == "tallies" else _in_table(cells, table, set(figure.methods))
-    _describe(figure, cells)
+    _describe(figure, cells, intervals.SELECTION_RULES[rule])
     folder = figures(scale) / exhibit.paper
     folder.mkdir(parents=True, exist_ok=True)
     written = {"png": figure.png(), "svg": figure.svg(), "csv": _csv(table)}
@@ -107,7 +108,7 @@ def save_record(
         about = note(cells) or f"scale {scale}"
         caption = (
             f"Results of record on real data: mean test accuracy in per cent over the clients visited so far, "
-            f"{intervals.SELECTION_RULES['last']}; a 95 % interval where n, the number of seeds, is above 1. {about}. {tables.MARKED}"
+            f"{intervals.SELECTION_RULES[rule]}; a 95 % interval where n, the number of seeds, is above 1. {about}. {tables.MARKED}"
         )
         written["tex"] = ranked.latex(caption).encode()
     for kind, content in written.items():
@@ -119,11 +120,11 @@ def _csv(table: pd.DataFrame) -> bytes:
     return table.to_csv(index=False, lineterminator="\n").encode()
 
 
-def _describe(figure: plots.Picture, cells: Sequence[exhibits.Cell]) -> None:
-    """What the cells in a picture have in common, at its foot."""
+def _describe(figure: plots.Picture, cells: Sequence[exhibits.Cell], rule: str = "") -> None:
+    """What the cells in a picture have in common, at its foot, and by which rule they are read."""
     drawn = [cell for cell in cells if not figure.methods or cell.method in figure.methods] or cells
     if drawn:
-        figure.note(note(drawn))
+        figure.note("; ".join(filter(None, (note(drawn), rule))))
 
 
 def _in_table(cells: Sequence[exhibits.Cell], table: pd.DataFrame, methods: set[str]) -> list[exhibits.Cell]:

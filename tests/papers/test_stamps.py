@@ -209,7 +209,7 @@ def test_a_picture_of_record_has_an_svg_and_the_settings_of_what_is_in_it(home, 
     rows = summary[summary["num_clients"] == 10]
     figure = notebook.save_record("fedssa/table2", settings(), plots.intervals(rows, list(rows["method"])), rows)
     (said,) = text_of(figure)
-    line = "N = 10; C = 100 %; T = 20; E = 10; B = 64; scale record; protocol reconstructed; n = 1"
+    line = "N = 10; C = 100 %; T = 20; E = 10; B = 64; scale record; protocol reconstructed; n = 1; the last round"
     assert said.replace("\n", " ") == line
     folder = home / "figures" / "record" / "fedssa"
     assert {path.name for path in folder.iterdir()} == {f"table2-of-record.{kind}" for kind in ("png", "svg", "csv")}
