@@ -25,7 +25,7 @@ from ..lab import estimates
 from ..show import tables
 from . import claims, exhibits, hours, notebook, recorded, results, settings, verdicts
 from .grids import RECORD
-from .printed import accuracies
+from .printed import NO_RECORD, accuracies, beside_paper, standing
 
 # A busy machine may start a kernel slowly; the kernel's own log says nothing that a reader needs.
 PAPERMILL: Any = {
@@ -377,13 +377,15 @@ def readme() -> str:
         ),
     }
     for mark, table in tables_.items():
-        text = _between(text, mark, table, "" if len(table) else "Not run yet.")
+        text = _between(text, mark, _markdown(table) + ("" if len(table) else "\n\nNot run yet."))
+    text = _between(text, "sentences", _sentences())
     index = exhibits.index()
     index.insert(2, "on record", [_on_record(exhibits.EXHIBITS[name]) for name in index.index])
     index["record: core-hours"] = [hours.text(exhibits.EXHIBITS[name].grids, RECORD) for name in index.index]
     index = index.reset_index()
     ours = len(exhibits.AUDIT)
-    return _between(text, "exhibits", index, f"{len(index)} in all, and {ours} of the audit, which are ours.")
+    footer = f"{len(index)} in all, and {ours} of the audit, which are ours."
+    return _between(text, "exhibits", f"{_markdown(index)}\n\n{footer}")
 
 
 def _judged() -> pd.DataFrame:
@@ -402,6 +404,27 @@ def _judged() -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
+
+
+# The lead that each paper's main table is about: its method, the grids with it and its rivals (all, or these), the printed table.
+_LEADS = (
+    ("FedSSA", ("fedssa/heterogeneous",), (), "Table 2"),
+    ("FedGH", ("fedssa/heterogeneous",), exhibits.FEDGH_TABLE3, "Table 3"),
+    ("pFedES", ("pfedes/heterogeneous",), (), "Table 3"),
+    ("pFedHR", ("pfedhr/labelled", "pfedhr/unlabelled"), (), "Table 2"),
+)
+
+
+def _sentences() -> str:
+    """A line a paper: what the results of record say of its method's lead in its main table."""
+    lines = []
+    for paper, grids, methods, item in _LEADS:
+        found = notebook.Runs.joined(map(recorded.load_record, grids))
+        summary = (found.of(*methods) if methods else found).summary("last")
+        table = beside_paper(summary, accuracies(paper, item), ["method", "dataset", "clients"])
+        said = standing(table, paper, claimed=True)
+        lines.append(f"* **{paper}**: {' '.join(said) if said != [NO_RECORD] else 'its main table is not run yet.'}")
+    return "\n".join(lines)
 
 
 def _on_record(exhibit: exhibits.Exhibit) -> str:
@@ -487,10 +510,9 @@ def _against(
     """
     loaded = [(recorded.load_record(grid), names) for grid, names in grids]
     found = notebook.Runs.joined(found.of(*names) if names else found for found, names in loaded)
-    rows, changes = (
-        found.summary(rule, column).to_dict("records"),
-        _differences(found, reference, instead, rule, column),
-    )
+    settings_ = list(dict.fromkeys(cell.setting for cell in found.cells))
+    rows = sorted(found.summary(rule, column).to_dict("records"), key=lambda row: settings_.index(row["setting"]))
+    changes = _differences(found, reference, instead, rule, column)
     specs = {(cell.method, cell.setting): cell.spec for cell in found.cells}
     of = [specs[row["method"], row["setting"]] for row in rows]
     largest = results.epochs([cell.spec for grid, _ in grids for cell in exhibits.cells(grid, "paper", seeds=(0,))])
@@ -523,12 +545,15 @@ def _printed(row: Mapping[Any, Any], reference: str, printed: Sequence[pd.Series
     return "–"
 
 
-def _between(text: str, mark: str, table: pd.DataFrame, footer: str = "") -> str:
-    """`text` with a Markdown table of `table`, and `footer` under it, between the comments `mark` and `/mark`."""
+def _markdown(table: pd.DataFrame) -> str:
     lines = [list(table.columns), ["---"] * len(table.columns), *table.astype(str).to_numpy().tolist()]
-    drawn = "\n".join("| " + " | ".join(line) + " |" for line in lines) + (f"\n\n{footer}" if footer else "")
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _between(text: str, mark: str, made: str) -> str:
+    """`text` with `made` between the comments `mark` and `/mark`."""
     before, rest = text.split(f"<!-- {mark} -->")
-    return f"{before}<!-- {mark} -->\n{drawn}\n<!-- /{mark} -->{rest.split(f'<!-- /{mark} -->')[1]}"
+    return f"{before}<!-- {mark} -->\n{made}\n<!-- /{mark} -->{rest.split(f'<!-- /{mark} -->')[1]}"
 
 
 def copy_notebooks(target: str | Path) -> list[Path]:
