@@ -127,10 +127,16 @@ def open_cells(name: str) -> list[exhibits.Cell]:
 
 
 def train(name: str, jobs: int) -> Iterator[int]:
-    """Train what is open of a group, part by part and seed by seed, `jobs` runs side by side; yields how many remain."""
+    """Train what is open of a group, part by part and seed by seed, `jobs` runs side by side; yields how many remain.
+
+    Seeds with fewer runs than `jobs` are trained together, so that no worker waits.
+    """
     left = open_cells(name)
-    for _, batch in groupby(list(left), key=lambda cell: cell.spec.seed):
-        own = list(batch)
-        lab.sweep([cell.spec for cell in own], RECORD, jobs=jobs)
-        left = left[len(own) :]
-        yield len(left)
+    batch: list[exhibits.Cell] = []
+    for _, own in groupby(left, key=lambda cell: cell.spec.seed):
+        batch += own
+        if len(batch) >= min(jobs, len(left)):
+            lab.sweep([cell.spec for cell in batch], RECORD, jobs=jobs)
+            left = left[len(batch) :]
+            batch = []
+            yield len(left)

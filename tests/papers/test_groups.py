@@ -44,6 +44,19 @@ def test_a_group_trains_part_by_part_and_seed_by_seed(monkeypatch):
     assert trained == [[0] * 5, [1] * 5, [2] * 5, [0] * 4, [1] * 4, [2] * 4]
 
 
+def test_seeds_with_fewer_runs_than_workers_are_trained_together(monkeypatch):
+    trained = []
+    monkeypatch.setitem(
+        groups.GROUPS, "few", ("", (groups.Part("pfedes/heterogeneous", ("pFedES",), num_clients=(10, 100)),))
+    )
+    cells = groups.cells("few")
+    assert [cell.spec.seed for cell in cells] == [0] * 4 + [1] * 4 + [2] * 4
+    monkeypatch.setattr(recorded, "read_results", lambda: [])
+    monkeypatch.setattr(lab, "sweep", lambda specs, scale, jobs: trained.append([spec.seed for spec in specs]))
+    assert list(groups.train("few", 5)) == [4, 0]
+    assert trained == [[0] * 4 + [1] * 4, [2] * 4]
+
+
 def test_an_unknown_group_is_refused():
     with pytest.raises(FedlibError, match="group = 'audits' is unknown: did you mean 'audit'"):
         groups.cells("audits")
