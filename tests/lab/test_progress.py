@@ -104,14 +104,17 @@ def test_flops_that_estimates_read_are_those_that_are_counted(architecture):
 
 
 @pytest.mark.parametrize(
-    ("method", "tolerance"),  # of what the FLOPs leave out: factors (FedKD), small convolutions (pFedES)
-    [("Standalone", 0), ("FedSSA", 0), ("FedProto", 0.1), ("FML", 0.01), ("FedKD", 0.45), ("pFedES", 0.3), ("FedMD", 0.1), ("FCCL", 0.15)],
+    ("method", "tolerance"),  # of what the FLOPs leave out, such as small convolutions (pFedES)
+    [("Standalone", 0), ("FedSSA", 0), ("FedProto", 0.1), ("FML", 0.01), ("FedKD", 0.05), ("pFedES", 0.2), ("FedMD", 0.1), ("FCCL", 0.1)],
 )  # fmt: skip
 def test_what_a_method_costs_beside_standalone(method, tolerance):
-    """The steps that estimates count against FLOPs counted on real rounds: those of a client, and of CNN-3 alone."""
+    """The steps that estimates count against FLOPs counted on real rounds: those of a client, and of CNN-3 alone.
+
+    With thousands of images a client, so that what a round costs whatever they are (FedKD's factors) hardly counts.
+    """
     params = {"extractor_epochs": 0} if method == "pFedES" else {}  # as long as the model, E
-    spec = RunSpec(algorithm=method, scenario="CNN-3", num_clients=10, rounds=10**6, local_epochs=1, params=params)
-    item = lab.resolve(spec)
+    fields = {"dataset": "cifar10", "scenario": "CNN-3", "num_clients": 10, "rounds": 10**6, "local_epochs": 1}
+    item = lab.resolve(RunSpec(algorithm=method, params=params, **fields))
     images, public = item.samples / 10 / 10**6, item.spec.public_fraction * item.info.num_train
     counted = costs.flops(item.algorithm, "CNN-3").local(images, 1, public if "MD" in method or "FCCL" in method else 0)
     expected = counted / images / costs.training_flops("CNN-3", 10, 3)
