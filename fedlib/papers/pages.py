@@ -171,6 +171,20 @@ def figure_of_record(
     display(notebook.save_record(name, settings, figure, table.round(4), ranked), ranked)
 
 
+def differences_of_record(name: str, settings: notebook.Settings, runs_: notebook.Runs, reference: str) -> None:
+    """Save and show what each method of a setting adds to the method `reference`, paired by seed: the mean of the last ten rounds.
+
+    runs_: results of record of one N, in the order of the rows.
+    """
+    rows = runs_.effects(reference, "last10")
+    if not len(rows):
+        print(f"{name}: no method is on record with {reference} yet, so there is nothing to draw")
+        return
+    figure = plots.effects(rows, "points of mean test accuracy")
+    saved = {"used": runs_, "rule": "last10", "view": "differences"}
+    display(notebook.save_record(name, settings, figure, rows.round(4), **saved))
+
+
 def sweep_of_record(
     name: str,
     settings: notebook.Settings,

@@ -512,7 +512,7 @@ def _against(
     found = notebook.Runs.joined(found.of(*names) if names else found for found, names in loaded)
     settings_ = list(dict.fromkeys(cell.setting for cell in found.cells))
     rows = sorted(found.summary(rule, column).to_dict("records"), key=lambda row: settings_.index(row["setting"]))
-    changes = _differences(found, reference, instead, rule, column)
+    changes, smoothed = (_differences(found, reference, instead, how, column) for how in (rule, "last10"))
     specs = {(cell.method, cell.setting): cell.spec for cell in found.cells}
     of = [specs[row["method"], row["setting"]] for row in rows]
     largest = results.epochs([cell.spec for grid, _ in grids for cell in exhibits.cells(grid, "paper", seeds=(0,))])
@@ -527,6 +527,8 @@ def _against(
         _WHOSE[column]: [tables.mean(row) for row in rows],
         f"less {reference}": [changes.get((row["setting"], row["method"]), "–") for row in rows],
     }
+    if rule != "last10":
+        made["the same, last 10 rounds"] = [smoothed.get((row["setting"], row["method"]), "–") for row in rows]
     for other, name in others.items():
         if other != column:
             made[_WHOSE[other]] = [f"{row[name]:.2f}" for row in rows]

@@ -85,12 +85,13 @@ def save_record(
     scale: str = RECORD,
     used: Runs | None = None,
     rule: str = "last",
+    view: str = "",
 ) -> plots.Picture:
     """Write a picture of results of record, figures/<scale>/<paper>/<exhibit>-of-record.png, .svg, .csv and .tex, and hand it back
     for display. These files are committed, and do not depend on a notebook's parameters: a variation leaves them as they are.
 
     used: the runs in it, by default those of the exhibit's grids that `table` has rows of; what they have in common with each
-    other stands at its foot, and `rule`, by which they are read.
+    other stands at its foot, and `rule`, by which they are read. view: names a further picture of the same exhibit.
     """
     if settings.variation:
         return figure
@@ -112,7 +113,7 @@ def save_record(
         )
         written["tex"] = ranked.latex(caption).encode()
     for kind, content in written.items():
-        write_bytes(folder / f"{exhibit.item}-of-record.{kind}", content)
+        write_bytes(folder / f"{'-'.join(filter(None, (exhibit.item, view)))}-of-record.{kind}", content)
     return figure
 
 
