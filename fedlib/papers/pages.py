@@ -181,8 +181,8 @@ def differences_of_record(name: str, settings: notebook.Settings, runs_: noteboo
         print(f"{name}: no method is on record with {reference} yet, so there is nothing to draw")
         return
     figure = plots.effects(rows, "points of mean test accuracy")
-    saved = {"used": runs_, "rule": "last10", "view": "differences"}
-    display(notebook.save_record(name, settings, figure, rows.round(4), **saved))
+    saved = notebook.save_record(name, settings, figure, rows.round(4), used=runs_, rule="last10", view="differences")
+    display(saved)
 
 
 def sweep_of_record(
