@@ -129,3 +129,16 @@ def effects(
             row |= {name: float(own.mean()), f"{prefix}difference": mean, f"{prefix}ci95": half}
         rows.append(row)
     return pd.DataFrame(rows, columns=EFFECTS)
+
+
+def shaking(rounds: pd.DataFrame) -> pd.DataFrame:
+    """The mean absolute change of the accuracy from one round to the next, in points, over the second half of the rounds: one row a
+    setting, one column a method.
+
+    rounds: setting, seed, method, round and accuracy (in [0, 1]).
+    """
+    later = rounds[rounds["round"] >= rounds.groupby("setting")["round"].transform("max") / 2].sort_values("round")
+    steps = 100 * later.groupby(["setting", "seed", "method"], sort=False)["accuracy"].diff().abs()
+    return (
+        later.assign(change=steps).pivot_table(index="setting", columns="method", values="change", sort=False).round(2)
+    )

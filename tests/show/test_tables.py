@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from fedlib.papers import notebook
-from fedlib.show import labels, tables
+from fedlib.show import intervals, labels, tables
 from fedlib.show.tables import BEST, SECOND
 
 ROWS = pd.DataFrame(
@@ -147,3 +147,14 @@ def test_the_line_at_a_pictures_foot():
         said == "N = 10, 100; C = 10 %, 100 %; T = 30; E = 5; B = 64; scale record; protocol reconstructed; n = 1 to 3"
     )
     assert labels.note(seeds=3) == "n = 3" and labels.note() == ""
+
+
+def test_shaking_is_the_mean_step_of_the_later_half():
+    """Rounds 2 to 4 of 4: |0.4 - 0.6| and |0.5 - 0.4| are 20 and 10 points; the other seed takes steps of 0 and 10."""
+    accuracies = {0: (0.1, 0.9, 0.6, 0.4, 0.5), 1: (0.1, 0.2, 0.5, 0.5, 0.6)}
+    rounds = [
+        {"setting": "here", "method": "A", "seed": seed, "round": place, "accuracy": value}
+        for seed, values in accuracies.items()
+        for place, value in enumerate(values)
+    ]
+    assert intervals.shaking(pd.DataFrame(rounds[::-1])).loc["here", "A"] == 10.0
