@@ -378,6 +378,7 @@ def readme() -> str:
     }
     for mark, table in tables_.items():
         text = _between(text, mark, _markdown(table) + ("" if len(table) else "\n\nNot run yet."))
+    text = _between(text, "front", _markdown(_front(tables_["record"])))
     text = _between(text, "sentences", _sentences())
     index = exhibits.index()
     index.insert(2, "on record", [_on_record(exhibits.EXHIBITS[name]) for name in index.index])
@@ -404,6 +405,19 @@ def _judged() -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
+
+
+def _front(record: pd.DataFrame) -> pd.DataFrame:
+    """The main table's column N = 100 in short: for each data set the mean, its difference to Standalone, and the paper's two."""
+    columns = ["visited clients", "less Standalone", "the paper's"]
+    parts = []
+    for setting, rows in record.groupby("setting", sort=False):
+        dataset, _, rest = str(setting).partition(", ")
+        if rest.startswith("N = 100,"):
+            names = {"visited clients": dataset, "the paper's": f"{dataset}, the paper's"}
+            parts.append(rows.set_index("method")[columns].rename(columns=names))
+    table = pd.concat([pd.DataFrame(index=record["method"].unique()), *parts], axis=1).fillna("not run yet")
+    return table.rename_axis("method").reset_index()
 
 
 # The lead that each paper's main table is about: its method, the grids with it and its rivals (all, or these), the printed table.

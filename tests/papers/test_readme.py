@@ -5,6 +5,8 @@ import re
 import subprocess
 import sys
 
+import pandas as pd
+
 from fedlib.papers import notebook, reproduce
 
 ROOT = notebook.NOTEBOOKS.parent
@@ -12,6 +14,20 @@ ROOT = notebook.NOTEBOOKS.parent
 
 def test_generated_tables_are_up_to_date():
     assert (ROOT / "README.md").read_text() == reproduce.readme(), "run `make notebooks`"
+
+
+def test_the_front_table_has_a_row_a_method_and_only_the_column_of_100_clients():
+    rows = [
+        ("A", "CIFAR-10, N = 10, C = 100 %", "1", "–", "2"),
+        ("A", "CIFAR-10, N = 100, C = 10 %", "3", "–", "4"),
+        ("B", "CIFAR-10, N = 100, C = 10 %", "5", "+2", "6"),
+        ("B", "CIFAR-100, N = 100, C = 10 %", "7", "–", "8"),
+    ]
+    record = pd.DataFrame(rows, columns=["method", "setting", "visited clients", "less Standalone", "the paper's"])
+    front = reproduce._front(record)
+    assert list(front["method"]) == ["A", "B"] and list(front["CIFAR-10"]) == ["3", "5"]
+    assert list(front["CIFAR-100"]) == ["not run yet", "7"] and "1" not in front.to_numpy()
+    assert list(reproduce._front(record[:0]).columns) == ["method"]
 
 
 def test_the_commands_are_makefile_targets_and_ci_calls_the_test_command():
