@@ -174,7 +174,7 @@ def figure_of_record(
 def differences_of_record(name: str, settings: notebook.Settings, runs_: notebook.Runs, reference: str) -> None:
     """Save and show what each method of a setting adds to the method `reference`, paired by seed: the mean of the last ten rounds.
 
-    runs_: results of record of one N, in the order of the rows.
+    The runs are results of record of one N, in the order of the rows.
     """
     rows = runs_.effects(reference, "last10")
     if not len(rows):
