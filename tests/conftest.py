@@ -9,8 +9,9 @@ from tiny import ARCHITECTURES
 from fedlib import algorithms, data, models, partition
 
 torch.set_num_threads(1)
-# A shell's job in the background ignores Ctrl-C, and so would the processes that tests start and interrupt.
+# A shell's job in the background ignores Ctrl-C and one under `nohup` a hang-up, and so would what tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True)
