@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pandas as pd
+import pytest
 
 from fedlib.papers import notebook, reproduce
 
@@ -43,6 +44,19 @@ def test_the_readme_names_commands_and_options_that_exist():
     assert len(lines) >= 4
     for line in lines:
         assert main_parses(line), line
+
+
+def test_notebooks_and_pages_name_commands_that_exist():
+    files = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    files += [
+        path for kind in ("notebooks/**/*.ipynb", "docs/pages/**/*.md", "fedlib/**/*.py") for path in ROOT.glob(kind)
+    ]
+    texts = [path.read_text(encoding="utf-8") for path in files if ".ipynb_checkpoints" not in path.parts]
+    named = {command for text in texts for command in re.findall(r"`(?:python -m )?fedlib ([a-z]+)", text)}
+    assert {"run", "runs", "reproduce", "record", "data"} <= named
+    for command in named:
+        with pytest.raises(SystemExit, match="0"):  # an unknown one raises FedlibError
+            main_parses(f"{command} --help")
 
 
 def main_parses(line: str) -> bool:
