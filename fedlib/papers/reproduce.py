@@ -22,7 +22,7 @@ import psutil
 from .. import lab
 from ..errors import FedlibError, choose, require
 from ..lab import estimates
-from ..show import tables
+from ..show import labels, tables
 from . import claims, exhibits, hours, notebook, recorded, results, settings, verdicts
 from .grids import RECORD
 from .printed import NO_RECORD, accuracies, beside_paper, standing
@@ -378,7 +378,9 @@ def readme() -> str:
     }
     for mark, table in tables_.items():
         text = _between(text, mark, _markdown(table) + ("" if len(table) else "\n\nNot run yet."))
-    text = _between(text, "front", _markdown(_front(tables_["record"])))
+    cells = exhibits.cells("fedssa/heterogeneous", RECORD, seeds=(0,))
+    hundred = {cell.setting: labels.dataset(cell.dataset) for cell in cells if cell.spec.num_clients == 100}
+    text = _between(text, "front", _markdown(_front(tables_["record"], hundred)))
     text = _between(text, "sentences", _sentences())
     index = exhibits.index()
     index.insert(2, "on record", [_on_record(exhibits.EXHIBITS[name]) for name in index.index])
@@ -407,17 +409,17 @@ def _judged() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _front(record: pd.DataFrame) -> pd.DataFrame:
-    """The main table's column N = 100 in short: for each data set the mean, its difference to Standalone, and the paper's two."""
+def _front(record: pd.DataFrame, settings_: Mapping[str, str]) -> pd.DataFrame:
+    """The main table in short, a row a method: for each of `settings_` (as the table names it -> a heading) that is on record the
+    mean, its difference to Standalone, and the paper's two.
+    """
     columns = ["visited clients", "less Standalone", "the paper's"]
-    parts = []
-    for setting, rows in record.groupby("setting", sort=False):
-        dataset, _, rest = str(setting).partition(", ")
-        if rest.startswith("N = 100,"):
-            names = {"visited clients": dataset, "the paper's": f"{dataset}, the paper's"}
-            parts.append(rows.set_index("method")[columns].rename(columns=names))
-    table = pd.concat([pd.DataFrame(index=record["method"].unique()), *parts], axis=1).fillna("not run yet")
-    return table.rename_axis("method").reset_index()
+    parts = [pd.DataFrame(index=record["method"].unique())]
+    for setting, heading in settings_.items():
+        rows = record[record["setting"] == setting]
+        names = {"visited clients": heading, "the paper's": f"{heading}, the paper's"}
+        parts += [rows.set_index("method")[columns].rename(columns=names)] if len(rows) else []
+    return pd.concat(parts, axis=1).fillna("not run yet").rename_axis("method").reset_index()
 
 
 # The lead that each paper's main table is about: its method, the grids with it and its rivals (all, or these), the printed table.
@@ -436,8 +438,8 @@ def _sentences() -> str:
         found = notebook.Runs.joined(map(recorded.load_record, grids))
         summary = (found.of(*methods) if methods else found).summary("last")
         table = beside_paper(summary, accuracies(paper, item), ["method", "dataset", "clients"])
-        said = standing(table, paper, claimed=True)
-        lines.append(f"* **{paper}**: {' '.join(said) if said != [NO_RECORD] else 'its main table is not run yet.'}")
+        said = standing(table, paper)
+        lines.append(f"* **{paper}**: {' '.join(said) if said != [NO_RECORD] else 'not on record yet.'}")
     return "\n".join(lines)
 
 
@@ -526,7 +528,7 @@ def _against(
     found = notebook.Runs.joined(found.of(*names) if names else found for found, names in loaded)
     settings_ = list(dict.fromkeys(cell.setting for cell in found.cells))
     rows = sorted(found.summary(rule, column).to_dict("records"), key=lambda row: settings_.index(row["setting"]))
-    changes, smoothed = (_differences(found, reference, instead, how, column) for how in (rule, "last10"))
+    changes = _differences(found, reference, instead, rule, column)
     specs = {(cell.method, cell.setting): cell.spec for cell in found.cells}
     of = [specs[row["method"], row["setting"]] for row in rows]
     largest = results.epochs([cell.spec for grid, _ in grids for cell in exhibits.cells(grid, "paper", seeds=(0,))])
@@ -542,6 +544,7 @@ def _against(
         f"less {reference}": [changes.get((row["setting"], row["method"]), "–") for row in rows],
     }
     if rule != "last10":
+        smoothed = _differences(found, reference, instead, "last10", column)
         made["the same, last 10 rounds"] = [smoothed.get((row["setting"], row["method"]), "–") for row in rows]
     for other, name in others.items():
         if other != column:

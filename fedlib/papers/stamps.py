@@ -28,6 +28,7 @@ from .results import Runs, note
 from .settings import Settings, defaults
 
 NOTEBOOKS = lab.shipped() / "notebooks"
+OVER_ROUNDS = ("curves", "curves_by_value")  # pictures of every round, which no rule selects
 
 
 def figures(scale: str) -> Path:
@@ -101,7 +102,7 @@ def save_record(
     cells = [cell for runs_ in found for cell in runs_.cells]
     if not used:  # counts of claims are of many grids' runs: no line says what they have in common
         cells = [] if exhibit.drawn == "tallies" else _in_table(cells, table, set(figure.methods))
-    _describe(figure, cells, intervals.SELECTION_RULES[rule])
+    _describe(figure, cells, "" if figure.drawn_by in OVER_ROUNDS else intervals.SELECTION_RULES[rule])
     folder = figures(scale) / exhibit.paper
     folder.mkdir(parents=True, exist_ok=True)
     written = {"png": figure.png(), "svg": figure.svg(), "csv": _csv(table)}

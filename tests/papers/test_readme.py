@@ -25,10 +25,11 @@ def test_the_front_table_has_a_row_a_method_and_only_the_column_of_100_clients()
         ("B", "CIFAR-100, N = 100, C = 10 %", "7", "–", "8"),
     ]
     record = pd.DataFrame(rows, columns=["method", "setting", "visited clients", "less Standalone", "the paper's"])
-    front = reproduce._front(record)
+    hundred = {"CIFAR-10, N = 100, C = 10 %": "CIFAR-10", "CIFAR-100, N = 100, C = 10 %": "CIFAR-100"}
+    front = reproduce._front(record, hundred)
     assert list(front["method"]) == ["A", "B"] and list(front["CIFAR-10"]) == ["3", "5"]
     assert list(front["CIFAR-100"]) == ["not run yet", "7"] and "1" not in front.to_numpy()
-    assert list(reproduce._front(record[:0]).columns) == ["method"]
+    assert list(reproduce._front(record[:0], hundred).columns) == ["method"]
 
 
 def test_the_commands_are_makefile_targets_and_ci_calls_the_test_command():

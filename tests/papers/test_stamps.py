@@ -9,7 +9,7 @@ from fedlib import ALGORITHMS, data, lab, models
 from fedlib.algorithms.base import Algorithm
 from fedlib.lab import sources
 from fedlib.look import Look
-from fedlib.papers import exhibits, grids, notebook, stamps
+from fedlib.papers import exhibits, grids, notebook, pages, stamps
 from fedlib.show import plots, tables
 
 NAMES = ("fedssa/table1", "fedgh/table1", "fedgh/fig2", "pfedhr/table4", "fedssa/fig3")
@@ -214,6 +214,25 @@ def test_a_picture_of_record_has_an_svg_and_the_settings_of_what_is_in_it(home, 
     folder = home / "figures" / "record" / "fedssa"
     assert {path.name for path in folder.iterdir()} == {f"table2-of-record.{kind}" for kind in ("png", "svg", "csv")}
     assert b"<svg" in (folder / "table2-of-record.svg").read_bytes()
+
+    rounds = pd.DataFrame({"setting": "one", "method": "FedSSA", "seed": 0, "round": [0, 1], "accuracy": [0.1, 0.2]})
+    curves = notebook.save_record(
+        "fedssa/fig10", settings(), plots.curves(rounds, {"one": ["FedSSA"]}), rounds, used=found
+    )
+    assert any("scale record" in text and "round" not in text for text in text_of(curves))  # all rounds: by no rule
+
+
+def test_what_methods_add_is_a_further_picture_of_the_table(home, monkeypatch, capsys):
+    cells = exhibits.cells("fedssa/heterogeneous", "record", "cifar10", (0,))
+    hundred = [cell for cell in cells if cell.spec.num_clients == 100 and cell.method in ("Standalone", "FedSSA")]
+    found = notebook.Runs(hundred, [stored(str(place)) for place, _ in enumerate(hundred)])
+    pages.differences_of_record("fedssa/table2", settings(), found, "FML")
+    assert "no method is on record with FML yet" in capsys.readouterr().out and not (home / "figures").exists()
+    pages.differences_of_record("fedssa/table2", settings(), found, "Standalone")
+    folder = home / "figures" / "record" / "fedssa"
+    assert {path.stem for path in folder.iterdir()} == {"table2-differences-of-record"}
+    rows = pd.read_csv(folder / "table2-differences-of-record.csv")
+    assert list(rows["case"]) == ["FedSSA"] and list(rows["against"]) == ["Standalone"] and list(rows["n"]) == [1]
 
 
 def test_a_variation_leaves_pictures_of_record_as_they_are(home):
