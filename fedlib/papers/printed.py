@@ -1,5 +1,6 @@
 """What the papers print, and our numbers beside it."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import pandas as pd
 from ..data import info
 from ..show import labels
 from .reported import ACCURACY, reported
-from .verdicts import judge_lead
+from .verdicts import Lead, judge_lead
 
 
 def accuracies(paper: str, item: str) -> pd.DataFrame:
@@ -40,11 +41,16 @@ def _typed(row: Mapping[Any, Any]) -> dict[str, Any]:
 
 def beside_paper(ours: pd.DataFrame, paper: pd.DataFrame, on: Sequence[str]) -> pd.DataFrame:
     """`Runs.summary`'s rows with the paper's number, the difference (ours - paper, points) and whether the printed number lies
-    inside the interval of ours: this says how far the level is, not which method is better.
+    inside the interval of ours: this says how far the level is, not which method is better. `in_paper` counts the methods for which
+    the paper prints a number there.
 
     paper: columns `on` and `value` in per cent.
     """
-    table = ours.merge(paper[[*on, "value"]].rename(columns={"value": "paper"}), on=list(on), how="left")
+    printed = paper[[*on, "value"]].dropna().rename(columns={"value": "paper"})
+    table = ours.merge(printed, on=list(on), how="left")
+    place = [name for name in on if name != "method"]
+    counts = Counter(map(tuple, printed[place].to_numpy()))
+    table["in_paper"] = [counts[tuple(row)] for row in table[place].to_numpy()]
     table["difference"] = table["ours"] - table["paper"]
     table["verdict"] = [_level(row) for row in table.to_dict("records")]
     return table
@@ -85,9 +91,13 @@ def standing(table: pd.DataFrame, method: str, claimed: bool = False) -> list[st
         else:
             sentences.append(f"{ours}; the paper prints nothing to compare with.")
             continue
-        as_printed = mine["lead"] * np.sign(printed)
-        evidence = (as_printed, mine["lead_ci95"], int(mine["lead_n"]), mine["scale"], mine["protocol"])
-        sentences.append(f"{ours}; {said}: {judge_lead(*evidence, embedded=info(mine['dataset']).embedded)}.")
+        lead = Lead(mine["lead"] * np.sign(printed), mine["lead_ci95"], int(mine["lead_n"]), over=len(rows) - 1)
+        ran, in_paper = sum(not np.isnan(row["paper"]) for row in rows), int(mine.get("in_paper", 0))
+        absent = f"{ran} of the paper's {in_paper} methods run" if ran < in_paper else ""
+        verdict = judge_lead(
+            lead, mine["scale"], mine["protocol"], absent=absent, embedded=info(mine["dataset"]).embedded
+        )
+        sentences.append(f"{ours}; {said}: {verdict}.")
     return sentences or [NO_RECORD]
 
 

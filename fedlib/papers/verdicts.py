@@ -362,22 +362,42 @@ def obstacles(counts: Collection[int], scale: str, protocols: Collection[str]) -
     return reasons + ([f"protocol {', '.join(others)}"] if others else [])
 
 
-def judge_lead(mean: float, half: float, n: int, scale: str, protocol: str, embedded: bool = False) -> str:
+@dataclass(frozen=True)
+class Lead:
+    """A method's lead over the best of `over` others, positive as claimed: the mean of the differences over `n` common seeds, in
+    points, and its 95 % interval.
+    """
+
+    mean: float
+    half: float
+    n: int
+    over: int = 1
+
+    def clear(self) -> bool:
+        """Whether the interval excludes zero. Above the best is above all; but the one that is above it was looked for among
+        `over`, and there the interval is widened as in `Comparison.clearly_against`.
+        """
+        level = LEVEL if self.mean > 0 else 1 - (1 - LEVEL) / self.over
+        return abs(self.mean) > self.half * intervals.quantile(self.n, level) / intervals.quantile(self.n, LEVEL)
+
+
+def judge_lead(lead: Lead, scale: str, protocol: str, *, absent: str = "", embedded: bool = False) -> str:
     """The verdict on a single claimed lead, in words: `supported`, `contradicted`, or `undecided` with what it leans to and why.
 
-    mean, half: of the paired differences over `n` common seeds, positive as claimed, and their 95 % interval.
+    absent: which of the methods that the claim is about have not been run, if any; embedded: on a stand-in for the claim's data.
     """
-    if not n:
+    if not lead.n:
         return f"{UNDECIDED}: no common seed"
-    lean = f"leans {'for' if mean > 0 else 'against'} (n = {n})"
+    lean = f"leans {'for' if lead.mean > 0 else 'against'} (n = {lead.n})"
     if embedded:
         return f"{STAND_IN}: {lean}"
-    reasons = obstacles({n}, scale, {protocol})
+    reasons = [*([absent] if absent else []), *obstacles({lead.n}, scale, {protocol})]
+    if not reasons and not lead.clear():
+        widened = "" if lead.mean > 0 or lead.over < 2 else f", widened for {lead.over} methods,"
+        reasons = [f"the interval{widened} includes 0"]
     if reasons:
         return f"{UNDECIDED}: {'; '.join([lean, *reasons])}"
-    if abs(mean) <= half:
-        return f"{UNDECIDED}: {lean}, and the interval includes 0"
-    return SUPPORTED if mean > 0 else CONTRADICTED
+    return SUPPORTED if lead.mean > 0 else CONTRADICTED
 
 
 def _varied(check: Check, found: Evidence) -> bool:

@@ -50,8 +50,12 @@ def interval(values: Sequence[float] | np.ndarray, level: float = 0.95) -> tuple
     sample = np.asarray(values, dtype=float)
     if len(sample) < 2:
         return float(sample.mean()), float("nan")
-    quantile = student_t.ppf(0.5 + level / 2, len(sample) - 1)
-    return float(sample.mean()), float(quantile * sample.std(ddof=1) / np.sqrt(len(sample)))
+    return float(sample.mean()), float(quantile(len(sample), level) * sample.std(ddof=1) / np.sqrt(len(sample)))
+
+
+def quantile(n: int, level: float = 0.95) -> float:
+    """How many standard errors a Student t interval of `level` reaches to each side of the mean of `n` values, two or more."""
+    return float(student_t.ppf(0.5 + level / 2, n - 1))
 
 
 SUMMARY = ("ours", "ci95", "n", "diverged", "all", "selected")  # columns that `summarise` adds to a group's labels

@@ -33,7 +33,29 @@ def test_standing_says_rank_paired_lead_and_verdict():
     assert three.endswith("rank 2 of 2, -1.00 ± 0.50 against A (n = 3); in the paper +5.00 against A: contradicted.")
     assert four == (  # different numbers of seeds: no rank
         "four: B 62.00, +1.00 ± 1.50 against A (n = 3); in the paper +5.00 against A: "
-        "undecided: leans for (n = 3), and the interval includes 0."
+        "undecided: leans for (n = 3); the interval includes 0."
+    )
+
+
+def test_standing_is_decided_when_every_method_that_the_paper_compares_has_run():
+    (short,) = printed.standing(ROWS[ROWS["setting"] == "one"].assign(in_paper=3), "B")
+    assert short.endswith(": undecided: leans for (n = 3); 2 of the paper's 3 methods run.")
+    (whole,) = printed.standing(ROWS[ROWS["setting"] == "one"].assign(in_paper=2), "B")
+    assert whole.endswith(": supported.")
+
+
+def test_standing_widens_the_interval_of_the_one_that_was_looked_for_among_several():
+    # Student t with 2 degrees of freedom is sqrt(2) c / sqrt(1 - c^2) for a two-sided level c: 4.303 at 0.95, 6.205 at 0.975.
+    rows = ROWS[ROWS["setting"] == "one"]
+    rows = rows.assign(
+        paper=[90.0, 95.0, 91.0], lead_ci95=[1.0, 1.0, 2.0]
+    )  # 2.0 becomes 2.88 for two others: clear of 3
+    assert printed.standing(rows, "C")[0].endswith("in the paper -4.00 against B: supported.")
+    rows["paper"] = [90.0, 91.0, 95.0]
+    assert printed.standing(rows, "C")[0].endswith("in the paper +4.00 against B: contradicted.")
+    rows["lead_ci95"] = [1.0, 1.0, 2.2]  # 3.17
+    assert printed.standing(rows, "C")[0].endswith(
+        ": undecided: leans against (n = 3); the interval, widened for 2 methods, includes 0."
     )
 
 
@@ -64,6 +86,12 @@ def test_a_level_is_inside_or_outside_of_our_interval():
     paper = pd.DataFrame({"method": list("ABCD"), "value": [70.9, 70.9, 70.9, 70.9]})
     found = printed.beside_paper(ours, paper, ["method"])["verdict"].tolist()
     assert found == ["inside the interval", "one seed, no interval", "diverged", "outside the interval"]
+
+
+def test_the_methods_that_the_paper_prints_are_counted_place_by_place():
+    ours = pd.DataFrame({"method": ["A", "A"], "place": ["x", "y"], "ours": 70.0, "ci95": 1.0, "n": 3, "diverged": 0})
+    paper = pd.DataFrame({"method": list("ABC") * 2, "place": ["x"] * 3 + ["y"] * 3, "value": [1, 2, np.nan, 4, 5, 6]})
+    assert printed.beside_paper(ours, paper, ["method", "place"])["in_paper"].tolist() == [2, 3]
 
 
 @pytest.mark.parametrize(
