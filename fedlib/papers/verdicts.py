@@ -373,11 +373,14 @@ class Lead:
     n: int
     over: int = 1
 
+    @property
+    def looked_at(self) -> int:
+        """Above the best is above all: one comparison. But one that is above it was looked for among `over`."""
+        return 1 if self.mean > 0 else self.over
+
     def clear(self) -> bool:
-        """Whether the interval excludes zero. Above the best is above all; but the one that is above it was looked for among
-        `over`, and there the interval is widened as in `Comparison.clearly_against`.
-        """
-        level = LEVEL if self.mean > 0 else 1 - (1 - LEVEL) / self.over
+        """Whether the interval excludes zero, widened as in `Comparison.clearly_against`."""
+        level = 1 - (1 - LEVEL) / self.looked_at
         return abs(self.mean) > self.half * intervals.quantile(self.n, level) / intervals.quantile(self.n, LEVEL)
 
 
@@ -391,9 +394,9 @@ def judge_lead(lead: Lead, scale: str, protocol: str, *, absent: str = "", embed
     lean = f"leans {'for' if lead.mean > 0 else 'against'} (n = {lead.n})"
     if embedded:
         return f"{STAND_IN}: {lean}"
-    reasons = [*([absent] if absent else []), *obstacles({lead.n}, scale, {protocol})]
+    reasons = [reason for reason in (absent, *obstacles({lead.n}, scale, {protocol})) if reason]
     if not reasons and not lead.clear():
-        widened = "" if lead.mean > 0 or lead.over < 2 else f", widened for {lead.over} methods,"
+        widened = f", widened for {lead.looked_at} methods," if lead.looked_at > 1 else ""
         reasons = [f"the interval{widened} includes 0"]
     if reasons:
         return f"{UNDECIDED}: {'; '.join([lean, *reasons])}"

@@ -47,11 +47,9 @@ def test_standing_is_decided_when_every_method_that_the_paper_compares_has_run()
 def test_standing_widens_the_interval_of_the_one_that_was_looked_for_among_several():
     # Student t with 2 degrees of freedom is sqrt(2) c / sqrt(1 - c^2) for a two-sided level c: 4.303 at 0.95, 6.205 at 0.975.
     rows = ROWS[ROWS["setting"] == "one"]
-    rows = rows.assign(
-        paper=[90.0, 95.0, 91.0], lead_ci95=[1.0, 1.0, 2.0]
-    )  # 2.0 becomes 2.88 for two others: clear of 3
+    rows = rows.assign(paper=[90.0, 95.0, 91.0], lead_ci95=[1.0, 1.0, 2.0])
     assert printed.standing(rows, "C")[0].endswith("in the paper -4.00 against B: supported.")
-    rows["paper"] = [90.0, 91.0, 95.0]
+    rows["paper"] = [90.0, 91.0, 95.0]  # and 2.0 becomes 2.88 for two others: clear of 3
     assert printed.standing(rows, "C")[0].endswith("in the paper +4.00 against B: contradicted.")
     rows["lead_ci95"] = [1.0, 1.0, 2.2]  # 3.17
     assert printed.standing(rows, "C")[0].endswith(
