@@ -308,7 +308,7 @@ def execute(file: str, scale: str, methods: Sequence[str] = ()) -> None:
     executed = nbformat.read(target, as_version=4)
     executed.metadata.pop("papermill", None)
     for cell in executed.cells:
-        _without_progress(cell)
+        _tidy(cell)
     nbformat.write(executed, target)
 
 
@@ -336,23 +336,29 @@ def refresh_one(file: str) -> None:
     for cell, original in zip(executed.cells, before.cells, strict=True):
         cell.metadata = original.metadata
         cell.id = original.id
-        _without_progress(cell)
-        if cell.cell_type == "code" and "nbval-check-output" not in cell.metadata.get("tags", []):
-            cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+        _tidy(cell, stderr="nbval-check-output" in cell.metadata.get("tags", []))
     before.cells = executed.cells
     path.write_text(json.dumps(before, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
 
 
-def _without_progress(cell: Any) -> None:
-    """Take out what a bar leaves behind in an executed cell, an output without content, and what is nothing without its kernel, a
-    widget.
+def _tidy(cell: Any, stderr: bool = True) -> None:
+    """Take out what a bar leaves behind in an executed cell, an output without content, what is nothing without its kernel, a
+    widget, and unless it is wanted `stderr`; and join what a stream wrote in parts, since where a part ends is chance.
     """
-    if cell.cell_type == "code":
-        cell.outputs = [
-            output
-            for output in cell.outputs
-            if output.get("data", True) and not any("widget" in kind for kind in output.get("data", {}))
-        ]
+    if cell.cell_type != "code":
+        return
+    kept: list[Any] = []
+    for output in cell.outputs:
+        name = output.get("name")
+        if not output.get("data", True) or any("widget" in kind for kind in output.get("data", {})):
+            continue
+        if name == "stderr" and not stderr:
+            continue
+        if name and kept and kept[-1].get("name") == name:
+            kept[-1].text += output.text
+        else:
+            kept.append(output)
+    cell.outputs = kept
 
 
 def write_readme() -> None:

@@ -71,7 +71,7 @@ with Progress("FedSSA", 2) as bar:
     shown = [data["text/plain"] for kind, data in said if kind == "update_display_data" and data]
     assert any("FedSSA" in text and "50 %" in text and "round 1/2 accuracy 0.50" in text for text in shown)
     assert all(set(data) <= {"text/plain"} for _, data in said if data)
-    reproduce._without_progress(book.cells[0])
+    reproduce._tidy(book.cells[0])
     (output,) = book.cells[0].outputs
     assert output["output_type"] == "stream" and output["name"] == "stdout" and output["text"] == "before\n"
 

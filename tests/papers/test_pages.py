@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from nbformat import v4
 
 from fedlib import ALGORITHMS, FedlibError
 from fedlib.algorithms import pfedes
@@ -210,5 +211,23 @@ def test_sliders_do_without_their_library_and_know_their_function(monkeypatch, c
 def test_a_committed_notebook_holds_no_widget():
     kept, dropped = {"data": {"text/plain": "1"}}, {"data": {"application/vnd.jupyter.widget-view+json": {}}}
     cell = SimpleNamespace(cell_type="code", outputs=[kept, dropped, {"data": {}}])
-    reproduce._without_progress(cell)
+    reproduce._tidy(cell)
     assert cell.outputs == [kept]
+
+
+def test_a_committed_notebook_is_the_same_however_its_prints_arrived():
+    """A kernel sends what a cell prints in parts of any size; what stands between two of them keeps them apart."""
+
+    def executed(*parts):
+        outputs = [v4.new_output("stream", name=name, text=text) for name, text in parts]
+        shown = v4.new_output("display_data", {"text/plain": "a table"})
+        return v4.new_code_cell(outputs=[*outputs, shown, v4.new_output("stream", name="stdout", text="after")])
+
+    once, twice = (
+        executed(("stdout", "one two")),
+        executed(("stdout", "one "), ("stderr", "a warning"), ("stdout", "two")),
+    )
+    for cell in (once, twice):
+        reproduce._tidy(cell, stderr=False)
+    assert once.outputs == twice.outputs
+    assert [output.get("text", "a table") for output in once.outputs] == ["one two", "a table", "after"]
