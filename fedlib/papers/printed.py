@@ -1,7 +1,7 @@
 """What the papers print, and our numbers beside it."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -66,13 +66,14 @@ def _level(row: Mapping[Any, Any]) -> str:
     return "inside the interval" if abs(row["difference"]) <= row["ci95"] else "outside the interval"
 
 
-def standing(table: pd.DataFrame, method: str, claimed: bool = False) -> list[str]:
+def standing(table: pd.DataFrame, method: str, claimed: Collection[str] = ()) -> list[str]:
     """What `table` says of `method` against the others, one sentence per setting: its mean, its rank where all have the same number
     of seeds, its lead over the best other one, paired by seed, the lead that the paper prints over the best of the same ones, and
     the verdict on that lead by the rule of `verdicts`: supported, contradicted, or undecided with what it leans to and why.
 
-    table: `beside_paper`'s rows; claimed: the paper claims a lead where it prints no number. An empty table gives one sentence
-    that says so.
+    table: `beside_paper`'s rows; claimed: the methods, `method` among them, that the paper compares where it claims a lead without
+    a number. Either way a lead stays undecided until all that the paper compares have run. An empty table gives one sentence that
+    says so.
     """
     sentences = []
     for setting, group in table.dropna(subset=["ours"]).groupby("setting", sort=False):
@@ -81,19 +82,20 @@ def standing(table: pd.DataFrame, method: str, claimed: bool = False) -> list[st
         if mine is None or not mine["lead_n"]:
             continue
         ours = f"{setting}: {method} {mine['ours']:.2f}, {_rank(mine, rows)}{_lead(mine)}"
-        rivals = [row for row in rows if row is not mine and not np.isnan(row["paper"])]
+        compared = [row for row in rows if not np.isnan(row["paper"])]
+        rivals = [row for row in compared if row is not mine]
         if not np.isnan(mine["paper"]) and rivals:
             rival = max(rivals, key=lambda row: row["paper"])
-            printed = mine["paper"] - rival["paper"]
+            printed, in_paper = mine["paper"] - rival["paper"], int(mine.get("in_paper", 0))
             said = f"in the paper {printed:+.2f} against {rival['method']}"
         elif claimed:
-            printed, said = 1.0, "the paper claims a lead"
+            compared = [row for row in rows if row["method"] in claimed]
+            printed, in_paper, said = 1.0, len(claimed), "the paper claims a lead"
         else:
             sentences.append(f"{ours}; the paper prints nothing to compare with.")
             continue
         lead = Lead(mine["lead"] * np.sign(printed), mine["lead_ci95"], int(mine["lead_n"]), over=len(rows) - 1)
-        ran, in_paper = sum(not np.isnan(row["paper"]) for row in rows), int(mine.get("in_paper", 0))
-        absent = f"{ran} of the paper's {in_paper} methods run" if ran < in_paper else ""
+        absent = f"{len(compared)} of the paper's {in_paper} methods run" if len(compared) < in_paper else ""
         verdict = judge_lead(
             lead, mine["scale"], mine["protocol"], absent=absent, embedded=info(mine["dataset"]).embedded
         )

@@ -67,8 +67,12 @@ def test_standing_is_never_decided_at_a_smaller_scale_or_under_another_protocol(
 def test_standing_without_the_papers_number_or_without_records():
     (sentence,) = printed.standing(ROWS[ROWS["setting"] == "one"], "C")
     assert sentence.endswith("-3.00 ± 1.00 against B (n = 3); the paper prints nothing to compare with.")
-    (sentence,) = printed.standing(ROWS[ROWS["setting"] == "one"], "C", claimed=True)
+    (sentence,) = printed.standing(ROWS[ROWS["setting"] == "one"], "C", claimed=["A", "B", "C"])
     assert sentence.endswith("(n = 3); the paper claims a lead: contradicted.")
+    (sentence,) = printed.standing(ROWS[ROWS["setting"] == "one"], "C", claimed=["A", "B", "C", "D"])
+    assert sentence.endswith(
+        "the paper claims a lead: undecided: leans against (n = 3); 3 of the paper's 4 methods run."
+    )
     empty = notebook.Runs([], []).summary("last")
     table = printed.accuracies("FedSSA", "Table 1")
     beside = printed.beside_paper(empty, table, ["method", "dataset", "clients"])
