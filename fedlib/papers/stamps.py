@@ -29,6 +29,7 @@ from .settings import Settings, defaults
 
 NOTEBOOKS = lab.shipped() / "notebooks"
 OVER_ROUNDS = ("curves", "curves_by_value")  # pictures of every round, which no rule selects
+OF_FIRST_SEED = ("representations", "images", "chains")  # pictures of what one run kept
 
 
 def figures(scale: str) -> Path:
@@ -125,6 +126,9 @@ def _csv(table: pd.DataFrame) -> bytes:
 def _describe(figure: plots.Picture, cells: Sequence[exhibits.Cell], rule: str = "") -> None:
     """What the cells in a picture have in common, at its foot, and by which rule they are read."""
     drawn = [cell for cell in cells if not figure.methods or cell.method in figure.methods] or cells
+    if figure.drawn_by in OF_FIRST_SEED and drawn:
+        first = min(cell.spec.seed for cell in drawn)
+        drawn = [cell for cell in drawn if cell.spec.seed == first]
     if drawn:
         figure.note("; ".join(filter(None, (note(drawn), rule))))
 

@@ -75,6 +75,18 @@ def test_one_can_walk_from_each_notebook_to_the_next():
         assert links(last, name)[-1] == following
 
 
+def test_every_file_that_a_notebook_names_is_there():
+    named = re.compile(r"`((?:fedlib|tests|docs)/[\w/.]+)`")
+    found = {
+        (name, path)
+        for name in NOTEBOOKS
+        for cell in read(name).cells
+        if cell.cell_type == "markdown"
+        for path in named.findall(cell.source)
+    }
+    assert found and not [pair for pair in found if not (ROOT / pair[1]).exists()]
+
+
 def test_every_link_leads_to_a_notebook_and_the_map_to_all():
     for name in NOTEBOOKS:
         cells = [cell for cell in read(name).cells if cell.cell_type == "markdown"]

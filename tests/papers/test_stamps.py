@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -220,6 +221,15 @@ def test_a_picture_of_record_has_an_svg_and_the_settings_of_what_is_in_it(home, 
         "fedssa/fig10", settings(), plots.curves(rounds, {"one": ["FedSSA"]}), rounds, used=found
     )
     assert any("scale record" in text and "round" not in text for text in text_of(curves))  # all rounds: by no rule
+
+
+def test_a_picture_of_what_one_run_kept_counts_one_seed(home, monkeypatch):
+    cells = exhibits.cells("pfedes/images", "record", seeds=(2, 0, 1))
+    found = notebook.Runs(cells, [stored(str(place)) for place, _ in enumerate(cells)])
+    monkeypatch.setattr(stamps.recorded, "load_record", lambda grid, scale: found)
+    drawn = plots.images({"original": np.zeros((1, 32, 32, 3))})
+    (said,) = text_of(notebook.save_record("pfedes/fig7", settings(), drawn, pd.DataFrame({"row": ["original"]})))
+    assert "protocol reconstructed; n = 1;" in said.replace("\n", " ")
 
 
 def test_what_methods_add_is_a_further_picture_of_the_table(home, monkeypatch, capsys):
