@@ -168,6 +168,11 @@ def relative_work(item: Resolved) -> float:
     return (selected * own + server) / plain
 
 
+def training_work(item: Resolved) -> float:
+    """FLOPs of a run's training, about: nothing is timed, so that an order by it is always the same."""
+    return item.samples * relative_work(item) * float(np.mean([_flops(name) for name in _turns(item)]))
+
+
 @cache
 def _own_work(algorithm: str) -> Work:
     """Of a person's own method, whose FLOPs are counted on a few small rounds of CNN-3; it counts as plain training where

@@ -20,7 +20,7 @@ from ..errors import FedlibError, coerce, require
 from ..federation import Federation
 from . import checkpoint, files
 from .build import federation_of
-from .estimates import cores, expected_seconds
+from .estimates import cores, expected_seconds, training_work
 from .freshness import code_digest
 from .progress import Progress
 from .records import Record, lock_of, read, store, tidy, usable, write
@@ -171,7 +171,7 @@ def missing(specs: Iterable[RunSpec], scale: str | None = None, reuse_stale: boo
     every = sorted((resolve(spec, scale) for spec in specs), key=lambda item: KEEP.index(item.spec.keep))
     resolved = {item.key: item for item in every}
     wanted = [item for item in resolved.values() if usable(item, reuse_stale) is None]
-    return sorted(wanted, key=lambda item: -item.samples)
+    return sorted(wanted, key=training_work, reverse=True)
 
 
 def sweep(

@@ -164,3 +164,17 @@ def test_an_estimate_scales_with_images_and_method(monkeypatch):
     assert lab.estimate([standalone], 1) == pytest.approx(standalone.samples / 1000 + judged, rel=0.2)
     assert lab.estimate([twice, twice], 2) == pytest.approx(2 * lab.estimate([standalone], 1), rel=0.1)
     assert lab.estimate([pfedes], 1) > 3 * lab.estimate([standalone], 1)
+
+
+def test_the_longest_run_starts_first_whatever_it_keeps(tmp_path, monkeypatch):
+    """As many images each; M4 has 46 times the FLOPs of CNN-1, pFedES trains two to three times, FML a second small network."""
+    monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
+    runs = [
+        ("Standalone", "CNN-1", "none"),
+        ("FML", "CNN-1", "none"),
+        ("pFedES", "CNN-1", "server"),
+        ("Standalone", "M4", "none"),
+    ]
+    specs = [RunSpec(algorithm=name, scenario=networks, keep=keep) for name, networks, keep in runs]
+    first = [(item.spec.algorithm, item.spec.scenario) for item in lab.missing(specs)]
+    assert first == [("Standalone", "M4"), ("pFedES", "CNN-1"), ("FML", "CNN-1"), ("Standalone", "CNN-1")]
