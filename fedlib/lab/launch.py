@@ -328,11 +328,15 @@ def work(reuse_stale: bool, share: int) -> None:
 
 @contextmanager
 def _terminate_as_interrupt() -> Iterator[None]:
-    """SIGTERM raises KeyboardInterrupt, as SIGINT does (in the main thread)."""
+    """SIGTERM raises KeyboardInterrupt, as SIGINT does (in the main thread); also where a shell's `&` has SIGINT ignored."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    previous = signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))
+
+    def interrupt(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
     finally:
