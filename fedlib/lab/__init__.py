@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .estimates import estimate as estimate
     from .estimates import expected_seconds as expected_seconds
     from .estimates import relative_work as relative_work
+    from .estimates import training_work as training_work
     from .files import write_bytes as write_bytes
     from .freshness import code_digest as code_digest
     from .launch import missing as missing
@@ -98,6 +99,7 @@ _ROOMS = {
         "estimate",
         "expected_seconds",
         "relative_work",
+        "training_work",
     ),
     "tables": (
         "clients_of",

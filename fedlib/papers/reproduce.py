@@ -99,7 +99,7 @@ def listed(
     missing = {run.key for run in lab.missing([run.spec for run in resolved.values()], scale, reuse_stale)}
     todo = {run.key for run in plan(chosen, scale, reuse_stale, methods, afresh).todo}
     of_record = missing - todo
-    runs = sorted((run for run in resolved.values() if run.key not in of_record), key=lambda run: -run.samples)
+    runs = sorted((run for key, run in resolved.items() if key not in of_record), key=lab.training_work, reverse=True)
     return {
         "scale": scale,
         "home": str(lab.home()),

@@ -73,6 +73,12 @@ def test_a_plan_for_another_engine_says_what_is_of_record(cells):
     assert len(reproduce.listed("fedssa/table2", "record", methods=METHODS, afresh=True)["runs"]) == 36
 
 
+def test_a_plan_starts_with_what_takes_longest():
+    """Not with what sees most images: FML sees as many as pFedES, which trains them two to three times."""
+    planned = [run["spec"]["algorithm"] for run in reproduce.listed("pfedes/table3", "demo")["runs"]]
+    assert planned[0] == "pFedES" and set(planned[1:3]) == {"FML", "FedKD"}
+
+
 @pytest.mark.parametrize("name", ["fedssa/table2", "fedssa/fig6", "fedssa/table3"])
 def test_a_method_that_an_exhibit_does_not_have_is_refused(name, capsys):
     assert main(["reproduce", name, "--scale", "record", "--methods", "FedKEMF", "--dry-run"]) == 2
