@@ -16,7 +16,7 @@ import pandas as pd
 from .. import data, lab, models, randomness
 from ..algorithms.pfedhr import reassembly
 from ..errors import FedlibError, choose, require
-from ..show import plots, tables
+from ..show import intervals, plots, tables
 from . import exhibits, hours, notebook, printed, reproduce, results
 
 # ------------------------------------------------------------------------------------------------ a method's source
@@ -183,6 +183,18 @@ def differences_of_record(name: str, settings: notebook.Settings, runs_: noteboo
     figure = plots.effects(rows, "points of mean test accuracy")
     saved = notebook.save_record(name, settings, figure, rows.round(4), used=runs_, rule="last10", view="differences")
     display(saved)
+
+
+def leads_of_record(name: str, settings: notebook.Settings, runs_: notebook.Runs, reference: str) -> None:
+    """Save and show how far each method of a setting stands above the method `reference` as the rounds go by, paired by seed; each
+    point is the mean of the ten rounds until then. The runs are results of record.
+    """
+    table = intervals.leads(runs_.rounds(), reference)
+    if not len(table):
+        print(f"{name}: no method is on record with {reference} yet, so there is nothing to draw")
+        return
+    drawn = plots.leads(table, reference).note("Each point is the mean of the ten rounds until then.")
+    display(notebook.save_record(name, settings, drawn, table.round(4), used=runs_, view="leads"))
 
 
 def sweep_of_record(

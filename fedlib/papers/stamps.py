@@ -28,7 +28,7 @@ from .results import Runs, note
 from .settings import Settings, defaults
 
 NOTEBOOKS = lab.shipped() / "notebooks"
-OVER_ROUNDS = ("curves", "curves_by_value")  # pictures of every round, which no rule selects
+OVER_ROUNDS = ("curves", "curves_by_value", "leads")  # pictures of every round, which no rule selects
 OF_FIRST_SEED = ("representations", "images", "chains")  # pictures of what one run kept
 
 

@@ -135,6 +135,31 @@ def effects(
     return pd.DataFrame(rows, columns=EFFECTS)
 
 
+def leads(rounds: pd.DataFrame, reference: str, last: int = 10) -> pd.DataFrame:
+    """How far each method stands above `reference` after so many rounds, paired by seed: how a lead moves while clients train.
+
+    rounds: setting, dataset, clients, method, seed, round (from 0) and accuracy (in [0, 1]). Gives setting, dataset, clients,
+    method, `rounds` (from 1), `lead` (points, of the means of the `last` rounds until then), `ci95` (NaN: one seed) and `n`, the
+    seeds that both have. Methods without such a seed are left out.
+    """
+    place = ["setting", "dataset", "clients"]
+    table = []
+    for setting, own in rounds.groupby(place, sort=False):
+        held = 100 * own.pivot_table(index="round", columns=["method", "seed"], values="accuracy").sort_index()
+        held = held.rolling(last, min_periods=1).mean()
+        seeds_of = {str(method): set(rows["seed"]) for method, rows in own.groupby("method", sort=False)}
+        for method, known in seeds_of.items():
+            seeds = sorted(known & seeds_of.get(reference, set()))
+            if method == reference or not seeds:
+                continue
+            apart = held[method][seeds] - held[reference][seeds]
+            named = dict(zip(place, setting, strict=True)) | {"method": method, "n": len(seeds)}
+            for round, values in zip(apart.index, apart.to_numpy(), strict=True):
+                lead, half = interval(values)
+                table.append(named | {"rounds": int(round) + 1, "lead": lead, "ci95": half})
+    return pd.DataFrame(table, columns=[*place, "method", "rounds", "lead", "ci95", "n"])
+
+
 def shaking(rounds: pd.DataFrame) -> pd.DataFrame:
     """The mean absolute change of the accuracy from one round to the next, in points, over the second half of the rounds: one row a
     setting, one column a method.

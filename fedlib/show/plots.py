@@ -445,6 +445,32 @@ def curves(
 
 
 @_styled
+def leads(table: pd.DataFrame, reference: str) -> Picture:
+    """How far methods stand above `reference` as the rounds go by, one panel per setting; the band is the 95 % interval over seeds,
+    where there are several. table: `intervals.leads`'s rows.
+    """
+    figure, panels = _panels(_titles(table), 2.4, 1.9, xlabel="communication round", ylabel=f"points above {reference}")
+    shown = figure.looks(table["method"])
+    for setting, axes in panels.items():
+        own = table[table["setting"] == setting]
+        present = [name for name in shown if name in set(own["method"])]
+        bands: list[tuple[str, pd.DataFrame]] = []
+        for place, method in enumerate(present):
+            rows = own[own["method"] == method]
+            axes.plot(rows["rounds"], rows["lead"], **_line(shown[method], len(rows), place, len(present)))
+            bands.append((shown[method].colour, rows))
+        axes.axhline(0, color="black", linewidth=0.8)
+        axes.margins(y=0.15)
+        axes.set_ylim(axes.get_ylim())  # of the means, as in `curves`
+        for colour, rows in bands:
+            low, high = rows["lead"] - rows["ci95"], rows["lead"] + rows["ci95"]
+            axes.fill_between(rows["rounds"], low, high, color=colour, alpha=0.15, linewidth=0)
+        axes.locator_params(axis="x", integer=True)
+    _legend_below(figure, [_handle(name, look_, 3, line=True) for name, look_ in shown.items()])
+    return figure
+
+
+@_styled
 def comparison(rounds: pd.DataFrame, clients: pd.DataFrame, reference: str) -> Picture:
     """Any runs: mean test accuracy over the rounds, with the 95 % interval over seeds; and, of each client, the difference to
     `reference`, in order of size.

@@ -256,3 +256,18 @@ def effect_sentences(table: pd.DataFrame) -> list[str]:
             f"over the visited {row['difference']:+.2f}."
         )
     return said
+
+
+def lead_sentences(
+    leads: pd.DataFrame, method: str, reference: str, at: Sequence[int] = (10, 20, 50, 100)
+) -> list[str]:
+    """How far `method` stands above `reference` after `at` rounds, a sentence per setting; leads: `intervals.leads`'s rows."""
+    said = []
+    rows = leads[(leads["method"] == method) & leads["rounds"].isin(at)]
+    for setting, own in rows.groupby("setting", sort=False):
+        stood = [
+            f"{lead:+.2f}" + ("" if np.isnan(half) else f" ± {half:.2f}") + f" after {rounds}"
+            for lead, half, rounds in zip(own["lead"], own["ci95"], own["rounds"], strict=True)
+        ]
+        said.append(f"{setting}: {method} less {reference}: {', '.join(stood)} rounds (n = {own['n'].iloc[0]}).")
+    return said

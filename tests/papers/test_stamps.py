@@ -245,6 +245,21 @@ def test_what_methods_add_is_a_further_picture_of_the_table(home, monkeypatch, c
     assert list(rows["case"]) == ["FedSSA"] and list(rows["against"]) == ["Standalone"] and list(rows["n"]) == [1]
 
 
+def test_how_leads_move_is_a_further_picture_of_the_curves(home, monkeypatch, capsys):
+    cells = exhibits.cells("fedssa/heterogeneous", "record", "cifar10", (0,))
+    hundred = [cell for cell in cells if cell.spec.num_clients == 100 and cell.method in ("Standalone", "FedSSA")]
+    found = notebook.Runs(hundred, [stored(str(place)) for place, _ in enumerate(hundred)])
+    pages.leads_of_record("fedssa/fig10", settings(), found, "FML")
+    assert "no method is on record with FML yet" in capsys.readouterr().out and not (home / "figures").exists()
+    drawn = []
+    monkeypatch.setattr(pages, "display", drawn.append)
+    pages.leads_of_record("fedssa/fig10", settings(), found, "Standalone")
+    (said,) = text_of(drawn[0])
+    assert said.startswith("Each point is the mean of the ten rounds until then.") and said.endswith("n = 1")
+    rows = pd.read_csv(home / "figures/record/fedssa/fig10-leads-of-record.csv")
+    assert set(rows["method"]) == {"FedSSA"} and (rows["lead"] == 0).all()  # of the same tables
+
+
 def test_a_variation_leaves_pictures_of_record_as_they_are(home):
     figure = plots.decay({"mu": float}, 2)
     assert notebook.save_record("fedssa/fig4", settings(seeds=[3]), figure, pd.DataFrame()) is figure

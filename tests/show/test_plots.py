@@ -196,6 +196,16 @@ def test_one_seed_has_no_band_and_a_wide_band_does_not_flatten_the_means():
     assert high - low < 20  # the means span 10 points, the interval of the last round more than 200
 
 
+def test_leads_are_drawn_against_zero():
+    rows = [("one", "cifar10", "N = 10", "FedSSA", 3, at, 1.0 * at, 0.5) for at in (1, 2, 3)]
+    table = pd.DataFrame(rows, columns=["setting", "dataset", "clients", "method", "n", "rounds", "lead", "ci95"])
+    figure = plots.leads(table, "Standalone")
+    (axes,) = figure.axes
+    assert axes.get_ylabel() == "points above Standalone" and "n = 3" in axes.get_title()
+    curve, zero = axes.lines
+    assert curve.get_ydata().tolist() == [1.0, 2.0, 3.0] and set(zero.get_ydata()) == {0}
+
+
 def test_boxes_leave_out_clients_that_were_never_visited():
     rows = [("one", "FedSSA", client, 0.9 - 0.1 * client, client != 3, 0) for client in range(4)]
     table = pd.DataFrame(rows, columns=["setting", "method", "client", "accuracy", "visited", "seed"])

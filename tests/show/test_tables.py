@@ -158,3 +158,33 @@ def test_shaking_is_the_mean_step_of_the_later_half():
         for place, value in enumerate(values)
     ]
     assert intervals.shaking(pd.DataFrame(rounds[::-1])).loc["here", "A"] == 10.0
+
+
+def test_leads_over_rounds_are_paired_by_seed_and_trailing_means():
+    # B above A by 2 and 4 points in round 1 (seeds 0, 1), by 6 and 4 in round 2; of seed 2 there is no A. Over two rounds: 4 and 4.
+    levels = {
+        ("A", 0): [0.10, 0.20],
+        ("A", 1): [0.30, 0.30],
+        ("B", 0): [0.12, 0.26],
+        ("B", 1): [0.34, 0.34],
+        ("B", 2): [0.9, 0.9],
+    }
+    rounds = pd.DataFrame(
+        [
+            ("here", "cifar10", "N = 10", method, seed, place, accuracy)
+            for (method, seed), own in levels.items()
+            for place, accuracy in enumerate(own)
+        ],
+        columns=["setting", "dataset", "clients", "method", "seed", "round", "accuracy"],
+    )
+    table = intervals.leads(rounds, "A", last=2)
+    assert table[["method", "rounds", "n"]].to_numpy().tolist() == [["B", 1, 2], ["B", 2, 2]]
+    np.testing.assert_allclose(table["lead"], [3.0, 4.0])
+    np.testing.assert_allclose(
+        table["ci95"], [12.706 * 1.0, 0.0], atol=1e-3
+    )  # sd sqrt(2) over sqrt(2) seeds; t of one degree of freedom
+    assert tables.lead_sentences(table, "B", "A", at=(1, 2)) == [
+        "here: B less A: +3.00 ± 12.71 after 1, +4.00 ± 0.00 after 2 rounds (n = 2)."
+    ]
+    assert intervals.leads(rounds[rounds["method"] == "B"], "A").empty
+    assert np.isnan(intervals.leads(rounds[rounds["seed"] == 0], "A")["ci95"]).all()  # one seed
