@@ -70,11 +70,16 @@ FLOPS = {
 }
 
 
-def _flops(architecture: str) -> int:
-    """FLOPs of a training step an image, about."""
+def _flops(architecture: str, info: data.DatasetInfo) -> int:
+    """FLOPs of a training step an image, about; of a person's own network on images like the data set's."""
     if models.is_built_in(architecture):
         return FLOPS[architecture.removesuffix(f"-{models.FEATURES}")]
-    return costs.training_flops(architecture, 10, 3)
+    return costs.training_flops(architecture, info.num_classes, info.channels)
+
+
+def _mean_flops(item: Resolved) -> float:
+    """The same over the first visits of a run."""
+    return float(np.mean([_flops(name, item.info) for name in _turns(item)]))
 
 
 def expected_seconds(resolved: Sequence[Resolved]) -> list[float]:
@@ -92,7 +97,11 @@ def _expected(item: Resolved) -> float:
         np.mean(
             [
                 _seconds_an_image(
-                    name, *_timed(name, spec.batch_size, of_client), item.protocol.optimiser, spec.precision, *shape
+                    name,
+                    *_timed(_flops(name, item.info), spec.batch_size, of_client),
+                    item.protocol.optimiser,
+                    spec.precision,
+                    *shape,
                 )
                 for name in _turns(item)
             ]
@@ -103,9 +112,9 @@ def _expected(item: Resolved) -> float:
     return 0.2 + 0.003 * visits + plain * (item.samples * relative_work(item) + judged)
 
 
-def _timed(architecture: str, batch_size: int, images: int) -> tuple[int, int]:
-    """How to time a network: in which batches, and on how many images, few where an image costs much."""
-    most = round(5e9 / _flops(architecture))
+def _timed(flops: int, batch_size: int, images: int) -> tuple[int, int]:
+    """How to time a network of `flops` an image: in which batches, and on how many images, few where an image costs much."""
+    most = round(5e9 / flops)
     batch_size = max(1, min(batch_size, 64, most))
     batches = min(images // batch_size, 4, most // (2 * batch_size))
     return batch_size, batch_size * 2 ** max(0, batches.bit_length() - 1)  # 1, 2 or 4 batches
@@ -139,7 +148,7 @@ def relative_work(item: Resolved) -> float:
     """
     spec, params = item.spec, item.spec.params
     selected, images = simulation.participants(spec.num_clients, spec.participation), _images(item)
-    flops = float(np.mean([_flops(name) for name in _turns(item)]))
+    flops = _mean_flops(item)
     public = 0.0
     if item.algorithm.public_data != "none":
         source = data.info(spec.public_dataset) if spec.public_dataset else item.info
@@ -159,7 +168,7 @@ def relative_work(item: Resolved) -> float:
     if spec.algorithm == "pFedMe":
         work = replace(work, own=float(params["inner_steps"]))
     shared = params.get("shared", params.get("knowledge"))
-    smaller = _flops(shared) / flops if shared in models.BUILDERS else 0.0
+    smaller = _flops(shared, item.info) / flops if shared in models.BUILDERS else 0.0
     sampled = min(public, params.get("public_samples", public))
     own = spec.local_epochs * images * work.own + images * work.after + sampled * work.public
     own += public * work.visit * min(1, spec.num_clients / (selected * spec.rounds))
@@ -170,7 +179,7 @@ def relative_work(item: Resolved) -> float:
 
 def training_work(item: Resolved) -> float:
     """FLOPs of a run's training, about: nothing is timed, so that an order by it is always the same."""
-    return item.samples * relative_work(item) * float(np.mean([_flops(name) for name in _turns(item)]))
+    return item.samples * relative_work(item) * _mean_flops(item)
 
 
 @cache

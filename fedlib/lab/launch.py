@@ -167,11 +167,10 @@ def _reached(row: dict[str, Any], rounds: int | None) -> str:
 
 
 def missing(specs: Iterable[RunSpec], scale: str | None = None, reuse_stale: bool = False) -> list[Resolved]:
-    """The runs among `specs` that have no usable record, longest first; of duplicates, the one that keeps most."""
+    """The runs among `specs` that have no usable record; of duplicates, the one that keeps most."""
     every = sorted((resolve(spec, scale) for spec in specs), key=lambda item: KEEP.index(item.spec.keep))
     resolved = {item.key: item for item in every}
-    wanted = [item for item in resolved.values() if usable(item, reuse_stale) is None]
-    return sorted(wanted, key=training_work, reverse=True)
+    return [item for item in resolved.values() if usable(item, reuse_stale) is None]
 
 
 def sweep(
@@ -182,7 +181,7 @@ def sweep(
     progress: bool = True,
     reuse_stale: bool = False,
 ) -> list[Record]:
-    """The records of `specs` in order; what is missing is trained by `jobs` single-threaded workers, side by side.
+    """The records of `specs` in order; what is missing is trained by `jobs` single-threaded workers, side by side, longest first.
 
     On Ctrl-C or SIGTERM the workers finish their rounds and save; the same call resumes. An error of one run is
     raised when all others are done.
@@ -192,7 +191,7 @@ def sweep(
     specs, jobs = list(specs), coerce("jobs", jobs, int)
     require(jobs >= 1, "jobs", jobs, "at least 1")
     wanted = missing(specs, scale, reuse_stale)
-    todo = [item for item in wanted if item.portable]
+    todo = sorted((item for item in wanted if item.portable), key=training_work, reverse=True)
     if jobs > 1 and len(wanted) - len(todo) > 1:
         line = f"{len(wanted) - len(todo)} of {len(wanted)} runs have parts that this process defined"
         print(f"{line}, which no worker knows: they train here, one after the other", file=sys.stderr)

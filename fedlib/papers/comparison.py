@@ -78,9 +78,9 @@ class Comparison:
         for label, rows in self.clients.groupby("label", sort=False):
             apart = rows["difference"].round(6)
             mean, half = intervals.interval(apart.to_numpy())
-            spread = "" if np.isnan(half) else f" ± {half:.2f} (95 % over clients)"
+            over = "" if np.isnan(half) else " (95 % over clients)"
             said.append(
-                f"{label} less {reference}, client by client: {mean:+.2f}{spread} points; of {len(apart)} clients "
+                f"{label} less {reference}, client by client: {tables.apart(mean, half)}{over} points; of {len(apart)} clients "
                 f"{(apart > 0).sum()} higher, {(apart < 0).sum()} lower, {(apart == 0).sum()} equal"
             )
         return said
@@ -162,13 +162,12 @@ def _row(label: str, rows: Mapping[str, Mapping[int, Any]], rule: str) -> dict[s
     diverged = sum(record.status == "diverged" for record in rows[label].values())
     seeds = [seed for seed in own if seed in reference]
     apart = intervals.interval([own[seed] - reference[seed] for seed in seeds]) if seeds else (np.nan, np.nan)
-    spread = "" if np.isnan(apart[1]) else f" ± {apart[1]:.2f}"
     first = next(iter(rows))
     return {
         "run": label,
         "n": len(rows[label]),
         "accuracy, %": tables.cell(*_mean(own), len(rows[label]), diverged),
-        f"less {first}": "–" if label == first or not seeds else f"{apart[0]:+.2f}{spread} (n = {len(seeds)})",
+        f"less {first}": "–" if label == first or not seeds else f"{tables.apart(*apart)} (n = {len(seeds)})",
     }
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from ..data import info
-from ..show import labels
+from ..show import labels, tables
 from .reported import ACCURACY, reported
 from .verdicts import Lead, judge_lead
 
@@ -112,8 +112,7 @@ def _rank(mine: Mapping[Any, Any], rows: Sequence[Mapping[Any, Any]]) -> str:
 
 def _lead(row: Mapping[Any, Any]) -> str:
     """`+3.00 ± 1.20 against C (n = 3)`."""
-    spread = "" if np.isnan(row["lead_ci95"]) else f" ± {row['lead_ci95']:.2f}"
-    return f"{row['lead']:+.2f}{spread} against {row['runner_up']} (n = {int(row['lead_n'])})"
+    return f"{tables.apart(row['lead'], row['lead_ci95'])} against {row['runner_up']} (n = {int(row['lead_n'])})"
 
 
 NO_RECORD = "No result of record compares these methods yet: not testable here."

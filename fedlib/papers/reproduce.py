@@ -480,9 +480,8 @@ def _differences(
     for setting in dict.fromkeys(cell.setting for cell in found.cells):
         own = notebook.Runs.of_pairs(pair for pair in found.pairs if pair[0].setting == setting)
         for row in own.effects(reference, rule, instead).to_dict("records"):
-            spread = "" if np.isnan(row[f"{prefix}ci95"]) else f" ± {row[f'{prefix}ci95']:.2f}"
             difference = row[f"{prefix}difference"]
-            text = "diverged" if np.isnan(difference) else f"{difference:+.2f}{spread}"
+            text = "diverged" if np.isnan(difference) else tables.apart(difference, row[f"{prefix}ci95"])
             made[setting, row["case"]] = f"{text} (n = {row['n']})"
     return made
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from ..show import intervals
+from ..show import intervals, tables
 from . import exhibits
 
 SUPPORTED, CONTRADICTED, UNDECIDED, NOT_RUN = "supported", "contradicted", "undecided", "not run"
@@ -177,8 +177,7 @@ class Comparison:
 
     def __str__(self) -> str:
         mean, half = intervals.interval(self.differences, LEVEL)
-        spread = "" if self.n == 1 else f" ± {half:.2f}"
-        return f"{self.what} {mean:+.2f}{spread} {self.unit} (n = {self.n})"
+        return f"{self.what} {tables.apart(mean, half)} {self.unit} (n = {self.n})"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -436,10 +436,7 @@ def curves(
             low, high = np.clip(mean - half, 0, 100), np.clip(mean + half, 0, 100)
             bands.append((look_.colour, rounds, low, high))
         _span(axes, "y")
-        axes.set_ylim(axes.get_ylim())  # of the means: a wide band runs out of the frame and does not flatten them
-        for colour, rounds, low, high in bands:
-            axes.fill_between(rounds, low, high, color=colour, alpha=0.15, linewidth=0)
-        axes.locator_params(axis="x", integer=True)
+        _bands(axes, bands)
     _legend_below(figure, [_handle(name, look_, 3, line=True) for name, look_ in shown.items()])
     return figure
 
@@ -454,18 +451,14 @@ def leads(table: pd.DataFrame, reference: str) -> Picture:
     for setting, axes in panels.items():
         own = table[table["setting"] == setting]
         present = [name for name in shown if name in set(own["method"])]
-        bands: list[tuple[str, pd.DataFrame]] = []
+        bands: list[tuple[str, Any, Any, Any]] = []
         for place, method in enumerate(present):
-            rows = own[own["method"] == method]
-            axes.plot(rows["rounds"], rows["lead"], **_line(shown[method], len(rows), place, len(present)))
-            bands.append((shown[method].colour, rows))
+            rounds, lead, half = own.loc[own["method"] == method, ["rounds", "lead", "ci95"]].to_numpy().T
+            axes.plot(rounds, lead, **_line(shown[method], len(lead), place, len(present)))
+            bands.append((shown[method].colour, rounds, lead - half, lead + half))
         axes.axhline(0, color="black", linewidth=0.8)
         axes.margins(y=0.15)
-        axes.set_ylim(axes.get_ylim())  # of the means, as in `curves`
-        for colour, rows in bands:
-            low, high = rows["lead"] - rows["ci95"], rows["lead"] + rows["ci95"]
-            axes.fill_between(rows["rounds"], low, high, color=colour, alpha=0.15, linewidth=0)
-        axes.locator_params(axis="x", integer=True)
+        _bands(axes, bands)
     _legend_below(figure, [_handle(name, look_, 3, line=True) for name, look_ in shown.items()])
     return figure
 
@@ -501,6 +494,16 @@ def comparison(rounds: pd.DataFrame, clients: pd.DataFrame, reference: str) -> P
         axes.locator_params(axis="x", integer=True)
     _legend_below(figure, [_handle(name, look_, 3, line=True) for name, look_ in shown.items()])
     return figure
+
+
+def _bands(axes: Axes, bands: Iterable[tuple[str, Any, Any, Any]]) -> None:
+    """Bands (colour, rounds, low, high) behind the curves drawn so far, whose frame stays: a wide band runs out of it and does not
+    flatten them.
+    """
+    axes.set_ylim(axes.get_ylim())
+    for colour, rounds, low, high in bands:
+        axes.fill_between(rounds, low, high, color=colour, alpha=0.15, linewidth=0)
+    axes.locator_params(axis="x", integer=True)
 
 
 def _line(shown: Look, points: int, place: int, of: int) -> dict[str, Any]:

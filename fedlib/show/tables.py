@@ -23,6 +23,11 @@ def cell(mean: float, half: float, n: int, diverged: int = 0) -> str:
     return f"{mean:.2f} (n = 1)" if n == 1 else f"{mean:.2f} ± {half:.2f}"
 
 
+def apart(mean: float, half: float) -> str:
+    """`+1.20 ± 0.80` of a difference in points; without an interval (NaN), of one seed, the difference alone."""
+    return f"{mean:+.2f}" + ("" if np.isnan(half) else f" ± {half:.2f}")
+
+
 BEST, SECOND = "best", "second"
 MARKED = "Best in bold, second underlined."
 _SPECIAL = str.maketrans(
@@ -202,8 +207,7 @@ def _paired(row: Mapping[Any, Any]) -> str:
     """`+1.20 ± 0.80 to FedProto (n = 3)`; a dash where no other method has a common seed."""
     if not row["lead_n"] or np.isnan(row["lead"]):
         return "–"
-    spread = "" if np.isnan(row["lead_ci95"]) else f" ± {row['lead_ci95']:.2f}"
-    return f"{row['lead']:+.2f}{spread} to {row['runner_up']} (n = {int(row['lead_n'])})"
+    return f"{apart(row['lead'], row['lead_ci95'])} to {row['runner_up']} (n = {int(row['lead_n'])})"
 
 
 def caption(
@@ -266,7 +270,7 @@ def lead_sentences(
     rows = leads[(leads["method"] == method) & leads["rounds"].isin(at)]
     for setting, own in rows.groupby("setting", sort=False):
         stood = [
-            f"{lead:+.2f}" + ("" if np.isnan(half) else f" ± {half:.2f}") + f" after {rounds}"
+            f"{apart(lead, half)} after {rounds}"
             for lead, half, rounds in zip(own["lead"], own["ci95"], own["rounds"], strict=True)
         ]
         said.append(f"{setting}: {method} less {reference}: {', '.join(stood)} rounds (n = {own['n'].iloc[0]}).")

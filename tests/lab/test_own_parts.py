@@ -243,6 +243,23 @@ def test_methods_of_ones_own_are_told_apart_in_figures():
     assert len(drawn) == len(names)
 
 
+def test_a_network_for_grey_images_alone_runs_and_is_counted_on_such(monkeypatch, tmp_path):
+    def grey(num_classes, channels):
+        assert channels == 1
+        return models.Model(torch.nn.Flatten(), torch.nn.Linear(1024, num_classes))
+
+    def noise():
+        images, labels = torch.randint(0, 256, (80, 1, 32, 32), dtype=torch.uint8).numpy(), np.arange(80) % 4
+        return data.Dataset.from_arrays("noise", images[:60], labels[:60], images[60:], labels[60:])
+
+    monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
+    monkeypatch.setitem(models.BUILDERS, "Grey", grey)
+    monkeypatch.setitem(data.REGISTERED, "noise", noise)
+    spec = RunSpec("Standalone", dataset="noise", scenario="Grey", num_clients=2, participation=1.0, rounds=1)
+    assert lab.relative_work(lab.resolve(spec)) == pytest.approx(1)
+    assert [record.status for record in sweep([spec], jobs=1, progress=False)] == ["finished"]
+
+
 def test_an_interrupted_run_resumes_to_the_same_bits(defined, monkeypatch, tmp_path):
     with monkeypatch.context() as patch:
         patch.setenv("FEDLIB_HOME", str(tmp_path / "undisturbed"))

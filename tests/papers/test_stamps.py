@@ -232,28 +232,30 @@ def test_a_picture_of_what_one_run_kept_counts_one_seed(home, monkeypatch):
     assert "protocol reconstructed; n = 1;" in said.replace("\n", " ")
 
 
-def test_what_methods_add_is_a_further_picture_of_the_table(home, monkeypatch, capsys):
+@pytest.fixture
+def two():
+    """Of record: Standalone and FedSSA among a hundred clients, one seed."""
     cells = exhibits.cells("fedssa/heterogeneous", "record", "cifar10", (0,))
     hundred = [cell for cell in cells if cell.spec.num_clients == 100 and cell.method in ("Standalone", "FedSSA")]
-    found = notebook.Runs(hundred, [stored(str(place)) for place, _ in enumerate(hundred)])
-    pages.differences_of_record("fedssa/table2", settings(), found, "FML")
+    return notebook.Runs(hundred, [stored(str(place)) for place, _ in enumerate(hundred)])
+
+
+def test_what_methods_add_is_a_further_picture_of_the_table(two, home, capsys):
+    pages.differences_of_record("fedssa/table2", settings(), two, "FML")
     assert "no method is on record with FML yet" in capsys.readouterr().out and not (home / "figures").exists()
-    pages.differences_of_record("fedssa/table2", settings(), found, "Standalone")
+    pages.differences_of_record("fedssa/table2", settings(), two, "Standalone")
     folder = home / "figures" / "record" / "fedssa"
     assert {path.stem for path in folder.iterdir()} == {"table2-differences-of-record"}
     rows = pd.read_csv(folder / "table2-differences-of-record.csv")
     assert list(rows["case"]) == ["FedSSA"] and list(rows["against"]) == ["Standalone"] and list(rows["n"]) == [1]
 
 
-def test_how_leads_move_is_a_further_picture_of_the_curves(home, monkeypatch, capsys):
-    cells = exhibits.cells("fedssa/heterogeneous", "record", "cifar10", (0,))
-    hundred = [cell for cell in cells if cell.spec.num_clients == 100 and cell.method in ("Standalone", "FedSSA")]
-    found = notebook.Runs(hundred, [stored(str(place)) for place, _ in enumerate(hundred)])
-    pages.leads_of_record("fedssa/fig10", settings(), found, "FML")
+def test_how_leads_move_is_a_further_picture_of_the_curves(two, home, monkeypatch, capsys):
+    pages.leads_of_record("fedssa/fig10", settings(), two, "FML")
     assert "no method is on record with FML yet" in capsys.readouterr().out and not (home / "figures").exists()
     drawn = []
     monkeypatch.setattr(pages, "display", drawn.append)
-    pages.leads_of_record("fedssa/fig10", settings(), found, "Standalone")
+    pages.leads_of_record("fedssa/fig10", settings(), two, "Standalone")
     (said,) = text_of(drawn[0])
     assert said.startswith("Each point is the mean of the ten rounds until then.") and said.endswith("n = 1")
     rows = pd.read_csv(home / "figures/record/fedssa/fig10-leads-of-record.csv")
