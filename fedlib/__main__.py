@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pandas as pd
+from tqdm import tqdm
 
 from . import __version__, algorithms, data, lab, models, partition
 from .errors import FedlibError, choose, coerce
@@ -177,7 +178,7 @@ def _parser(name: str = "") -> Parser:
         "record",
         help="the results of record: what is on record, and train more of it",
         description="Without a group, list the groups of runs behind the results of record, in the order of what they decide. With "
-        "one, train what it lacks, seed by seed, and write the summaries to results/.",
+        "one, train what it lacks, seed by seed, and write the summaries to results/ after each run.",
     )
     command.add_argument("group", nargs="?", help=", ".join(groups.GROUPS))
     _add_jobs(command)
@@ -483,8 +484,13 @@ def _print(text: str) -> None:
 
 def _record(options: argparse.Namespace) -> None:
     if options.group is not None:
-        for left in groups.train(options.group, _jobs(options)):
-            print(f"{recorded.export()} runs written to {recorded.RESULTS}; {left} of the group remain", flush=True)
+
+        def export(left: int) -> None:
+            written = f"{recorded.export()} runs written to {recorded.RESULTS}"
+            tqdm.write(f"{written}; {left} of the group remain")  # above the bar
+            sys.stdout.flush()
+
+        groups.train(options.group, _jobs(options), export)
         return
     print(f"{'group':<12}{'runs':>9}  hours left on one core; what it decides")
     for name, (what, _) in groups.GROUPS.items():

@@ -167,9 +167,12 @@ def _reached(row: dict[str, Any], rounds: int | None) -> str:
 
 
 def missing(specs: Iterable[RunSpec], scale: str | None = None, reuse_stale: bool = False) -> list[Resolved]:
-    """The runs among `specs` that have no usable record; of duplicates, the one that keeps most."""
-    every = sorted((resolve(spec, scale) for spec in specs), key=lambda item: KEEP.index(item.spec.keep))
-    resolved = {item.key: item for item in every}
+    """The runs among `specs` that have no usable record, in their order; of duplicates, the one that keeps most."""
+    resolved: dict[str, Resolved] = {}
+    for item in (resolve(spec, scale) for spec in specs):
+        kept = resolved.setdefault(item.key, item).spec.keep
+        if KEEP.index(item.spec.keep) > KEEP.index(kept):
+            resolved[item.key] = item
     return [item for item in resolved.values() if usable(item, reuse_stale) is None]
 
 
@@ -180,8 +183,11 @@ def sweep(
     jobs: int = 2,
     progress: bool = True,
     reuse_stale: bool = False,
+    in_order: bool = False,
+    each: Callable[[int], None] | None = None,
 ) -> list[Record]:
-    """The records of `specs` in order; what is missing is trained by `jobs` single-threaded workers, side by side, longest first.
+    """The records of `specs` in order; what is missing is trained by `jobs` single-threaded workers, side by side, longest first
+    or as `specs` has it (in_order). each: called with how many runs remain whenever a worker has finished one.
 
     On Ctrl-C or SIGTERM the workers finish their rounds and save; the same call resumes. An error of one run is
     raised when all others are done.
@@ -191,7 +197,9 @@ def sweep(
     specs, jobs = list(specs), coerce("jobs", jobs, int)
     require(jobs >= 1, "jobs", jobs, "at least 1")
     wanted = missing(specs, scale, reuse_stale)
-    todo = sorted((item for item in wanted if item.portable), key=training_work, reverse=True)
+    todo = [item for item in wanted if item.portable]
+    if not in_order:
+        todo.sort(key=training_work, reverse=True)
     if jobs > 1 and len(wanted) - len(todo) > 1:
         line = f"{len(wanted) - len(todo)} of {len(wanted)} runs have parts that this process defined"
         print(f"{line}, which no worker knows: they train here, one after the other", file=sys.stderr)
@@ -200,17 +208,22 @@ def sweep(
         seconds = expected_seconds(todo) if progress else [1.0] * len(todo)
         expected = {item.key: one for item, one in zip(todo, seconds, strict=True)}
         with Progress(f"0 of {len(todo)} runs", sum(seconds), progress) as bar:
-            failures = _in_workers(todo, min(jobs, len(todo)), bar, expected, reuse_stale)
+            failures = _in_workers(todo, min(jobs, len(todo)), bar, expected, reuse_stale, each)
     if failures:
         raise FedlibError("; ".join(failures))
     return [run(spec, scale, progress=False, reuse_stale=reuse_stale) for spec in specs]
 
 
 def _in_workers(
-    todo: list[Resolved], jobs: int, bar: Progress, expected: dict[str, float], reuse_stale: bool
+    todo: list[Resolved],
+    jobs: int,
+    bar: Progress,
+    expected: dict[str, float],
+    reuse_stale: bool,
+    each: Callable[[int], None] | None,
 ) -> list[str]:
     """Train `todo` in `jobs` worker processes; returns what went wrong, a line each. The bar goes by `expected`, each
-    run's seconds by its key.
+    run's seconds by its key; `each` is told how many runs remain.
 
     A worker is a Python of its own that reads specifications and writes reports as lines of JSON, so a script needs no
     main guard and a notebook no importable main module.
@@ -269,6 +282,8 @@ def _in_workers(
                     done[given[worker].key] = expected[given[worker].key]
                     bar.update(sum(done.values()))
                     give(worker)
+                    if each and "finished" in report:
+                        each(len(todo) - finished)
         finally:
             for worker in workers:
                 if worker.poll() is None:

@@ -1,8 +1,7 @@
 """The results of record in the order of what they decide: which cells of the grids are trained at scale record, group by group."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import groupby
 
 from .. import lab
 from ..errors import choose
@@ -126,17 +125,8 @@ def open_cells(name: str) -> list[exhibits.Cell]:
     return [cell for cell in left if lab.resolve(cell.spec, RECORD).key in missing]
 
 
-def train(name: str, jobs: int) -> Iterator[int]:
-    """Train what is open of a group, part by part and seed by seed, `jobs` runs side by side; yields how many remain.
-
-    Seeds with fewer runs than `jobs` are trained together, so that no worker waits.
+def train(name: str, jobs: int, each: Callable[[int], None]) -> None:
+    """Train what is open of a group, part by part and seed by seed, `jobs` runs side by side; `each` is called after each finished
+    run with how many remain.
     """
-    left = open_cells(name)
-    batch: list[exhibits.Cell] = []
-    for _, own in groupby(left, key=lambda cell: cell.spec.seed):
-        batch += own
-        if len(batch) >= min(jobs, len(left)):
-            lab.sweep([cell.spec for cell in batch], RECORD, jobs=jobs)
-            left = left[len(batch) :]
-            batch = []
-            yield len(left)
+    lab.sweep([cell.spec for cell in open_cells(name)], RECORD, jobs=jobs, in_order=True, each=each)

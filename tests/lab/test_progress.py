@@ -184,3 +184,30 @@ def test_the_longest_run_starts_first_whatever_it_keeps(tmp_path, monkeypatch):
         sweep(specs, progress=False)
     first = [(item.spec.algorithm, item.spec.scenario) for item in given]
     assert first == [("Standalone", "M4"), ("pFedES", "CNN-1"), ("FML", "CNN-1"), ("Standalone", "CNN-1")]
+    given.clear()
+    with pytest.raises(FedlibError, match="not trained here"):
+        sweep(specs, progress=False, in_order=True)
+    assert [(item.spec.algorithm, item.spec.scenario, item.spec.keep) for item in given] == runs
+
+
+def test_of_runs_that_differ_in_what_they_keep_the_one_that_keeps_most_is_trained_in_the_first_ones_place():
+    kept = [("FedSSA", "none"), ("FedGH", "server"), ("FedSSA", "clients"), ("FedGH", "none")]
+    specs = [RunSpec(algorithm=name, keep=keep, seed=991) for name, keep in kept]
+    assert [(item.spec.algorithm, item.spec.keep) for item in lab.missing(specs)] == [
+        ("FedSSA", "clients"),
+        ("FedGH", "server"),
+    ]
+
+
+def test_whoever_asks_is_told_how_many_runs_remain_after_each(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
+    specs = [RunSpec("Standalone", num_clients=2, rounds=1, seed=seed) for seed in range(3)]
+    finished = []
+
+    def each(left):
+        finished.append((left, len([path for path in lab.stored() if lab.read(path) is not None])))
+
+    sweep(specs, jobs=1, progress=False, each=each)
+    assert [left for left, _ in finished] == [2, 1, 0] and all(count >= 3 - left for left, count in finished)
+    sweep(specs, jobs=1, progress=False, each=each)  # now nothing is trained
+    assert len(finished) == 3

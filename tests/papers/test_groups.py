@@ -36,25 +36,19 @@ def test_a_run_of_two_parts_stands_once_and_what_is_on_record_or_stored_is_not_o
     assert len(groups.open_cells("why")) == len(cells) - 2
 
 
-def test_a_group_trains_part_by_part_and_seed_by_seed(monkeypatch):
-    trained = []
-    monkeypatch.setattr(recorded, "read_results", lambda: [])
-    monkeypatch.setattr(lab, "sweep", lambda specs, scale, jobs: trained.append([spec.seed for spec in specs]))
-    assert list(groups.train("audit", 2)) == [22, 17, 12, 8, 4, 0]
-    assert trained == [[0] * 5, [1] * 5, [2] * 5, [0] * 4, [1] * 4, [2] * 4]
+def test_a_group_trains_part_by_part_and_seed_by_seed_and_says_how_many_remain(monkeypatch):
+    left = []
 
+    def sweep(specs, scale, jobs, in_order, each):
+        assert (scale, jobs, in_order) == ("record", 2, True)
+        assert [spec.seed for spec in specs] == [0] * 5 + [1] * 5 + [2] * 5 + [0] * 4 + [1] * 4 + [2] * 4
+        for run in range(len(specs)):
+            each(len(specs) - 1 - run)
 
-def test_seeds_with_fewer_runs_than_workers_are_trained_together(monkeypatch):
-    trained = []
-    monkeypatch.setitem(
-        groups.GROUPS, "few", ("", (groups.Part("pfedes/heterogeneous", ("pFedES",), num_clients=(10, 100)),))
-    )
-    cells = groups.cells("few")
-    assert [cell.spec.seed for cell in cells] == [0] * 4 + [1] * 4 + [2] * 4
     monkeypatch.setattr(recorded, "read_results", lambda: [])
-    monkeypatch.setattr(lab, "sweep", lambda specs, scale, jobs: trained.append([spec.seed for spec in specs]))
-    assert list(groups.train("few", 5)) == [4, 0]
-    assert trained == [[0] * 4 + [1] * 4, [2] * 4]
+    monkeypatch.setattr(lab, "sweep", sweep)
+    groups.train("audit", 2, left.append)
+    assert left == list(range(26, -1, -1))
 
 
 def test_an_unknown_group_is_refused():
@@ -68,3 +62,12 @@ def test_the_command_lists_the_groups(capsys, monkeypatch):
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
     assert [line.split()[0] for line in lines[1:] if not line.startswith(" ")] == list(groups.GROUPS)
+
+
+def test_the_command_writes_the_results_after_each_run(capsys, monkeypatch):
+    monkeypatch.setattr(lab, "sweep", lambda specs, scale, jobs, in_order, each: [each(1), each(0)])
+    monkeypatch.setattr(recorded, "export", lambda: 62)
+    assert main(["record", "audit"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"62 runs written to {recorded.RESULTS}; {left} of the group remain" for left in (1, 0)
+    ]
