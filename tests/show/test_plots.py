@@ -1,6 +1,7 @@
 """Figures from made-up tables: what is drawn, what is said, and that it is drawn the same twice."""
 
 import ast
+import io
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 from fedlib import show
 from fedlib.algorithms import ALGORITHMS
@@ -125,6 +127,17 @@ def test_pictures_are_the_same_bytes_whenever_drawn():
     png, size = first._repr_png_()
     assert png == first.png() and 200 < size["width"] < 900
     assert first.texts[0].get_text() == "N = 10; T = 30"
+
+
+def test_lines_are_saved_in_few_colours_that_look_the_same_and_images_in_their_own():
+    lines = plots.intervals(ROWS, METHODS)
+    full, few = (Image.open(io.BytesIO(png)) for png in (lines._drawn("png", {}), lines.png()))
+    assert few.mode == "P" and few.size == full.size and few.info["dpi"] == full.info["dpi"]
+    apart = np.asarray(few.convert("RGB"), float) - np.asarray(full.convert("RGB"), float)
+    assert np.abs(apart).mean() < 0.5  # of 255
+    noise = np.random.default_rng(0).random((1, 32, 32, 3))
+    colours = Image.open(io.BytesIO(plots.images({"noise": noise}).png())).convert("RGB").getcolors(10**6)
+    assert len(colours) >= 32 * 32
 
 
 def test_the_note_stands_under_the_legend():
