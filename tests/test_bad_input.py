@@ -14,7 +14,7 @@ import pytest
 import torch
 from processes import rewrite
 
-from fedlib import FedlibError, RunSpec, data, lab, run, simulation
+from fedlib import FedlibError, RunSpec, data, lab, run, simulation, sweep
 from fedlib.__main__ import main
 from fedlib.errors import choose, coerce
 from fedlib.lab import checkpoint, files
@@ -114,6 +114,7 @@ def names(home) -> list[str]:
         ("run FedSSA --dataset svhn", "dataset = 'svhn': not found in"),
         ("data cifar100", "run `python -m fedlib data cifar100` where there is a network"),
         ("run FedSSA --dataset cifar10", "are incomplete or corrupted"),
+        ("record column", "dataset = 'cifar100': not found in"),  # not a line a run
     ],
 )  # fmt: skip
 def test_one_clear_line(text, message, home, tmp_path, monkeypatch, capsys):
@@ -129,6 +130,18 @@ def test_one_clear_line(text, message, home, tmp_path, monkeypatch, capsys):
     assert message in error
     assert error.startswith("fedlib: ") and error.count("\n") == 1
     assert not home.exists()  # nothing written
+
+
+def test_what_stops_many_runs_is_said_once(home, tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDLIB_DATA", str(tmp_path / "data"))
+    (tmp_path / "data" / "cifar-10-batches-py").mkdir(parents=True)
+    (tmp_path / "data" / "cifar-10-batches-py" / "test_batch").write_bytes(b"not the real one")
+    specs = [RunSpec("Standalone", dataset="cifar10", seed=seed) for seed in range(3)]
+    with pytest.raises(FedlibError) as raised:
+        sweep(specs, jobs=2, progress=False)
+    said = str(raised.value)
+    assert said.startswith("Standalone on cifar10 and 2 more: dataset = 'cifar10': the files in ")
+    assert said.count("incomplete or corrupted") == 1
 
 
 @pytest.mark.parametrize("text", ["run", "rum FedSSA", "run FedSSA --nun-clients 10", "runs shwo", "data a b"])

@@ -15,7 +15,7 @@ from typing import Any
 
 import filelock
 
-from .. import randomness, training
+from .. import data, randomness, training
 from ..errors import FedlibError, coerce, require
 from ..federation import Federation
 from . import checkpoint, files
@@ -205,6 +205,7 @@ def sweep(
         print(f"{line}, which no worker knows: they train here, one after the other", file=sys.stderr)
     failures = []
     if todo:
+        _fetch(todo)
         seconds = expected_seconds(todo) if progress else [1.0] * len(todo)
         expected = {item.key: one for item, one in zip(todo, seconds, strict=True)}
         with Progress(f"0 of {len(todo)} runs", sum(seconds), progress) as bar:
@@ -212,6 +213,14 @@ def sweep(
     if failures:
         raise FedlibError("; ".join(failures))
     return [run(spec, scale, progress=False, reuse_stale=reuse_stale) for spec in specs]
+
+
+def _fetch(todo: list[Resolved]) -> None:
+    """Download the data that are not there: once, and before any worker starts, so that a failure is one line and not one a run."""
+    names = (name for item in todo for name in (item.spec.dataset, item.spec.public_dataset) if name)
+    for name in dict.fromkeys(names):
+        if not data.available(name):
+            data.load(name)
 
 
 def _in_workers(
@@ -230,7 +239,8 @@ def _in_workers(
     """
     reports: queue.Queue[tuple[subprocess.Popen[str], dict[str, Any] | None]] = queue.Queue()
     workers = [_start_worker(reports, reuse_stale, max(1, cores() // jobs)) for _ in range(jobs)]
-    waiting, failures, finished = list(todo), [], 0
+    waiting, deaths, finished = list(todo), [], 0
+    failed: dict[str, list[str]] = {}  # what went wrong -> the runs
     interrupt: KeyboardInterrupt | None = None
     given: dict[subprocess.Popen[str], Resolved] = {}
     done: dict[str, float] = dict.fromkeys(expected, 0.0)  # seconds of `expected`, by run
@@ -267,7 +277,7 @@ def _in_workers(
                 if report is None:
                     alive -= 1
                     if worker.wait() and interrupt is None:
-                        failures.append(f"a worker died (exit {worker.returncode}); the same command resumes its run")
+                        deaths.append(f"a worker died (exit {worker.returncode}); the same command resumes its run")
                 elif "round" in report:  # a resumed run has the rounds before it done at once
                     item = given[worker]
                     done[item.key] = expected[item.key] * (report["round"] + 1) / item.spec.rounds
@@ -277,7 +287,8 @@ def _in_workers(
                     give(worker)
                 else:
                     finished += "finished" in report
-                    failures += [report["failed"]] if "failed" in report else []
+                    if "failed" in report:
+                        failed.setdefault(report["failed"], []).append(report["of"])
                     bar.label = f"{finished} of {len(todo)} runs"
                     done[given[worker].key] = expected[given[worker].key]
                     bar.update(sum(done.values()))
@@ -290,7 +301,11 @@ def _in_workers(
                     worker.kill()
     if interrupt is not None:
         raise KeyboardInterrupt(f"stopped with {finished} of {len(todo)} runs finished; the same command resumes")
-    return failures
+    return deaths + [f"{_counted(runs)}: {error}" for error, runs in failed.items()]
+
+
+def _counted(names: list[str]) -> str:
+    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
 def _start_worker(reports: "queue.Queue[Any]", reuse_stale: bool, share: int) -> "subprocess.Popen[str]":
@@ -335,7 +350,7 @@ def work(reuse_stale: bool, share: int) -> None:
             except Elsewhere:
                 send(elsewhere=resolve(spec).key)
             except FedlibError as error:
-                send(failed=f"{spec.algorithm} on {spec.dataset}: {error}")
+                send(failed=str(error), of=f"{spec.algorithm} on {spec.dataset}")
     except KeyboardInterrupt:
         sys.exit(0)
 
