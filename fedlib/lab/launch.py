@@ -190,7 +190,7 @@ def sweep(
     or as `specs` has it (in_order). each: called with how many runs remain whenever a worker has finished one.
 
     On Ctrl-C or SIGTERM the workers finish their rounds and save; the same call resumes. An error of one run is
-    raised when all others are done.
+    raised when all others are done, data that cannot be had before anything is trained.
     """
     allowed = "a list of RunSpec; of a single one, `run` gives the record"
     require(isinstance(specs, Iterable) and not isinstance(specs, str | Mapping), "specs", specs, allowed)
@@ -261,9 +261,12 @@ def _in_workers(
         try:
             for worker in workers:
                 give(worker)
-            alive = len(workers)
+            alive, told = len(workers), 0
             while alive:
                 try:
+                    if each and told < finished:
+                        told = finished
+                        each(len(todo) - finished)
                     worker, report = reports.get(timeout=0.5)
                 except queue.Empty:
                     continue
@@ -293,8 +296,6 @@ def _in_workers(
                     done[given[worker].key] = expected[given[worker].key]
                     bar.update(sum(done.values()))
                     give(worker)
-                    if each and "finished" in report:
-                        each(len(todo) - finished)
         finally:
             for worker in workers:
                 if worker.poll() is None:
