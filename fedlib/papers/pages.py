@@ -193,7 +193,8 @@ def leads_of_record(name: str, settings: notebook.Settings, runs_: notebook.Runs
     if not len(table):
         print(f"{name}: no method is on record with {reference} yet, so there is nothing to draw")
         return
-    drawn = plots.leads(table, reference).note("Each point is the mean of the ten rounds until then.")
+    about = "Each point is the mean of the ten rounds until then. Bands: 95 % intervals, of methods with three seeds or more."
+    drawn = plots.leads(table, reference).note(about)
     display(notebook.save_record(name, settings, drawn, table.round(4), used=runs_, view="leads"))
 
 

@@ -74,8 +74,8 @@ class Picture(Figure):
         return self
 
     def png(self) -> bytes:
-        """The picture as a PNG, the same bytes whenever it is drawn from the same data; of 256 colours, which take a third of
-        the bytes and look the same, unless there are images in it.
+        """The picture as a PNG, the same bytes whenever it is drawn from the same data; of 256 colours, which look the same
+        in fewer bytes, unless there are images in it.
         """
         drawn = self._drawn("png", {"Software": None})
         return drawn if any(axes.images for axes in self.axes) else _in_few_colours(drawn)
@@ -455,7 +455,7 @@ def curves(
 @_styled
 def leads(table: pd.DataFrame, reference: str) -> Picture:
     """How far methods stand above `reference` as the rounds go by, one panel per setting; the band is the 95 % interval over seeds,
-    where there are several. table: `intervals.leads`'s rows.
+    from three on: that of two is as wide as the panel and hides the others. table: `intervals.leads`'s rows.
     """
     figure, panels = _panels(_titles(table), 2.4, 1.9, xlabel="communication round", ylabel=f"points above {reference}")
     shown = figure.looks(table["method"])
@@ -464,9 +464,10 @@ def leads(table: pd.DataFrame, reference: str) -> Picture:
         present = [name for name in shown if name in set(own["method"])]
         bands: list[tuple[str, Any, Any, Any]] = []
         for place, method in enumerate(present):
-            rounds, lead, half = own.loc[own["method"] == method, ["rounds", "lead", "ci95"]].to_numpy().T
+            rounds, lead, half, n = own.loc[own["method"] == method, ["rounds", "lead", "ci95", "n"]].to_numpy().T
             axes.plot(rounds, lead, **_line(shown[method], len(lead), place, len(present)))
-            bands.append((shown[method].colour, rounds, lead - half, lead + half))
+            if n[0] >= 3:
+                bands.append((shown[method].colour, rounds, lead - half, lead + half))
         axes.axhline(0, color="black", linewidth=0.8)
         axes.margins(y=0.15)
         _bands(axes, bands)

@@ -131,7 +131,9 @@ def test_pictures_are_the_same_bytes_whenever_drawn():
 
 def test_lines_are_saved_in_few_colours_that_look_the_same_and_images_in_their_own():
     lines = plots.intervals(ROWS, METHODS)
-    full, few = (Image.open(io.BytesIO(png)) for png in (lines._drawn("png", {}), lines.png()))
+    drawn, saved = lines._drawn("png", {}), lines.png()
+    full, few = (Image.open(io.BytesIO(png)) for png in (drawn, saved))
+    assert len(saved) < len(drawn)
     assert few.mode == "P" and few.size == full.size and few.info["dpi"] == full.info["dpi"]
     apart = np.asarray(few.convert("RGB"), float) - np.asarray(full.convert("RGB"), float)
     assert np.abs(apart).mean() < 0.5  # of 255
@@ -217,6 +219,8 @@ def test_leads_are_drawn_against_zero():
     assert axes.get_ylabel() == "points above Standalone" and "n = 3" in axes.get_title()
     curve, zero = axes.lines
     assert curve.get_ydata().tolist() == [1.0, 2.0, 3.0] and set(zero.get_ydata()) == {0}
+    assert len(axes.collections) == 1  # the band, which two seeds are too few for
+    assert not plots.leads(table.assign(n=2), "Standalone").axes[0].collections
 
 
 def test_boxes_leave_out_clients_that_were_never_visited():
