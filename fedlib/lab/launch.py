@@ -196,6 +196,7 @@ def sweep(
     require(isinstance(specs, Iterable) and not isinstance(specs, str | Mapping), "specs", specs, allowed)
     specs, jobs = list(specs), coerce("jobs", jobs, int)
     require(jobs >= 1, "jobs", jobs, "at least 1")
+    require(each is None or callable(each), "each", each, "a function of how many runs remain, or None")
     wanted = missing(specs, scale, reuse_stale)
     todo = [item for item in wanted if item.portable]
     if not in_order:

@@ -60,6 +60,7 @@ def test_fields_of_a_specification(fields, message, home):
         (lambda: sweep(["FedSSA"]), "spec = 'FedSSA': must be a RunSpec"),
         (lambda: sweep([RunSpec()], jobs="two"), "jobs = 'two': must be a whole number"),
         (lambda: sweep([RunSpec()], jobs=0), "jobs = 0: must be at least 1"),
+        (lambda: sweep([RunSpec()], each=3), "each = 3: must be a function of how many runs remain, or None"),
         (lambda: simulate(built(), "FedSSA", 1), "algorithm = 'FedSSA': must be a method"),
         (lambda: simulate("digits", make("FedSSA"), 1), "federation = 'digits': must be a Federation"),
         (lambda: simulate(built(), make("FedSSA"), "many"), "rounds = 'many': must be a whole number"),
