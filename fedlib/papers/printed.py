@@ -56,6 +56,25 @@ def beside_paper(ours: pd.DataFrame, paper: pd.DataFrame, on: Sequence[str]) -> 
     return table
 
 
+def beside_differences(ours: pd.DataFrame, paper: pd.DataFrame, reference: str) -> pd.DataFrame:
+    """`Runs.differences`'s rows with the difference that the paper prints, method less `reference` in the same setting, and whether
+    it lies inside the interval of ours. Levels move with how long clients train; a difference moves less, so this is the fairer
+    comparison where we train for shorter.
+
+    paper: `accuracies`'s rows. Gives method, setting, n, ours, ci95 and paper (points), verdict.
+    """
+    place = ["dataset", "clients"]
+    values = paper.set_index([*place, "method"])["value"]
+    table = ours[["method", "setting", "n", "difference", "ci95"]].rename(columns={"difference": "ours"})
+    keys = ours[[*place, "method"]].itertuples(index=False, name=None)
+    table["paper"] = [values.get(key, np.nan) - values.get((*key[:2], reference), np.nan) for key in keys]
+    table["verdict"] = [
+        _level(row | {"difference": row["ours"] - row["paper"], "diverged": np.isnan(row["ours"])})
+        for row in table.to_dict("records")
+    ]
+    return table
+
+
 def _level(row: Mapping[Any, Any]) -> str:
     if row["diverged"]:
         return "diverged" if not np.isnan(row["paper"]) else "diverges, as in the paper"

@@ -477,12 +477,10 @@ def _differences(
     """(setting, method) -> `+9.71 ± 4.20 (n = 3)`: its difference to the reference in points, paired by seed."""
     made = {}
     prefix = "selected_" if column == "accuracy_selected" else ""
-    for setting in dict.fromkeys(cell.setting for cell in found.cells):
-        own = notebook.Runs.of_pairs(pair for pair in found.pairs if pair[0].setting == setting)
-        for row in own.effects(reference, rule, instead).to_dict("records"):
-            difference = row[f"{prefix}difference"]
-            text = "diverged" if np.isnan(difference) else tables.apart(difference, row[f"{prefix}ci95"])
-            made[setting, row["case"]] = f"{text} (n = {row['n']})"
+    for row in found.differences(reference, rule, instead).to_dict("records"):
+        difference = row[f"{prefix}difference"]
+        text = "diverged" if np.isnan(difference) else tables.apart(difference, row[f"{prefix}ci95"])
+        made[row["setting"], row["method"]] = f"{text} (n = {row['n']})"
     return made
 
 

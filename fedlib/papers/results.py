@@ -244,6 +244,18 @@ class Runs:
         runs_ = ((cell.method, cell.dataset, cell.spec.seed, record) for cell, record in pairs)
         return intervals.effects(runs_, reference, rule, instead)
 
+    def differences(self, reference: str, rule: str, instead: Mapping[str, str] = {}) -> pd.DataFrame:
+        """`effects`, setting by setting, as rows of a table beside others: dataset, clients, setting, method, then n, difference,
+        ci95, selected_difference and selected_ci95 of `intervals.effects`.
+        """
+        parts = []
+        for cell in {cell.setting: cell for cell in self.cells}.values():
+            own = Runs.of_pairs(pair for pair in self.pairs if pair[0].setting == cell.setting)
+            found = own.effects(reference, rule, instead).rename(columns={"case": "method"})
+            parts.append(found.assign(clients=cell.clients, setting=cell.setting))
+        columns = [*LABELS, "n", "difference", "ci95", "selected_difference", "selected_ci95"]
+        return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
+
     def costs(self, rule: str) -> pd.DataFrame:
         """Words and FLOPs until the target accuracy (or in all rounds where it is not reached), means over seeds."""
         rows = [_cost(cell, record, rule) for cell, record in self.pairs]

@@ -90,6 +90,40 @@ def test_a_level_is_inside_or_outside_of_our_interval():
     assert found == ["inside the interval", "one seed, no interval", "diverged", "outside the interval"]
 
 
+def test_a_difference_is_beside_the_printed_one_of_its_own_setting():
+    names = ["dataset", "clients", "setting", "method", "n", "difference", "ci95"]
+    rows = [("x", "N = 1", "X, N = 1", method, 3, 2.0, 1.0) for method in ("A", "B", "C", "E")]
+    rows += [("x", "N = 2", "X, N = 2", "A", 1, 2.0, np.nan), ("x", "N = 2", "X, N = 2", "B", 3, np.nan, np.nan)]
+    ours = pd.DataFrame(rows, columns=names)
+    paper = pd.DataFrame(
+        [("A", 52.9), ("B", 50.5), ("C", np.nan), ("Standalone", 50.0)], columns=["method", "value"]
+    ).assign(dataset="x", clients="N = 1")
+    other = pd.DataFrame([("A", 70.0), ("B", 60.0), ("Standalone", 80.0)], columns=["method", "value"])
+    paper = pd.concat([paper, other.assign(dataset="x", clients="N = 2")], ignore_index=True)
+    found = printed.beside_differences(ours, paper, "Standalone")
+    assert list(found) == ["method", "setting", "n", "ours", "ci95", "paper", "verdict"]
+    np.testing.assert_allclose(found["paper"], [2.9, 0.5, np.nan, np.nan, -10.0, -20.0])
+    assert found["verdict"].tolist() == [
+        "inside the interval",
+        "outside the interval",
+        "the paper prints none",
+        "the paper prints none",
+        "one seed, no interval",
+        "diverged",
+    ]
+
+
+def test_a_paper_that_prints_no_reference_prints_no_difference():
+    ours = pd.DataFrame(
+        [("x", "N = 1", "X, N = 1", "A", 3, 2.0, 1.0)],
+        columns=["dataset", "clients", "setting", "method", "n", "difference", "ci95"],
+    )
+    paper = pd.DataFrame({"method": ["A"], "dataset": "x", "clients": "N = 1", "value": 50.0})
+    assert printed.beside_differences(ours, paper, "Standalone")["verdict"].tolist() == ["the paper prints none"]
+    nothing = printed.beside_differences(notebook.Runs([], []).differences("Standalone", "last"), paper, "Standalone")
+    assert nothing.empty
+
+
 def test_the_methods_that_the_paper_prints_are_counted_place_by_place():
     ours = pd.DataFrame({"method": ["A", "A"], "place": ["x", "y"], "ours": 70.0, "ci95": 1.0, "n": 3, "diverged": 0})
     paper = pd.DataFrame({"method": list("ABC") * 2, "place": ["x"] * 3 + ["y"] * 3, "value": [1, 2, np.nan, 4, 5, 6]})
