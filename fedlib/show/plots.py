@@ -6,7 +6,7 @@ without an interval, and the axis of a nearly flat result is at least LEAST_SPAN
 
 import functools
 import io
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from textwrap import fill
 from typing import Any, ParamSpec
 
@@ -453,9 +453,10 @@ def curves(
 
 
 @_styled
-def leads(table: pd.DataFrame, reference: str) -> Picture:
-    """How far methods stand above `reference` as the rounds go by, one panel per setting; the band is the 95 % interval over seeds,
-    from three on: that of two is as wide as the panel and hides the others. table: `intervals.leads`'s rows.
+def leads(table: pd.DataFrame, reference: str, banded: Collection[str]) -> Picture:
+    """How far methods stand above `reference` as the rounds go by, one panel per setting. The methods of `banded` have a band, the
+    95 % interval over seeds, from three on: that of two is as wide as the panel and hides the others, as nine bands hide each other.
+    table: `intervals.leads`'s rows.
     """
     figure, panels = _panels(_titles(table), 2.4, 1.9, xlabel="communication round", ylabel=f"points above {reference}")
     shown = figure.looks(table["method"])
@@ -466,7 +467,7 @@ def leads(table: pd.DataFrame, reference: str) -> Picture:
         for place, method in enumerate(present):
             rounds, lead, half, n = own.loc[own["method"] == method, ["rounds", "lead", "ci95", "n"]].to_numpy().T
             axes.plot(rounds, lead, **_line(shown[method], len(lead), place, len(present)))
-            if n[0] >= 3:
+            if method in banded and n[0] >= 3:
                 bands.append((shown[method].colour, rounds, lead - half, lead + half))
         axes.axhline(0, color="black", linewidth=0.8)
         axes.margins(y=0.15)

@@ -251,13 +251,13 @@ def test_what_methods_add_is_a_further_picture_of_the_table(two, home, capsys):
 
 
 def test_how_leads_move_is_a_further_picture_of_the_curves(two, home, monkeypatch, capsys):
-    pages.leads_of_record("fedssa/fig10", settings(), two, "FML")
+    pages.leads_of_record("fedssa/fig10", settings(), two, "FML", ["FedSSA"])
     assert "no method is on record with FML yet" in capsys.readouterr().out and not (home / "figures").exists()
     drawn = []
     monkeypatch.setattr(pages, "display", drawn.append)
-    pages.leads_of_record("fedssa/fig10", settings(), two, "Standalone")
+    pages.leads_of_record("fedssa/fig10", settings(), two, "Standalone", ["FedSSA"])
     (said,) = text_of(drawn[0])
-    assert said.startswith("Each point is the mean of the ten rounds until then.") and said.endswith("n = 1")
+    assert "\nBands, from three seeds on: 95 % intervals of FedSSA.\n" in said and said.endswith("n = 1")
     rows = pd.read_csv(home / "figures/record/fedssa/fig10-leads-of-record.csv")
     assert set(rows["method"]) == {"FedSSA"} and (rows["lead"] == 0).all()  # of the same tables
 

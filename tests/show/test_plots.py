@@ -214,13 +214,14 @@ def test_one_seed_has_no_band_and_a_wide_band_does_not_flatten_the_means():
 def test_leads_are_drawn_against_zero():
     rows = [("one", "cifar10", "N = 10", "FedSSA", 3, at, 1.0 * at, 0.5) for at in (1, 2, 3)]
     table = pd.DataFrame(rows, columns=["setting", "dataset", "clients", "method", "n", "rounds", "lead", "ci95"])
-    figure = plots.leads(table, "Standalone")
+    figure = plots.leads(table, "Standalone", ["FedSSA"])
     (axes,) = figure.axes
     assert axes.get_ylabel() == "points above Standalone" and "n = 3" in axes.get_title()
     curve, zero = axes.lines
     assert curve.get_ydata().tolist() == [1.0, 2.0, 3.0] and set(zero.get_ydata()) == {0}
-    assert len(axes.collections) == 1  # the band, which two seeds are too few for
-    assert not plots.leads(table.assign(n=2), "Standalone").axes[0].collections
+    assert len(axes.collections) == 1  # the band, which two seeds are too few for, and only where it is asked for
+    assert not plots.leads(table.assign(n=2), "Standalone", ["FedSSA"]).axes[0].collections
+    assert not plots.leads(table, "Standalone", ["FedProto"]).axes[0].collections
 
 
 def test_boxes_leave_out_clients_that_were_never_visited():
