@@ -19,6 +19,7 @@ from fedlib.__main__ import main
 from fedlib.errors import choose, coerce
 from fedlib.lab import checkpoint, files
 from fedlib.lab.clientfiles import ClientFiles
+from fedlib.papers import recorded
 
 SMALL = ["--num-clients", "5", "--participation", "0.2", "--rounds", "1"]  # with `small_digits`, a fraction of a second
 SPEC = RunSpec(algorithm="FedSSA", num_clients=5, participation=0.2, rounds=1)
@@ -123,6 +124,7 @@ def test_one_clear_line(text, message, home, tmp_path, monkeypatch, capsys):
 
     monkeypatch.setenv("FEDLIB_DATA", str(tmp_path / "data"))
     monkeypatch.setattr("urllib.request.urlopen", unreachable)
+    monkeypatch.setattr(recorded, "read_results", lambda: [])  # whatever is of record by now
     (tmp_path / "data" / "cifar-10-batches-py").mkdir(parents=True)
     (tmp_path / "data" / "cifar-10-batches-py" / "test_batch").write_bytes(b"not the real one")
     status, error = command(text, capsys)
