@@ -490,7 +490,9 @@ def _record(options: argparse.Namespace) -> None:
             tqdm.write(f"{written}; {left} of the group remain")  # above the bar
             sys.stdout.flush()
 
-        groups.train(options.group, _jobs(options), export)
+        if not groups.train(options.group, _jobs(options), export):
+            number = len(groups.cells(options.group))
+            print(f"nothing to train: all {number} runs of {options.group} are of record or stored")
         return
     print(f"{'group':<12}{'runs':>9}  hours left on one core; what it decides")
     for name, (what, _) in groups.GROUPS.items():

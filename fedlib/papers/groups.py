@@ -125,8 +125,10 @@ def open_cells(name: str) -> list[exhibits.Cell]:
     return [cell for cell in left if lab.resolve(cell.spec, RECORD).key in missing]
 
 
-def train(name: str, jobs: int, each: Callable[[int], None]) -> None:
+def train(name: str, jobs: int, each: Callable[[int], None]) -> int:
     """Train what is open of a group, part by part and seed by seed, `jobs` runs side by side; `each` is called after each finished
-    run with how many remain.
+    run with how many remain. Returns how many were open.
     """
-    lab.sweep([cell.spec for cell in open_cells(name)], RECORD, jobs=jobs, in_order=True, each=each)
+    specs = [cell.spec for cell in open_cells(name)]
+    lab.sweep(specs, RECORD, jobs=jobs, in_order=True, each=each)
+    return len(specs)

@@ -47,7 +47,7 @@ def test_a_group_trains_part_by_part_and_seed_by_seed_and_says_how_many_remain(m
 
     monkeypatch.setattr(recorded, "read_results", lambda: [])
     monkeypatch.setattr(lab, "sweep", sweep)
-    groups.train("audit", 2, left.append)
+    assert groups.train("audit", 2, left.append) == 27
     assert left == list(range(26, -1, -1))
 
 
@@ -65,9 +65,21 @@ def test_the_command_lists_the_groups(capsys, monkeypatch):
 
 
 def test_the_command_writes_the_results_after_each_run(capsys, monkeypatch):
+    monkeypatch.setattr(recorded, "read_results", lambda: [])
     monkeypatch.setattr(lab, "sweep", lambda specs, scale, jobs, in_order, each: [each(1), each(0)])
     monkeypatch.setattr(recorded, "export", lambda: 62)
     assert main(["record", "audit"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"62 runs written to {recorded.RESULTS}; {left} of the group remain" for left in (1, 0)
     ]
+
+
+def test_a_whole_group_says_so(capsys, monkeypatch):
+    held = [
+        recorded.Recorded(lab.resolve(cell.spec, "record").key, "finished", cell.spec, {}, None, None)
+        for cell in groups.cells("why")
+    ]
+    monkeypatch.setattr(recorded, "read_results", lambda: held)
+    monkeypatch.setattr(recorded, "export", lambda: pytest.fail("nothing was trained"))
+    assert main(["record", "why"]) == 0
+    assert capsys.readouterr().out == "nothing to train: all 24 runs of why are of record or stored\n"
