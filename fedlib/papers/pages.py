@@ -189,15 +189,14 @@ def leads_of_record(
     name: str, settings: notebook.Settings, runs_: notebook.Runs, reference: str, banded: Sequence[str]
 ) -> None:
     """Save and show how far each method of a setting stands above the method `reference` as the rounds go by, paired by seed; each
-    point is the mean of the ten rounds until then, and the methods of `banded` have their 95 % interval around it. The runs are
-    results of record.
+    point is the mean of the ten rounds until then, and the methods of `banded`, from three seeds on, have their 95 % interval around
+    it. The runs are results of record.
     """
     table = intervals.leads(runs_.rounds(), reference)
     if not len(table):
         print(f"{name}: no method is on record with {reference} yet, so there is nothing to draw")
         return
-    about = f"Each point is the mean of the ten rounds until then. Bands, from three seeds on: 95 % intervals of {', '.join(banded)}."
-    drawn = plots.leads(table, reference, banded).note(about)
+    drawn = plots.leads(table, reference, banded).note("Each point is the mean of the ten rounds until then.")
     display(notebook.save_record(name, settings, drawn, table.round(4), used=runs_, view="leads"))
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from ..data import info
+from ..errors import choose
 from ..show import labels, tables
 from .reported import ACCURACY, reported
 from .verdicts import Lead, judge_lead
@@ -58,11 +59,12 @@ def beside_paper(ours: pd.DataFrame, paper: pd.DataFrame, on: Sequence[str]) -> 
 
 def beside_differences(ours: pd.DataFrame, paper: pd.DataFrame, reference: str) -> pd.DataFrame:
     """`Runs.differences`'s rows with the difference that the paper prints, method less `reference` in the same setting, and whether
-    it lies inside the interval of ours. Levels move with how long clients train; a difference moves less, so this is the fairer
-    comparison where we train for shorter.
+    it lies inside the interval of ours. A difference loses what all methods share, such as a lower level after less training; what
+    they do not share may move with training, too (`intervals.leads`).
 
-    paper: `accuracies`'s rows. Gives method, setting, n, ours, ci95 and paper (points), verdict.
+    paper: `accuracies`'s rows, with `reference`. Gives method, setting, n, ours, ci95 and paper (points), verdict.
     """
+    choose("reference", reference, list(dict.fromkeys(paper["method"])))
     place = ["dataset", "clients"]
     values = paper.set_index([*place, "method"])["value"]
     table = ours[["method", "setting", "n", "difference", "ci95"]].rename(columns={"difference": "ours"})

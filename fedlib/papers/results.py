@@ -245,8 +245,8 @@ class Runs:
         return intervals.effects(runs_, reference, rule, instead)
 
     def differences(self, reference: str, rule: str, instead: Mapping[str, str] = {}) -> pd.DataFrame:
-        """`effects`, setting by setting, as rows of a table beside others: dataset, clients, setting, method, then n, difference,
-        ci95, selected_difference and selected_ci95 of `intervals.effects`.
+        """`effects`, setting by setting, as rows of a table beside others: LABELS, then n, difference, ci95, selected_difference and
+        selected_ci95 of `intervals.effects`.
         """
         parts = []
         for cell in {cell.setting: cell for cell in self.cells}.values():

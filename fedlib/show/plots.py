@@ -456,10 +456,10 @@ def curves(
 def leads(table: pd.DataFrame, reference: str, banded: Collection[str]) -> Picture:
     """How far methods stand above `reference` as the rounds go by, one panel per setting. The methods of `banded` have a band, the
     95 % interval over seeds, from three on: that of two is as wide as the panel and hides the others, as nine bands hide each other.
-    table: `intervals.leads`'s rows.
+    The foot says which. table: `intervals.leads`'s rows.
     """
     figure, panels = _panels(_titles(table), 2.4, 1.9, xlabel="communication round", ylabel=f"points above {reference}")
-    shown = figure.looks(table["method"])
+    shown, named = figure.looks(table["method"]), dict[str, None]()
     for setting, axes in panels.items():
         own = table[table["setting"] == setting]
         present = [name for name in shown if name in set(own["method"])]
@@ -468,12 +468,13 @@ def leads(table: pd.DataFrame, reference: str, banded: Collection[str]) -> Pictu
             rounds, lead, half, n = own.loc[own["method"] == method, ["rounds", "lead", "ci95", "n"]].to_numpy().T
             axes.plot(rounds, lead, **_line(shown[method], len(lead), place, len(present)))
             if method in banded and n[0] >= 3:
+                named[method] = None
                 bands.append((shown[method].colour, rounds, lead - half, lead + half))
         axes.axhline(0, color="black", linewidth=0.8)
         axes.margins(y=0.15)
         _bands(axes, bands)
     _legend_below(figure, [_handle(name, look_, 3, line=True) for name, look_ in shown.items()])
-    return figure
+    return figure.note(f"Bands: 95 % intervals of {', '.join(named)}.") if named else figure
 
 
 @_styled

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fedlib.errors import FedlibError
 from fedlib.papers import notebook, printed
 
 ROWS = pd.DataFrame(
@@ -113,15 +114,12 @@ def test_a_difference_is_beside_the_printed_one_of_its_own_setting():
     ]
 
 
-def test_a_paper_that_prints_no_reference_prints_no_difference():
-    ours = pd.DataFrame(
-        [("x", "N = 1", "X, N = 1", "A", 3, 2.0, 1.0)],
-        columns=["dataset", "clients", "setting", "method", "n", "difference", "ci95"],
-    )
-    paper = pd.DataFrame({"method": ["A"], "dataset": "x", "clients": "N = 1", "value": 50.0})
-    assert printed.beside_differences(ours, paper, "Standalone")["verdict"].tolist() == ["the paper prints none"]
-    nothing = printed.beside_differences(notebook.Runs([], []).differences("Standalone", "last"), paper, "Standalone")
-    assert nothing.empty
+def test_a_reference_that_the_paper_lacks_is_refused_and_no_runs_give_no_differences():
+    nothing = notebook.Runs([], []).differences("Standalone", "last")
+    paper = printed.accuracies("FedSSA", "Table 2")
+    assert printed.beside_differences(nothing, paper, "Standalone").empty
+    with pytest.raises(FedlibError, match=r"reference = 'Standalon' is unknown: did you mean 'Standalone'\?"):
+        printed.beside_differences(nothing, paper, "Standalon")
 
 
 def test_the_methods_that_the_paper_prints_are_counted_place_by_place():

@@ -257,7 +257,7 @@ def test_how_leads_move_is_a_further_picture_of_the_curves(two, home, monkeypatc
     monkeypatch.setattr(pages, "display", drawn.append)
     pages.leads_of_record("fedssa/fig10", settings(), two, "Standalone", ["FedSSA"])
     (said,) = text_of(drawn[0])
-    assert "\nBands, from three seeds on: 95 % intervals of FedSSA.\n" in said and said.endswith("n = 1")
+    assert said.startswith("Each point is the mean of the ten rounds until then.") and said.endswith("n = 1")
     rows = pd.read_csv(home / "figures/record/fedssa/fig10-leads-of-record.csv")
     assert set(rows["method"]) == {"FedSSA"} and (rows["lead"] == 0).all()  # of the same tables
 
