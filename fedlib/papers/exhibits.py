@@ -21,6 +21,7 @@ from .audit import (
     CONTROLS,
     PRECISIONS_INSTEAD,
     THE_TEXT,
+    WITHOUT_HISTORY,
 )
 from .fedgh import FEDGH_TABLE1, FEDGH_TABLE3, SERVER_LR
 from .fedssa import ALPHA, FEDSSA_TABLE1, FEDSSA_TABLE2
@@ -77,6 +78,7 @@ __all__ = [
     "STITCH_LAYERS",
     "TARGETS",
     "THE_TEXT",
+    "WITHOUT_HISTORY",
     "Cell",
     "Exhibit",
     "Grid",

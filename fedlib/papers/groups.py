@@ -49,6 +49,13 @@ _AUDITED_FEDSSA = (
     "Standalone",
 )
 _AUDITED_FEDGH = ("as released", "the header is trained", "header trained, no inheritance", "Standalone")
+_CONTROLS = (
+    "Standalone",
+    "Standalone, three times the rate",
+    "FedSSA",
+    "FedSSA, mu0 = 0",
+    "FedSSA, convex fusion",
+)
 
 # name -> what it decides, and its parts in their order
 GROUPS: dict[str, tuple[str, tuple[Part, ...]]] = {
@@ -69,10 +76,14 @@ GROUPS: dict[str, tuple[str, tuple[Part, ...]]] = {
     "why": (
         "what FedSSA's lead rests on, CIFAR-100, N = 100",
         (
-            Part("audit/controls"),
+            Part("audit/controls", _CONTROLS),
             Part("fedssa/table4", (), ("cifar100",), (100,)),
             Part("fedssa/table5", (), ("cifar100",), (100,)),
         ),
+    ),
+    "history": (
+        "FedSSA's history with Figure 3's T_stable = 20, CIFAR-100, N = 100",
+        (Part("audit/controls", ("FedSSA, T_stable = 20", "FedSSA, mu0 = 0")),),
     ),
     "robustness": (
         "classes a client holds, Dirichlet, participation",

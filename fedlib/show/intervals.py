@@ -160,14 +160,25 @@ def leads(rounds: pd.DataFrame, reference: str, last: int = 10) -> pd.DataFrame:
     return pd.DataFrame(table, columns=[*place, "method", "rounds", "lead", "ci95", "n"])
 
 
-def shaking(rounds: pd.DataFrame) -> pd.DataFrame:
-    """The mean absolute change of the accuracy from one round to the next, in points, over the second half of the rounds: one row a
-    setting, one column a method.
+def shaking(rounds: pd.DataFrame, reference: str) -> pd.DataFrame:
+    """How much the accuracy jumps from one round to the next, in points: the mean absolute change over the first and over the second
+    half of the rounds, and how much more that is than with the method `reference`, paired by seed.
 
-    rounds: setting, seed, method, round and accuracy (in [0, 1]).
+    rounds: setting, seed, method, round and accuracy (in [0, 1]). Gives setting, half, method, `shaking`, `difference` and `ci95`
+    over the `n` seeds that both have (ci95 NaN: one seed); methods without such a seed are left out.
     """
-    later = rounds[rounds["round"] >= rounds.groupby("setting")["round"].transform("max") / 2].sort_values("round")
-    steps = 100 * later.groupby(["setting", "seed", "method"], sort=False)["accuracy"].diff().abs()
-    return (
-        later.assign(change=steps).pivot_table(index="setting", columns="method", values="change", sort=False).round(2)
-    )
+    own = rounds.sort_values("round").reset_index(drop=True)
+    step = 100 * own.groupby(["setting", "seed", "method"], sort=False)["accuracy"].diff().abs()
+    later = own["round"] > own.groupby("setting")["round"].transform("max") / 2
+    own = own.assign(step=step, half=np.where(later, "second", "first"))
+    table = []
+    for (setting, half), part in own.groupby(["setting", "half"], sort=False):
+        held = part.pivot_table(index="seed", columns="method", values="step")
+        held = held.loc[held[reference].notna()] if reference in held else held.iloc[:0]
+        for method in dict.fromkeys([reference, *held]) if len(held) else ():
+            values = held[method].dropna()
+            if len(values):
+                row = {"setting": setting, "half": half, "method": method, "n": len(values), "shaking": values.mean()}
+                apart = (np.nan, np.nan) if method == reference else interval(values - held[reference][values.index])
+                table.append(row | dict(zip(("difference", "ci95"), apart, strict=True)))
+    return pd.DataFrame(table, columns=["setting", "half", "method", "n", "shaking", "difference", "ci95"])

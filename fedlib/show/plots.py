@@ -149,7 +149,7 @@ def _panels(
         axes.set(
             title=_wrapped(title.splitlines(), int(17 * width)),
             xlabel=xlabel,
-            ylabel=ylabel if place % columns == 0 else "",
+            ylabel=_wrapped([ylabel], int(17 * height)) if place % columns == 0 else "",
         )
     return figure, panels
 

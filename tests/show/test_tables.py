@@ -149,15 +149,34 @@ def test_the_line_at_a_pictures_foot():
     assert labels.note(seeds=3) == "n = 3" and labels.note() == ""
 
 
-def test_shaking_is_the_mean_step_of_the_later_half():
-    """Rounds 2 to 4 of 4: |0.4 - 0.6| and |0.5 - 0.4| are 20 and 10 points; the other seed takes steps of 0 and 10."""
-    accuracies = {0: (0.1, 0.9, 0.6, 0.4, 0.5), 1: (0.1, 0.2, 0.5, 0.5, 0.6)}
-    rounds = [
-        {"setting": "here", "method": "A", "seed": seed, "round": place, "accuracy": value}
-        for seed, values in accuracies.items()
-        for place, value in enumerate(values)
-    ]
-    assert intervals.shaking(pd.DataFrame(rounds[::-1])).loc["here", "A"] == 10.0
+def test_shaking_is_the_mean_step_of_each_half_and_its_difference_is_paired():
+    """Steps of A: 80, 30, then 20, 10 points with seed 0, and 10, 30, then 0, 10 with seed 1: means 55 and 20, then 15 and 5. B, with
+    seed 0 alone, takes steps of 10 points. Half-width of 55 and 20 about 37.5, by t = 12.706: 222.4.
+    """
+    accuracies = {
+        ("A", 0): (0.1, 0.9, 0.6, 0.4, 0.5),
+        ("A", 1): (0.1, 0.2, 0.5, 0.5, 0.6),
+        ("B", 0): (0.1, 0.2, 0.3, 0.4, 0.5),
+        ("C", 0): (0.5, 0.5, 0.5, 0.5, 0.5),
+        ("C", 1): (0.5, 0.5, 0.5, 0.5, 0.5),
+        ("D", 1): (0.5, 0.5, 0.5, 0.5, 0.5),
+    }
+    rounds = pd.DataFrame(
+        [
+            {"setting": "here", "method": method, "seed": seed, "round": place, "accuracy": value}
+            for (method, seed), values in accuracies.items()
+            for place, value in enumerate(values)
+        ]
+    )
+    table = intervals.shaking(rounds[::-1], "B").set_index(["half", "method"])
+    assert table.loc["first"].index.tolist() == ["B", "A", "C"]  # no seed of D's is B's
+    assert table.loc[("first", "A"), ["n", "shaking", "difference"]].tolist() == pytest.approx([1, 55, 45])
+    assert table.loc[("second", "A"), ["n", "shaking", "difference"]].tolist() == pytest.approx([1, 15, 5])
+    assert table["ci95"].isna().all() and np.isnan(table.loc[("first", "B"), "difference"])
+    against = intervals.shaking(rounds, "C").set_index(["half", "method"])
+    means = ["n", "shaking", "difference", "ci95"]
+    assert against.loc[("first", "A"), means].tolist() == pytest.approx([2, 37.5, 37.5, 222.36], abs=0.01)
+    assert intervals.shaking(rounds, "E").empty and intervals.shaking(rounds.iloc[:0], "B").empty
 
 
 def test_leads_over_rounds_are_paired_by_seed_and_trailing_means():
