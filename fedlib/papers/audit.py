@@ -64,17 +64,14 @@ AUDIT_PFEDES: dict[str, Fields] = {
 }
 
 # What else could make FedSSA's lead, beside it (`Standalone` of the same protocol is their reference).
-WITHOUT_HISTORY = "FedSSA, mu0 = 0"
+WITHOUT_HISTORY, LONG_HISTORY = "FedSSA, mu0 = 0", "FedSSA, T_stable = 20"  # 20 of Figure 3, of 100 rounds as of 500
 CONTROLS: dict[str, Fields] = {
     "Standalone": {"algorithm": "Standalone"},
     "Standalone, three times the rate": {"algorithm": "Standalone", "lr": 0.03},
     "FedSSA": {"algorithm": "FedSSA"},
     WITHOUT_HISTORY: {"algorithm": "FedSSA", "params": {"mu0": 0.0}},
     "FedSSA, convex fusion": {"algorithm": "FedSSA", "params": {"fusion": "convex"}},
-    "FedSSA, T_stable = 20": {
-        "algorithm": "FedSSA",
-        "params": {"stable_rounds": 20},
-    },  # Figure 3's, of 100 rounds as of 500
+    LONG_HISTORY: {"algorithm": "FedSSA", "params": {"stable_rounds": 20}},
 }
 PRECISIONS: dict[str, Fields] = {
     f"{name}, {precision}": {"algorithm": name, "precision": precision}

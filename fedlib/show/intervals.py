@@ -174,11 +174,10 @@ def shaking(rounds: pd.DataFrame, reference: str) -> pd.DataFrame:
     table = []
     for (setting, half), part in own.groupby(["setting", "half"], sort=False):
         held = part.pivot_table(index="seed", columns="method", values="step")
-        held = held.loc[held[reference].notna()] if reference in held else held.iloc[:0]
-        for method in dict.fromkeys([reference, *held]) if len(held) else ():
-            values = held[method].dropna()
-            if len(values):
-                row = {"setting": setting, "half": half, "method": method, "n": len(values), "shaking": values.mean()}
-                apart = (np.nan, np.nan) if method == reference else interval(values - held[reference][values.index])
-                table.append(row | dict(zip(("difference", "ci95"), apart, strict=True)))
+        for method in held if reference in held else ():
+            steps = pd.DataFrame({"own": held[method], "other": held[reference]}).dropna()
+            if len(steps):
+                apart = steps["own"] - steps["other"]
+                against = (np.nan, np.nan) if method == reference else interval(apart.to_numpy())
+                table.append((setting, half, method, len(steps), steps["own"].mean(), *against))
     return pd.DataFrame(table, columns=["setting", "half", "method", "n", "shaking", "difference", "ci95"])
