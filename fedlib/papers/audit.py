@@ -64,14 +64,16 @@ AUDIT_PFEDES: dict[str, Fields] = {
 }
 
 # What else could make FedSSA's lead, beside it (`Standalone` of the same protocol is their reference).
-WITHOUT_HISTORY, LONG_HISTORY = "FedSSA, mu0 = 0", "FedSSA, T_stable = 20"  # 20 of Figure 3, of 100 rounds as of 500
+WITHOUT_HISTORY = "FedSSA, mu0 = 0"
+LONG_HISTORY = ("FedSSA, T_stable = 20", "FedSSA, T_stable = 20, convex")  # 20 of Figure 3, of 100 rounds as of 500
 CONTROLS: dict[str, Fields] = {
     "Standalone": {"algorithm": "Standalone"},
     "Standalone, three times the rate": {"algorithm": "Standalone", "lr": 0.03},
     "FedSSA": {"algorithm": "FedSSA"},
     WITHOUT_HISTORY: {"algorithm": "FedSSA", "params": {"mu0": 0.0}},
     "FedSSA, convex fusion": {"algorithm": "FedSSA", "params": {"fusion": "convex"}},
-    LONG_HISTORY: {"algorithm": "FedSSA", "params": {"stable_rounds": 20}},
+    LONG_HISTORY[0]: {"algorithm": "FedSSA", "params": {"stable_rounds": 20}},
+    LONG_HISTORY[1]: {"algorithm": "FedSSA", "params": {"stable_rounds": 20, "fusion": "convex"}},
 }
 PRECISIONS: dict[str, Fields] = {
     f"{name}, {precision}": {"algorithm": name, "precision": precision}

@@ -49,7 +49,7 @@ _AUDITED_FEDSSA = (
     "Standalone",
 )
 _AUDITED_FEDGH = ("as released", "the header is trained", "header trained, no inheritance", "Standalone")
-_CONTROLS = tuple(name for name in exhibits.CONTROLS if name != exhibits.LONG_HISTORY)
+_CONTROLS = tuple(name for name in exhibits.CONTROLS if name not in exhibits.LONG_HISTORY)
 
 # name -> what it decides, and its parts in their order
 GROUPS: dict[str, tuple[str, tuple[Part, ...]]] = {
@@ -77,7 +77,7 @@ GROUPS: dict[str, tuple[str, tuple[Part, ...]]] = {
     ),
     "history": (
         "FedSSA's history with Figure 3's T_stable = 20, CIFAR-100, N = 100",
-        (Part("audit/controls", (exhibits.LONG_HISTORY, exhibits.WITHOUT_HISTORY)),),
+        (Part("audit/controls", (*exhibits.LONG_HISTORY, exhibits.WITHOUT_HISTORY)),),
     ),
     "robustness": (
         "classes a client holds, Dirichlet, participation",

@@ -116,8 +116,10 @@ def test_controls_stand_beside_fedssa():
     controls = {name: lab.resolve(spec) for name, spec in specs_of("controls").items()}
     assert controls["FedSSA, convex fusion"].algorithm.fusion == "convex"
     assert controls[exhibits.WITHOUT_HISTORY].algorithm.mu0 == 0
-    long, own = (controls[name].algorithm for name in (exhibits.LONG_HISTORY, "FedSSA"))
+    long, convex, own = (controls[name].algorithm for name in (*exhibits.LONG_HISTORY, "FedSSA"))
     assert [round for round in range(100) if long.mu(round, 100)] == list(range(20))
+    assert [long.mu(round, 100) for round in range(100)] == [convex.mu(round, 100) for round in range(100)]
+    assert (long.fusion, convex.fusion) == ("literal", "convex")
     assert [round for round in range(100) if own.mu(round, 100)] == list(range(4))
     assert controls["Standalone, three times the rate"].protocol.lr == 3 * controls["Standalone"].protocol.lr
     table = {lab.resolve(cell.spec).key for cell in exhibits.cells("fedssa/heterogeneous", "record", seeds=(0,))}
