@@ -474,7 +474,7 @@ def leads(table: pd.DataFrame, reference: str, banded: Collection[str]) -> Pictu
         axes.margins(y=0.15)
         _bands(axes, bands)
     _legend_below(figure, [_handle(name, look_, 3, line=True) for name, look_ in shown.items()])
-    return figure.note(f"Bands: 95 % intervals of {', '.join(named)}.") if named else figure
+    return figure.note(f"Bands: 95 % intervals of {'; '.join(named)}.") if named else figure
 
 
 @_styled
