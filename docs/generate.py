@@ -109,7 +109,7 @@ def spread(mean: float, half: float, n: int, sign: bool = False) -> str:
 
 
 @functools.cache
-def records() -> dict[str, recorded.Recorded]:
+def records() -> dict[str, lab.Record]:
     """The results of record by their key under today's code."""
     return recorded.by_key()
 

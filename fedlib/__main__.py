@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 import textwrap
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -17,10 +18,10 @@ import pandas as pd
 from tqdm import tqdm
 
 from . import __version__, algorithms, data, lab, models, partition
-from .errors import FedlibError, choose, coerce
+from .errors import FedlibError, choose, coerce, require
 from .lab import costs, presets
 from .lab.boards import Board
-from .papers import comparison, exhibits, explain, grids, groups, recorded, reproduce
+from .papers import checked, comparison, exhibits, explain, grids, groups, recorded, reproduce
 from .show import intervals
 
 WIDTH = 80  # of what is printed, in characters
@@ -114,7 +115,9 @@ def _parser(name: str = "") -> Parser:
         "--scale",
         help="smoke, demo, record or paper: fills every field not given (default: smoke on embedded data, demo on real data)",
     )
-    command.add_argument("--reuse-stale", action="store_true", help="accept a stored record that other code computed")
+    command.add_argument(
+        "--reuse-stale", action="store_true", help="accept a stored record whose numbers have changed since"
+    )
     command.add_argument(
         "--log",
         choices=("tensorboard",),
@@ -172,7 +175,9 @@ def _parser(name: str = "") -> Parser:
         choices=("json",),
         help="print the runs, their specifications and the exhibits, for another engine to launch, and stop",
     )
-    command.add_argument("--reuse-stale", action="store_true", help="accept stored records that other code computed")
+    command.add_argument(
+        "--reuse-stale", action="store_true", help="accept stored records whose numbers have changed since"
+    )
 
     command = commands.add_parser(
         "record",
@@ -181,6 +186,13 @@ def _parser(name: str = "") -> Parser:
         "one, train what it lacks, seed by seed, and write the summaries to results/ after each run.",
     )
     command.add_argument("group", nargs="?", help=", ".join(groups.GROUPS))
+    command.add_argument(
+        "--check",
+        nargs="*",
+        metavar="KEY",
+        help="train the first two rounds again, of one run for each method, protocol, data set and source of code, or of those "
+        "with these keys, and compare every number on record (then exit 1 where one differs); written to results/checked.csv",
+    )
     _add_jobs(command)
 
     command = commands.add_parser(
@@ -225,7 +237,16 @@ def _parser(name: str = "") -> Parser:
     action.add_argument("name", nargs="?", default="", help="only runs with this in their name, such as FedSSA")
     action.add_argument("--json", action="store_true", help="as a JSON list, nothing rounded or cut")
     actions.add_parser("show", help="one run: specification, provenance, rounds").add_argument("key")
-    action = actions.add_parser("prune", help="delete unfinished, stale and set-aside runs (asks --yes)")
+    action = actions.add_parser(
+        "prune",
+        help="delete damaged runs, and unfinished ones by name or age (asks --yes)",
+        description="Delete runs that are damaged by their own digests and, where NAME or --older-than says so, unfinished ones. "
+        "A run that is whole is never deleted, whichever version computed it.",
+    )
+    action.add_argument("name", nargs="*", help="unfinished runs with this in their name, too")
+    action.add_argument(
+        "--older-than", metavar="DAYS", help="unfinished runs that nobody has gone on with for so long, too"
+    )
     action.add_argument("--yes", action="store_true", help="really delete; without it, only say what would go")
     actions.add_parser(
         "export", help="write the finished real-data runs' summaries to results/ (the results of record)"
@@ -406,10 +427,10 @@ def _spec_from(name: str) -> lab.RunSpec:
     content = content.get("spec", content) if isinstance(content, dict) else content
     if not isinstance(content, dict):
         raise FedlibError(f"--spec = {name!r}: must be a JSON object with fields of RunSpec")
-    known = [item.name for item in dataclasses.fields(lab.RunSpec)]
-    for field in content:
-        choose(f"--spec {name}: field", field, known)
-    return lab.RunSpec(**content)
+    try:
+        return lab.spec_from(content)
+    except FedlibError as error:
+        raise FedlibError(f"--spec {name}: {error}") from None
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -431,7 +452,7 @@ def _run(options: argparse.Namespace) -> None:
             for row in record.rounds.query("round >= 0").to_dict("records"):
                 board.write(row)
     spec, last = record.spec, record.rounds.iloc[-1]
-    stale = " (stale: other code)" if record.stale else ""
+    stale = f" (stale: {', '.join(record.moved)} changed since)" if record.stale else ""
     print(f"{record.key}: {record.status} after {int(last['round']) + 1} of {spec.rounds} rounds{stale}")
     _print(
         f"{spec.algorithm} on {spec.dataset}, {spec.scenario}, N = {spec.num_clients}, C = {spec.participation:.3g}, "
@@ -482,7 +503,10 @@ def _print(text: str) -> None:
     print(filled.replace("\u00a0", " "))
 
 
-def _record(options: argparse.Namespace) -> None:
+def _record(options: argparse.Namespace) -> int:
+    if options.check is not None:
+        require(options.group is None, "group", options.group, "left out with --check, which takes keys")
+        return 0 if checked.print_check(options.check) else 1
     if options.group is not None:
 
         def export(left: int) -> None:
@@ -493,13 +517,16 @@ def _record(options: argparse.Namespace) -> None:
         if not groups.train(options.group, _jobs(options), export):
             number = len(groups.cells(options.group))
             print(f"nothing to train: all {number} runs of {options.group} are of record or stored")
-        return
+        return 0
     print(f"{'group':<12}{'runs':>9}  hours left on one core; what it decides")
     for name, (what, _) in groups.GROUPS.items():
         every, still = groups.cells(name), groups.open_cells(name)
         hours = sum(lab.expected_seconds([lab.resolve(cell.spec, grids.RECORD) for cell in still])) / 3600
         head = f"{name:<12}{f'{len(every) - len(still)}/{len(every)}':>9}{hours:7.1f}  "
         print(textwrap.fill(what, WIDTH, initial_indent=head, subsequent_indent=" " * len(head)))
+    if recorded.unreadable():
+        print(f"{len(recorded.unreadable())} results of record cannot be read: {', '.join(recorded.unreadable())}")
+    return 0
 
 
 def _runs(options: argparse.Namespace) -> None:
@@ -511,7 +538,7 @@ def _runs(options: argparse.Namespace) -> None:
         print(json.dumps({"spec": dataclasses.asdict(record.spec), "provenance": record.provenance}, indent=1))
         print(record.rounds.to_string(index=False))
     elif action == "prune":
-        _prune(options.yes)
+        _prune(options.name, options.older_than, options.yes)
     else:
         print(f"wrote {recorded.export()} runs to {lab.home() / 'results'}")
 
@@ -580,11 +607,21 @@ def _compare(options: argparse.Namespace) -> None:
         print(f"drawn in {target}")
 
 
-def _prune(really: bool) -> None:
-    doomed, failures = 0, []
-    for path in lab.stored():
-        state = lab.state(path)[0]
-        if state in ("finished", "diverged"):
+def _prune(names: Sequence[str], older_than: str | None, really: bool) -> None:
+    days = None if older_than is None else coerce("older-than", older_than, float)
+    require(days is None or days >= 0, "older-than", days, "a number of days, at least 0")
+    stored, doomed, failures = lab.stored(), 0, []
+    for name in names:
+        require(any(name in path.name for path in stored), "name", name, "part of a stored run's, see `fedlib runs`")
+    for path in stored:
+        state, named = lab.state(path)[0], any(name in path.name for name in names)
+        if lab.whole(path):
+            if named:
+                print(f"kept {path.name} ({state}; a whole run is never pruned: {path} can be removed by hand)")
+            continue
+        unfinished = not (path / "DONE").exists()
+        idle = (time.time() - max(file.stat().st_mtime for file in path.iterdir())) / 86400
+        if unfinished and not named and (days is None or idle < days):
             continue
         if lab.computing(path):
             print(f"kept {path.name} (another process computes it)")
@@ -600,6 +637,11 @@ def _prune(really: bool) -> None:
             failures.append(str(error))
     if doomed and not really:
         print("nothing was deleted; add --yes")
+    if not doomed:
+        print(
+            "nothing to delete: no stored run is damaged"
+            + (", or unfinished and meant" if names or days is not None else "")
+        )
     if failures:
         raise FedlibError("; ".join(failures))
 
@@ -619,7 +661,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         elif options.command == "run":
             _run(options)
         elif options.command == "record":
-            _record(options)
+            return _record(options)
         elif options.command == "runs":
             _runs(options)
         elif options.command == "completion":

@@ -1,17 +1,18 @@
 """Which numbers each part of fedlib computes: a version per part, stored in every record with the parts that it used.
 
 A record is stale when a part that it used has another version today. Whoever changes the numbers of a part raises its
-version in VERSIONS and writes the golden values again (`tests/golden.py`), without which the golden test fails; a
-change that leaves all numbers as they are needs neither. Another torch, processor or thread count is environment, not
-a version: it stands in the record's provenance.
+version in VERSIONS and writes the golden values again (`python tests/golden.py`), without which the golden test fails;
+a change that leaves all numbers as they are needs neither. Another torch, processor or thread count is environment and
+no version: it stands in the record's provenance.
 """
 
-import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
 from . import algorithms, models, partition
-from .protocol import Protocol
 
-# Part (see `parts`) -> the version of its numbers. A part that is not listed has version 1.
+# Part (see `parts`) -> the version of its numbers. A part that is not listed has version 1, and so have the parts of a
+# record that was stored before records named their versions.
 VERSIONS: dict[str, int] = {}
 
 
@@ -20,26 +21,32 @@ def version(part: str) -> int:
     return VERSIONS.get(part, 1)
 
 
-def parts(
-    method: algorithms.Algorithm, protocol: Protocol, architectures: tuple[str, ...], dealer: str, precision: str
-) -> list[str]:
-    """The parts of fedlib that a run uses: `training`, `partition by-class`, each choice of its protocol such as
-    `augmentation released`, `method FedSSA` with the methods that it extends, `network CNN-1`, `precision bf16`.
+def parts(hashed: Mapping[str, Any]) -> list[str]:
+    """The parts of fedlib that a run uses: `training`, `precision bf16`, `partition by-class`, each choice of its
+    protocol such as `augmentation released`, `method FedSSA` and the methods that it extends, `network CNN-1`.
 
-    architectures: of the clients; those that the method's parameters name count too. dealer: the name of the partition.
-    What a person defined is none of them: its source is in the run's key.
+    hashed: what the run's key is made of (`lab.Resolved.hashed`). What a person defined is no part: its source is in
+    the key.
     """
-    found = ["training", f"precision {precision}"]
-    if dealer in partition.BUILT_IN:
-        found.append(f"partition {dealer}")
-    choices = dataclasses.asdict(protocol)
-    found += [f"{name} {value}" for name, value in choices.items() if isinstance(value, str)]
-    bases = [cls for cls in type(method).__mro__ if cls in algorithms.BUILT_IN]
-    found += [f"method {cls.name}" for cls in bases]
-    networks = {*architectures, *map(str, dataclasses.asdict(method).values())}
+    found = ["training", f"precision {hashed['precision']}"]
+    if hashed["partition"] in partition.BUILT_IN:
+        found.append(f"partition {hashed['partition']}")
+    found += [f"{name} {value}" for name, value in hashed["protocol"].items() if isinstance(value, str)]
+    method = algorithms.ALGORITHMS.get(hashed["algorithm"])
+    found += [f"method {cls.name}" for cls in method.__mro__ if cls in algorithms.BUILT_IN] if method else []
+    networks = {*hashed["architectures"], *map(str, hashed["params"].values())}
     return found + [f"network {name}" for name in sorted(networks) if models.is_built_in(name)]
 
 
-def versions(used: list[str]) -> dict[str, int]:
-    """The versions of parts, as a record keeps them."""
-    return {part: version(part) for part in used}
+def versions(hashed: Mapping[str, Any]) -> dict[str, int]:
+    """The parts that a run uses and their versions, as its record keeps them."""
+    return {part: version(part) for part in parts(hashed)}
+
+
+def moved(hashed: Mapping[str, Any], stored: Mapping[str, int] | None) -> list[str]:
+    """The parts whose numbers have another version today than in a record; none where the record is up to date.
+
+    stored: the record's versions, None of one that was stored before there were any.
+    """
+    known = dict.fromkeys(parts(hashed), 1) if stored is None else stored
+    return [part for part, number in known.items() if version(part) != number]

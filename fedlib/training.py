@@ -25,6 +25,7 @@ from .randomness import exclusive, fork_torch
 # depend on it. The lab sets it where a run has cores to itself.
 processes: ContextVar[int] = ContextVar("processes", default=1)
 
+THREADS = 1  # of PyTorch within an operation while something trains: their number changes the bits
 EVALUATION_BATCH = 500  # images a forward pass without gradients; results do not depend on it beyond rounding
 
 
@@ -112,7 +113,7 @@ def one_thread() -> Iterator[None]:
     keep_memory()
     with exclusive, torch.inference_mode(False), torch.enable_grad():
         threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
-        torch.set_num_threads(1)
+        torch.set_num_threads(THREADS)
         torch.set_default_dtype(torch.float32)
         try:
             yield

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any
 
+from .. import fields
 from ..errors import FedlibError, check_name, choose, coerce, require
 from .base import Algorithm, ServerState
 from .fccl import FCCL
@@ -71,19 +72,18 @@ def _shown(field: dataclasses.Field[Any]) -> Any:
 
 
 def make(name: str, params: dict[str, Any] | None = None) -> Algorithm:
-    """The method called `name` with the hyper-parameters given in `params` (strings are coerced), the others at their
-    defaults.
+    """The method called `name` with the hyper-parameters given in `params` (strings are coerced, old names are read as
+    today's), the others at their defaults.
     """
     choose("algorithm", name, ALGORITHMS)
     method = ALGORITHMS[name]
     kinds = {field.name: type(field.default) for field in dataclasses.fields(method)}
-    for parameter in params or {}:
+    params = fields.read(method, params or {})
+    for parameter in params:
         if not kinds:
             raise FedlibError(f"{name} parameter = {parameter!r}: {name} has no parameters")
         choose(f"{name} parameter", parameter, kinds)
-    return method(
-        **{parameter: coerce(parameter, value, kinds[parameter]) for parameter, value in (params or {}).items()}
-    )
+    return method(**{parameter: coerce(parameter, value, kinds[parameter]) for parameter, value in params.items()})
 
 
 __all__ = ["ALGORITHMS", "BUILT_IN", "Algorithm", "ServerState", "make", "register"]

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from .estimates import relative_work as relative_work
     from .estimates import training_work as training_work
     from .files import write_bytes as write_bytes
-    from .freshness import code_digest as code_digest
     from .launch import missing as missing
     from .launch import run as run
     from .launch import sweep as sweep
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from .places import shipped as shipped
     from .plugins import load_plugins as load_plugins
     from .records import Record as Record
+    from .records import Unreadable as Unreadable
     from .records import computing as computing
     from .records import delete as delete
     from .records import read as read
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .records import store as store
     from .records import stored as stored
     from .records import weights as weights
+    from .records import whole as whole
     from .spec import CHOICES as CHOICES
     from .spec import KEEP as KEEP
     from .spec import SCALES as SCALES
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from .spec import differences as differences
     from .spec import read_images as read_images
     from .spec import resolve as resolve
+    from .spec import spec_from as spec_from
     from .tables import clients_of as clients_of
     from .tables import counts as counts
     from .tables import owners as owners
@@ -60,6 +62,7 @@ _ROOMS = {
         "differences",
         "read_images",
         "resolve",
+        "spec_from",
     ),
     "build": (
         "federation_of",
@@ -75,6 +78,7 @@ _ROOMS = {
     "plugins": ("load_plugins",),
     "records": (
         "Record",
+        "Unreadable",
         "computing",
         "delete",
         "read",
@@ -82,13 +86,13 @@ _ROOMS = {
         "store",
         "stored",
         "weights",
+        "whole",
     ),
     "checkpoint": (
         "Interrupted",
         "simulate",
     ),
     "files": ("write_bytes",),
-    "freshness": ("code_digest",),
     "launch": (
         "missing",
         "run",

@@ -1,5 +1,6 @@
 """From a resolved specification to a federation that is ready to train."""
 
+import hashlib
 from typing import Any
 
 import numpy as np
@@ -60,3 +61,27 @@ def federation_of(resolved: Resolved) -> Federation:
         public_dataset=read_images(spec.public_dataset) if spec.public_dataset else None,
         public_labels=spec.public_labels,
     )
+
+
+def made_by_own_parts(resolved: Resolved, federation: Federation) -> dict[str, str]:
+    """SHA-256 (16 digits) of what a person's own parts made for a run, by part: the initial weights of their networks
+    and the deal of their partition. Their source stands in the key; these find a file or a number that it reads and
+    that has changed.
+    """
+    made = {}
+    for part in resolved.own:
+        digest = hashlib.sha256()
+        if part.startswith("architecture "):
+            state = federation.build(part.removeprefix("architecture ")).state_dict()
+            for name, tensor in state.items():
+                digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+                digest.update(tensor.cpu().contiguous().numpy().data)
+        elif part == "partition":
+            for client in federation.clients:
+                for indices in (client.train, client.validation, client.test):
+                    digest.update(f"{len(indices)}".encode())
+                    digest.update(indices.cpu().numpy().data)
+        else:
+            continue
+        made[part] = digest.hexdigest()[:16]
+    return made

@@ -19,12 +19,11 @@ from .. import data, randomness, training
 from ..errors import FedlibError, coerce, require
 from ..federation import Federation
 from . import checkpoint, files
-from .build import federation_of
+from .build import federation_of, made_by_own_parts
 from .estimates import cores, expected_seconds, training_work
-from .freshness import code_digest
 from .progress import Progress
-from .records import Record, lock_of, read, store, tidy, usable, write
-from .spec import KEEP, Resolved, RunSpec, resolve
+from .records import Record, begin_session, lock_of, read, store, tidy, usable, write
+from .spec import KEEP, Resolved, RunSpec, resolve, spec_from
 
 
 def run(
@@ -37,19 +36,30 @@ def run(
 ) -> Record:
     """The record of `spec`: read if it is finished, resumed or computed otherwise.
 
-    A record computed by other code is recomputed on embedded data; on real data it is set aside, or returned if
-    `reuse_stale`. One process computes; another that asks for the same run waits and reads. Of several threads of one
-    process, one trains and the others wait (`sweep` trains side by side). log: called with the row of each round that is
-    trained here. Raises FedlibError for what a user can mend,
+    A record whose numbers today's code does not compute any more (`numerics`) is set aside and trained again, or
+    returned if `reuse_stale`. If a person's own network or partition makes something else than it did for the stored
+    run, though its source is the same, that is another run. One process computes; another that asks for the same run
+    waits and reads. Of several threads of one process, one trains and the others wait (`sweep` trains side by side).
+    log: called with the row of each round that is trained here. Raises FedlibError for what a user can mend,
     Interrupted on Ctrl-C, which a run in another thread than the main one does not hear.
     """
     resolved = resolve(spec, scale)
     record = usable(resolved, reuse_stale)
-    if record is not None:
+    if record is not None and not resolved.own:
         return record
     with _alone(resolved.label):  # a builder of the user's own may touch torch's global generator
         built = federation_of(resolved)
         resolved.algorithm.check(built)
+        made = made_by_own_parts(resolved, built)
+    known = made if record is None else record.provenance.get("made", made)
+    changed = [part for part in made if made[part] != known.get(part)]
+    if changed:
+        stored, resolved = resolved.key, resolved.remade(made)
+        said = f"{', '.join(changed)} made something else for {stored}, from the same source"
+        print(f"{resolved.label}: its {said}: this is another run, {resolved.key}", file=sys.stderr)
+        record = usable(resolved, reuse_stale)
+    if record is not None:
+        return record
     try:
         store().mkdir(parents=True, exist_ok=True)
         lock = lock_of(resolved.key)
@@ -66,7 +76,7 @@ def run(
             if record is not None:
                 return record
             with _alone(resolved.label):
-                return _compute(resolved, built, progress, log)
+                return _compute(resolved, built, made, progress, log)
         except BaseException:
             if not (store() / resolved.key).exists():
                 Path(lock.lock_file).unlink(missing_ok=True)
@@ -104,10 +114,14 @@ def _alone(label: str) -> Iterator[None]:
 
 
 def _compute(
-    resolved: Resolved, built: Federation, progress: bool, log: Callable[[dict[str, Any]], None] | None
+    resolved: Resolved,
+    built: Federation,
+    made: dict[str, str],
+    progress: bool,
+    log: Callable[[dict[str, Any]], None] | None,
 ) -> Record:
     """Train (or resume) and store; the locks are held. What a failed start leaves is removed."""
-    path, spec, code = store() / resolved.key, resolved.spec, code_digest(resolved.spec)
+    path, spec = store() / resolved.key, resolved.spec
     stored = json.dumps({"spec": dataclasses.asdict(spec), "hashed": resolved.hashed}, indent=1).encode()
     try:
         with checkpoint.signals() as stop:
@@ -116,6 +130,7 @@ def _compute(
                 leftover.unlink()
             if not (path / "DONE").exists():  # else a whole record is only to be replaced by one that keeps more
                 files.write_bytes(path / "spec.json", stored)
+            commits = begin_session(path)
             with Progress(resolved.label, spec.rounds, progress) as bar:
 
                 def after_round(row: dict[str, Any], timing: dict[str, Any]) -> None:
@@ -127,9 +142,10 @@ def _compute(
                 with _side_by_side(_share or cores()):
                     outcome = checkpoint.simulate(
                         built, resolved.algorithm, spec.rounds, spec.participation,
-                        checkpoint=path / "checkpoint.pt", label=f"{resolved.key} {code}", progress=after_round,
+                        checkpoint=path / "checkpoint.pt", label=resolved.session, progress=after_round,
                     )  # fmt: skip
-            write(path, outcome, spec, code, stored)
+            more = ({"commits": commits} if len(commits) > 1 else {}) | ({"made": made} if made else {})
+            write(path, outcome, resolved, stored, more)
             if stop:
                 raise checkpoint.Interrupted(f"{resolved.key} is finished and stored; stopped after it")
     except BaseException:
@@ -345,7 +361,7 @@ def work(reuse_stale: bool, share: int) -> None:
     _reporter, _share = report, share
     try:
         for line in sys.stdin:
-            spec = RunSpec(**json.loads(line))
+            spec = spec_from(json.loads(line))
             try:
                 run(spec, progress=False, reuse_stale=reuse_stale)
                 send(finished=True)

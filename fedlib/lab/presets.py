@@ -3,10 +3,10 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .. import algorithms
+from .. import algorithms, fields
 from ..errors import choose, coerce
 from ..protocol import Protocol
 
@@ -147,10 +147,11 @@ def protocol(
 ) -> Protocol:
     """The protocol of `paper` in `scenario`, with single fields replaced by `overrides`."""
     chosen = preset(paper, variant)
-    kinds = {field.name: type(getattr(chosen.protocol, field.name)) for field in fields(Protocol)}
-    for name in overrides or {}:
+    kinds = {name: type(value) for name, value in vars(chosen.protocol).items()}
+    overrides = fields.read(Protocol, overrides or {})
+    for name in overrides:
         choose("protocol field", name, kinds)
-    given = {name: coerce(name, value, kinds[name]) for name, value in (overrides or {}).items()}
+    given = {name: coerce(name, value, kinds[name]) for name, value in overrides.items()}
     return replace(chosen.protocol, **_of(scenario, chosen.in_scenario) | given)
 
 

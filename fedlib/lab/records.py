@@ -4,9 +4,14 @@
 the method notes any, final-server.pt or final-clients.pt if kept, and DONE, written last with the SHA-256 of every
 other file, below a line with its own; while unfinished, checkpoint.pt and, in the folder checkpoint.pt.clients, the
 visited clients. A finished run is never recomputed; an unfinished one resumes. A damaged one is set aside and said to
-be.
+be. A run that is whole is never deleted, whatever version of fedlib computed it: one that this version cannot read is
+skipped and named, one whose numbers another version computes is set aside when it is asked for again.
+
+The results of record (`fedlib.papers.recorded`) are such folders too, without weights, timing and details, and with
+large tables compressed (`rounds.csv.gz`).
 """
 
+import gzip
 import hashlib
 import io
 import json
@@ -16,7 +21,8 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +31,10 @@ import numpy as np
 import pandas as pd
 import torch
 
+from .. import numerics, training
 from ..errors import FedlibError, choose
 from ..simulation import Outcome
 from . import clientfiles, files
-from .freshness import code_digest
 from .places import home
 from .spec import KEEP, FilledSpec, Resolved
 from .tables import clients_of, rounds_of, timing_of
@@ -38,29 +44,54 @@ def store() -> Path:
     return home() / "runs"
 
 
+class Unreadable(FedlibError):
+    """A run that is whole by its own digests, of which this version of fedlib cannot make sense."""
+
+
 @dataclass(frozen=True)
 class Record:
     """A finished run, read from disk: tidy tables, how it ended, where it came from.
 
     rounds: one row a round (-1 is before training): round, selected, visited, loss, accuracy (mean over the clients
     visited so far), accuracy_all, accuracy_selected, validation_accuracy, further ways of predicting, download_words,
-    upload_words, published_words, diagnostics. clients: one row a (round, participant). timing: seconds, which need not
-    repeat. details: what a method noted in a round that is no single number (pFedHR's structures and distances), one a
-    round that has any. files: SHA-256 of each file, by name. Accuracies are fractions of 1.
+    upload_words, published_words, diagnostics. clients: one row a (round, participant), in a result of record each
+    client's last one. timing: seconds, which need not repeat. hashed: what the key is a hash of. files: SHA-256 of each
+    file, by name. of_record: whether it is a committed result of record. Accuracies are fractions of 1.
     """
 
     key: str
     path: Path
     spec: FilledSpec
     status: str  # finished | diverged
-    digest: str  # of the final state, SHA-256
+    digest: str  # of the final state, SHA-256; of a result of record that does not have it, of its numbers
     rounds: pd.DataFrame
     clients: pd.DataFrame
-    timing: pd.DataFrame
-    details: list[dict[str, Any]]
-    provenance: dict[str, Any]
-    files: dict[str, str]
-    stale: bool
+    timing: pd.DataFrame = field(default_factory=pd.DataFrame)
+    noted: list[dict[str, Any]] = field(default_factory=list)
+    provenance: dict[str, Any] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    hashed: dict[str, Any] = field(default_factory=dict)
+    of_record: bool = False
+
+    @property
+    def moved(self) -> list[str]:
+        """The parts of fedlib whose numbers have changed since the run was computed, see `numerics`."""
+        return numerics.moved(self.hashed, self.provenance.get("numerics")) if self.hashed else []
+
+    @property
+    def stale(self) -> bool:
+        """Whether today's code computes other numbers."""
+        return bool(self.moved)
+
+    @property
+    def details(self) -> list[dict[str, Any]]:
+        """What a method noted in a round that is no single number (pFedHR's structures and distances), one entry a
+        round that has any. Raises FedlibError for a result of record, which does not have it.
+        """
+        if self.of_record:
+            said = "a result of record has no details; train_cells(..., whole=True) trains it"
+            raise FedlibError(f"run {self.key}: {said}")
+        return self.noted
 
     def final(self) -> pd.DataFrame:
         """Each client's last measured row."""
@@ -68,12 +99,12 @@ class Record:
 
 
 TABLES = ("rounds", "clients", "timing")
-PROVENANCE = ("code", "commit", "python", "torch", "numpy", "machine", "processor", "device", "finished", "seconds")
 
 
 def read(path: Path) -> Record | None:
-    """The finished run in `path`, or None if unfinished. Raises FedlibError when a file is damaged or missing; weights
-    (``final-*.pt``) are looked at by `weights`.
+    """The finished run in `path`, or None if unfinished. Raises FedlibError when a file is damaged or missing, and
+    `Unreadable` when all are as they were written but mean nothing to this version; weights (``final-*.pt``) are looked
+    at by `weights`. What a process that was killed left beside a finished run is removed.
     """
     if not (path / "DONE").exists():
         return None
@@ -84,21 +115,46 @@ def read(path: Path) -> Record | None:
         for name in content:
             if hashlib.sha256(content[name]).hexdigest() != digests[name]:
                 raise ValueError(f"{name} is not what was written")
-        spec = FilledSpec.stored(json.loads(content["spec.json"])["spec"])
-        provenance = json.loads(content["provenance.json"])
-        for name in PROVENANCE:
-            if name not in provenance:
-                raise ValueError(f"provenance.json has no {name}")
-        choose("status", done["status"], ("finished", "diverged"))
-        rounds, clients, timing = (pd.read_csv(io.BytesIO(content[f"{name}.csv"])) for name in TABLES)
-        details = [json.loads(line) for line in content.get("details.jsonl", b"").splitlines()]
-        stale = provenance["code"] != code_digest(spec)
-        return Record(
-            path.name, path, spec, done["status"], done["state"],
-            rounds, clients, timing, details, provenance, digests, stale,
-        )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise FedlibError(f"run {path.name}: its record is damaged ({error or type(error).__name__})") from error
+    _clear(path)
+    try:
+        return _made(path, done, {name.removesuffix(".gz"): _plain(name, one) for name, one in content.items()})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        said = error or type(error).__name__
+        raise Unreadable(f"run {path.name}: whole, but not of this version of fedlib ({said})") from error
+
+
+def _plain(name: str, content: bytes) -> bytes:
+    return gzip.decompress(content) if name.endswith(".gz") else content
+
+
+def _made(path: Path, done: dict[str, Any], content: dict[str, bytes]) -> Record:
+    stored = json.loads(content["spec.json"])
+    spec = FilledSpec.stored(stored["spec"])
+    choose("status", done["status"], ("finished", "diverged"))
+    tables = {name: pd.read_csv(io.BytesIO(content[f"{name}.csv"])) for name in TABLES if f"{name}.csv" in content}
+    last = int(tables["rounds"]["round"].iloc[-1]) + 1
+    if last != spec.rounds and done["status"] == "finished":
+        raise ValueError(f"{last} of {spec.rounds} rounds")
+    numbers = hashlib.sha256(content["rounds.csv"] + content["clients.csv"]).hexdigest()
+    noted = [json.loads(line) for line in content.get("details.jsonl", b"").splitlines()]
+    return Record(
+        path.name, path, spec, done["status"], done.get("state") or numbers, **tables,
+        noted=noted, provenance=json.loads(content["provenance.json"]), files=done["files"],
+        hashed=stored["hashed"], of_record=done.get("of_record", False),
+    )  # fmt: skip
+
+
+def _clear(path: Path) -> None:
+    """Remove the checkpoint that a process left which was killed right after it had written DONE. A later one is of a
+    run that is trained again to keep more.
+    """
+    left, done = path / "checkpoint.pt", path / "DONE"
+    with suppress(OSError, filelock.Timeout):
+        if left.exists() and left.stat().st_mtime <= done.stat().st_mtime:
+            with lock_of(path.name).acquire(timeout=0):
+                clientfiles.remove(left)
 
 
 def weights(record: Record, what: str) -> Path | None:
@@ -131,15 +187,17 @@ def stored() -> list[Path]:
 
 
 def state(path: Path) -> tuple[str, Record | None]:
-    """A stored run's state in a word (finished, diverged, stale, unfinished, damaged, set aside), and its record if it
-    is whole.
+    """A stored run's state in a word (finished, diverged, stale, unfinished, damaged, unreadable, set aside), and its
+    record if it can be read.
     """
-    if ".stale-" in path.name or ".damaged-" in path.name:
-        return "set aside", None
     try:
         record = read(path)
+    except Unreadable:
+        return "unreadable", None
     except FedlibError:
         return "damaged", None
+    if ".stale-" in path.name or ".damaged-" in path.name:
+        return "set aside", None
     if record is None:
         return "unfinished", None
     return ("stale" if record.stale else record.status), record
@@ -160,13 +218,13 @@ def computing(path: Path) -> bool:
 
 
 def delete(path: Path) -> None:
-    """Delete a stored run that has no usable record: unfinished, stale, damaged or set aside (of a linked folder, the
-    link). Raises FedlibError, and deletes nothing, when it is being computed or finished, or cannot be deleted.
+    """Delete a stored run that is not whole: unfinished, or damaged by its own digests (of a linked folder, the link).
+    Raises FedlibError, and deletes nothing, when it is whole or being computed, or cannot be deleted.
     """
     try:
         with (lock := lock_of(path.name)).acquire(timeout=0):
-            if state(path)[0] in ("finished", "diverged"):
-                raise FedlibError(f"run {path.name}: not deleted, it is finished by now")
+            if whole(path):
+                raise FedlibError(f"run {path.name}: not deleted, it is whole; {path} can be removed by hand")
             if path.is_symlink():
                 path.unlink()
             else:
@@ -178,35 +236,45 @@ def delete(path: Path) -> None:
         raise FedlibError(f"run {path.name}: cannot be deleted ({error.strerror or error})") from error
 
 
+def whole(path: Path) -> bool:
+    """Whether a stored run is finished and as it was written, whether or not this version can read it."""
+    try:
+        return read(path) is not None
+    except Unreadable:
+        return True
+    except FedlibError:
+        return False
+
+
 def usable(resolved: Resolved, reuse_stale: bool, mend: bool = False) -> Record | None:
-    """The stored record if it can stand for `resolved`; with `mend` (the lock is held) what cannot is set aside or
-    removed.
-    """
+    """The stored record if it can stand for `resolved`; with `mend` (the lock is held) one that cannot is set aside."""
     path = store() / resolved.key
     try:
         record = read(path)
         if record is None:
             return None
-        if json.loads((path / "spec.json").read_bytes()).get("hashed") != resolved.hashed:
+        if record.hashed != resolved.hashed:
             raise FedlibError(f"run {path.name}: its record is of another specification")
         stale, keep = record.stale and not reuse_stale, resolved.spec.keep
-        whole = stale or keep == "none" or weights(record, keep) is not None
+        enough = stale or keep == "none" or weights(record, keep) is not None
     except FedlibError as error:
         if mend:
             print(error, file=sys.stderr)
-            files.set_aside(path, "damaged")
+            files.set_aside(path, "stale" if isinstance(error, Unreadable) else "damaged")
         return None
     if stale:
-        if mend and resolved.info.embedded:
-            shutil.rmtree(path)
-        elif mend:
+        if mend:
+            print(f"run {path.name}: the numbers of {', '.join(record.moved)} have changed since", file=sys.stderr)
             files.set_aside(path, "stale")
         return None
-    return record if whole else None
+    return record if enough else None
 
 
-def write(path: Path, outcome: Outcome, spec: FilledSpec, code: str, stored: bytes) -> None:
-    """Write the record of a finished run, DONE last. code: its `code_digest`; stored: the content of spec.json."""
+def write(path: Path, outcome: Outcome, resolved: Resolved, stored: bytes, more: dict[str, Any]) -> None:
+    """Write the record of a finished run, DONE last. stored: the content of spec.json; more: what its provenance has
+    besides, such as the digests of what a person's own parts made.
+    """
+    spec = resolved.spec
     tables = dict(zip(TABLES, (rounds_of(outcome), clients_of(outcome), timing_of(outcome)), strict=True))
     contents: dict[str, bytes | memoryview] = {"spec.json": stored}
     contents |= {
@@ -216,15 +284,38 @@ def write(path: Path, outcome: Outcome, spec: FilledSpec, code: str, stored: byt
         contents["details.jsonl"] = "".join(json.dumps(row) + "\n" for row in outcome.detail_rows).encode()
     if spec.keep != "none":
         contents[f"final-{spec.keep}.pt"] = _kept(spec.keep, outcome)
-    contents["provenance.json"] = json.dumps(_provenance(spec, code, outcome.seconds), indent=1).encode()
-    digests = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
-    done = {"status": outcome.status, "state": outcome.digest(), "files": digests}
-    sealed = files.seal(json.dumps(done, indent=1).encode())
-    files.write_files({path / name: [content] for name, content in contents.items()} | {path / "DONE": sealed})
+    provenance = _provenance(spec, outcome.seconds) | {"numerics": resolved.numerics} | more
+    contents["provenance.json"] = json.dumps(provenance, indent=1).encode()
+    write_whole(path, contents, {"status": outcome.status, "state": outcome.digest()})
     for old in path.glob("final-*.pt"):
         if old.name not in contents:
             old.unlink()
     clientfiles.remove(path / "checkpoint.pt")
+    (path / SESSIONS).unlink(missing_ok=True)
+
+
+def write_whole(path: Path, contents: dict[str, bytes | memoryview], said: dict[str, Any]) -> None:
+    """Write a run's files into `path`, and DONE last: what is `said` of it, and the SHA-256 of each file."""
+    done = said | {"files": {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}}
+    sealed = files.seal(json.dumps(done, indent=1).encode())
+    files.write_files({path / name: [content] for name, content in contents.items()} | {path / "DONE": sealed})
+
+
+SESSIONS = "sessions.json"  # of an unfinished run: the commits that have computed it
+
+
+def begin_session(path: Path) -> list[str]:
+    """Note today's commit with an unfinished run; returns all commits that have computed it, the first one first."""
+    commits = []
+    if (path / "checkpoint.pt").exists():  # else it begins anew
+        try:
+            commits = [str(commit) for commit in json.loads((path / SESSIONS).read_bytes())]
+        except (OSError, ValueError, TypeError):
+            commits = ["unknown"]
+    if commits[-1:] != [commit_of_code()]:
+        commits.append(commit_of_code())
+    files.write_bytes(path / SESSIONS, json.dumps(commits).encode())
+    return commits
 
 
 def _kept(keep: str, outcome: Outcome) -> memoryview:
@@ -243,12 +334,13 @@ def tidy(path: Path) -> None:
         if not (path / "checkpoint.pt").exists():
             clientfiles.remove(path / "checkpoint.pt")
         names = {item.name for item in path.iterdir()}
-        if names <= {"spec.json"}:
-            (path / "spec.json").unlink(missing_ok=True)
+        if names <= {"spec.json", SESSIONS}:
+            for name in names:
+                (path / name).unlink(missing_ok=True)
             path.rmdir()
 
 
-def _commit() -> str:
+def commit_of_code() -> str:
     """The commit of the package's checkout, with `-modified` where its source differs from it; `unknown` outside of one."""
     folder = Path(__file__).parents[1]
     try:
@@ -261,25 +353,39 @@ def _commit() -> str:
     return f"{said[0]}-modified" if said[1] else said[0]
 
 
-def _processor() -> str:
-    """The CPU's model, as Linux names it; elsewhere what Python knows of it."""
+def processor() -> tuple[str, str]:
+    """The CPU's model with family and stepping, and which vector units it has, as Linux names them; elsewhere what
+    Python knows of it.
+    """
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or "unknown"
+    said = {name.strip(): text.strip() for name, _, text in (line.partition(":") for line in reversed(lines))}
+    numbers = [f"{name} {said[name]}" for name in ("cpu family", "model", "stepping") if name in said]
+    model = ", ".join([said.get("model name") or platform.processor() or "unknown", *numbers])
+    units = ("avx", "fma", "amx", "f16c", "sve", "asimd", "bf16", "i8mm")
+    known = (said.get("flags") or said.get("Features") or "").split()
+    return model, " ".join(flag for flag in known if flag.startswith(units))
 
 
-def _provenance(spec: FilledSpec, code: str, seconds: float) -> dict[str, Any]:
+def _provenance(spec: FilledSpec, seconds: float) -> dict[str, Any]:
+    try:
+        torchvision = metadata.version("torchvision")
+    except metadata.PackageNotFoundError:
+        torchvision = "none"
+    model, flags = processor()
     return {
-        "code": code,
-        "commit": _commit(),
+        "commit": commit_of_code(),
         "python": platform.python_version(),
         "torch": torch.__version__,
+        "torchvision": torchvision,
         "numpy": np.__version__,
         "machine": f"{platform.system()} {platform.machine()}",
-        "processor": _processor(),
+        "processor": model,
+        "flags": flags,
+        "capability": torch.backends.cpu.get_cpu_capability(),
+        "threads": training.THREADS,
         "device": torch.cuda.get_device_name() if spec.device == "cuda" else "cpu",
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "seconds": round(seconds, 2),

@@ -11,10 +11,10 @@ from typing import Any
 import filelock
 import torch
 
-from .. import algorithms, data, models, partition, simulation
-from ..errors import choose, coerce, require
+from .. import algorithms, data, fields, models, numerics, partition, simulation
+from ..errors import FedlibError, choose, coerce, require
 from ..protocol import Protocol
-from . import plugins, presets, sources
+from . import own, plugins, presets
 
 # What a scale fills in where a specification is silent. `record` is one point of the texts' own grids (T of {100, 500}, E of
 # {1, 10}, B of {64..512}). At `paper`, the released homogeneous script's defaults are *chosen* from these grids.
@@ -135,14 +135,21 @@ class FilledSpec(RunSpec):
 
     @classmethod
     def stored(cls, values: Mapping[str, Any]) -> "FilledSpec":
-        """What was stored with a run; raises ValueError where it is no specification of this version."""
-        fields = {item.name: item for item in dataclasses.fields(RunSpec)}
-        if values.keys() != fields.keys():
-            different = ", ".join(sorted(values.keys() ^ fields.keys()))
-            raise ValueError(f"spec.json is of another version: {different}")
-        for name, value in values.items():
-            kinds = (dict,) if name in ("params", "overrides") else _kinds(fields[name])
-            if type(value) not in kinds and not (value is None and name in MAY_BE_NONE):
+        """What was stored with a run, by this version or an earlier one: renamed fields under today's names, later ones
+        at their neutral value. Raises FedlibError for a field that this version does not know, ValueError for a value
+        that no version stores.
+        """
+        known = {item.name: item for item in dataclasses.fields(RunSpec)}
+        values = _completed(fields.read(RunSpec, values))
+        unknown = [name for name in values if name not in known]
+        if unknown:
+            raise FedlibError(f"its specification has fields that this fedlib does not know: {', '.join(unknown)}")
+        for name, item in known.items():
+            kinds = (dict,) if name in ("params", "overrides") else _kinds(item)
+            value = values.get(name)
+            if type(value) not in kinds and not (
+                value is None and (name in MAY_BE_NONE or name in fields.neutral(RunSpec))
+            ):
                 raise ValueError(f"spec.json: {name} = {value!r}")
         return cls(**values)
 
@@ -169,6 +176,21 @@ class Resolved:
     def key(self) -> str:
         digest = hashlib.sha256(json.dumps(self.hashed, sort_keys=True).encode()).hexdigest()[:16]
         return f"{self.spec.algorithm}-{self.spec.dataset}-{digest}"
+
+    @property
+    def session(self) -> str:
+        """The run and the versions of its numbers: a checkpoint of another session is not resumed."""
+        changed = (f"{part} {number}" for part, number in self.numerics.items() if number != 1)
+        return ", ".join([self.key, *changed])
+
+    @property
+    def numerics(self) -> dict[str, int]:
+        """The parts of fedlib whose numbers the run is made of, and their versions."""
+        return numerics.versions(self.hashed)
+
+    def remade(self, made: Mapping[str, str]) -> "Resolved":
+        """The run of a person's own parts that make something else today than they did for a stored run: another one."""
+        return dataclasses.replace(self, hashed=self.hashed | {"made": dict(made)})
 
     @property
     def own(self) -> dict[str, str]:
@@ -227,6 +249,29 @@ def read_images(name: str) -> data.Dataset:
         lock.release()
 
 
+def spec_from(values: Mapping[str, Any]) -> RunSpec:
+    """The specification in a JSON object, of today's or of an earlier version: fields under old names are read as what
+    they are called today, and where it names all fields of its version, those of later ones are at their neutral value.
+
+    Raises FedlibError for a field that is unknown.
+    """
+    known = [item.name for item in dataclasses.fields(RunSpec)]
+    values = fields.read(RunSpec, values)
+    for name in values:
+        choose("field", name, known)
+    whole = set(known) - set(fields.neutral(RunSpec)) <= set(values)
+    return RunSpec(**_completed(values) if whole else values)
+
+
+def _completed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a whole specification of any version, with what its version did not know at its neutral value."""
+    found = fields.neutral(RunSpec) | dict(values)
+    method = algorithms.ALGORITHMS.get(found["algorithm"])
+    if method is not None and isinstance(found["params"], Mapping):
+        found["params"] = fields.neutral(method) | fields.read(method, found["params"])
+    return found
+
+
 def _check_types(spec: Any) -> None:
     """Raise FedlibError where a field holds what is no text, no mapping, or nothing though it needs a value."""
     require(isinstance(spec, RunSpec), "spec", spec, "a RunSpec, such as RunSpec(algorithm='FedSSA')")
@@ -260,15 +305,17 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
     values = {item.name: getattr(spec, item.name) for item in dataclasses.fields(RunSpec)}
     choose("algorithm", values["algorithm"], algorithms.ALGORITHMS)
     if values["paper"] is None:
-        own = (values["algorithm"], values["protocol"]) in presets.PRESETS
-        values["paper"] = values["algorithm"] if own else "FedSSA"
+        has_preset = (values["algorithm"], values["protocol"]) in presets.PRESETS
+        values["paper"] = values["algorithm"] if has_preset else "FedSSA"
     if values["scenario"] is None:
         values["scenario"] = presets.preset(values["paper"], values["protocol"]).scenario
     values["scenario"] = models.scenario(values["scenario"])
     whose = (values["paper"], values["protocol"], values["scenario"])
     sizes = SCALES[scale] | presets.sizes(*whose, scale)
     values = {name: sizes.get(name) if value is None else value for name, value in values.items()}
-    given = presets.params(*whose, values["algorithm"]) | values["params"]
+    kind = algorithms.ALGORITHMS[values["algorithm"]]
+    values["overrides"] = fields.read(Protocol, values["overrides"])
+    given = fields.read(kind, presets.params(*whose, values["algorithm"])) | fields.read(kind, values["params"])
     method = algorithms.make(values["algorithm"], given)
     preset = presets.protocol(*whose, values["overrides"])
     for item in dataclasses.fields(RunSpec):
@@ -316,9 +363,10 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
     allowed = f"at most {images // 3}: {dataset.name} has {images} images and a client needs 3"
     require(3 * values["num_clients"] <= images, "num_clients", values["num_clients"], allowed)
 
-    hashed = {
+    asked = {
         name: value for name, value in values.items() if name not in ("paper", "protocol", "overrides", "keep", "lr")
     }
+    hashed = fields.in_key(RunSpec, asked | {"params": fields.in_key(type(method), values["params"])})
     if values["partition"] != "dirichlet":
         del hashed["alpha"]
     if values["partition"] != "by-class":
@@ -334,9 +382,10 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
     elif values["public_dataset"]:
         hashed["public"] = data.info(values["public_dataset"]).fingerprint
     hashed |= {
-        "protocol": dataclasses.asdict(preset),
+        "protocol": fields.in_key(Protocol, dataclasses.asdict(preset)),
         "architectures": list(models.architectures(values["scenario"])),
-        "data": {"fingerprint": dataset.fingerprint, "mean": list(dataset.mean), "std": list(dataset.std)},
+        "data": {"fingerprint": dataset.fingerprint, "mean": list(dataset.mean), "std": list(dataset.std)}
+        | fields.in_key(type(dataset), {name: getattr(dataset, name) for name in fields.neutral(type(dataset))}),
     }
     digests = _own_parts(method, hashed["architectures"], values["partition"])
     if digests:
@@ -348,13 +397,13 @@ def _own_parts(method: algorithms.Algorithm, architectures: Iterable[str], parti
     """Digests of what a person defined and a run uses: its method, networks (also those that the method's parameters
     name) and partition. One changed line gives another digest, and so another key.
     """
-    own: dict[str, Any] = {} if type(method) in algorithms.BUILT_IN else {"method": type(method)}
+    parts: dict[str, Any] = {} if type(method) in algorithms.BUILT_IN else {"method": type(method)}
     for name in sorted({*architectures, *map(str, dataclasses.asdict(method).values())}):
         if name in models.BUILDERS and not models.is_built_in(name):
-            own[f"architecture {name}"] = models.BUILDERS[name]
+            parts[f"architecture {name}"] = models.BUILDERS[name]
     if partition_name not in partition.BUILT_IN:
-        own["partition"] = partition.REGISTERED[partition_name]
-    return {name: sources.digest(part) for name, part in own.items()}
+        parts["partition"] = partition.REGISTERED[partition_name]
+    return {name: own.digest(part) for name, part in parts.items()}
 
 
 def classes_held(dataset: data.DatasetInfo) -> int:
@@ -372,9 +421,9 @@ def differences(spec: FilledSpec) -> list[str]:
         found.append(f"{spec.classes_per_client} classes")
     elif spec.partition != "by-class":
         found.append(f"{spec.partition} {spec.alpha:g}" if spec.partition == "dirichlet" else spec.partition)
-    own = spec.algorithm if (spec.algorithm, spec.protocol) in presets.PRESETS else "FedSSA"
-    if spec.paper != own or spec.protocol != RunSpec.protocol:
-        found.append(f"{spec.protocol} of {spec.paper}" if spec.paper != own else spec.protocol)
+    usual_paper = spec.algorithm if (spec.algorithm, spec.protocol) in presets.PRESETS else "FedSSA"
+    if spec.paper != usual_paper or spec.protocol != RunSpec.protocol:
+        found.append(f"{spec.protocol} of {spec.paper}" if spec.paper != usual_paper else spec.protocol)
     whose = (spec.paper, spec.protocol, spec.scenario)
     preset = presets.protocol(*whose, spec.overrides)
     if preset.inherit != "none" and "inherit" not in spec.overrides:

@@ -111,7 +111,7 @@ def compare(*runs: Any, rule: str = "last") -> Comparison:
     for label, record in zip(_labels([record.spec for record in records]), records, strict=True):
         rows.setdefault(label, {})[record.spec.seed] = record
     reference, *others = rows
-    notes = [recorded.say_stale([r for r in records if isinstance(r, recorded.Recorded)])]
+    notes = [recorded.say_stale([record for record in records if record.of_record])]
     parts = []
     for label in others:
         alike = _dealt(rows[label]) == _dealt(rows[reference])

@@ -1,11 +1,16 @@
-"""The results of record: committed summaries of runs on real data (``results/*.csv``), written and read as runs."""
+"""The results of record: committed summaries of runs on real data, a read-only store in the store's own format.
 
-import dataclasses
-import hashlib
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache, cached_property
+`results/runs/<key>/` holds a run's spec.json, provenance.json, rounds.csv and clients.csv (each client's last row), six
+digits kept, large tables compressed, and DONE with their SHA-256: changed digits, half a file or missing rounds are
+found. Beside them stands what a figure needs of the run's weights: maps.csv (t-SNE), images.csv (pFedES) and matches.csv
+(pFedHR).
+"""
+
+import gzip
+import io
+import sys
+from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,98 +18,54 @@ import pandas as pd
 
 from .. import data, lab
 from ..errors import FedlibError
+from ..lab import records
 from . import exhibits, views
 from .grids import RECORD
 from .results import Runs
 
 RESULTS = lab.shipped() / "results"
-PROVENANCE = ("code", "commit", "torch", "processor", "device", "seconds", "finished")  # in runs.csv
+LARGE = 32 * 1024  # bytes of a table from which on it is compressed
 
 
-@dataclass(frozen=True)
-class Recorded:
-    """A committed result of record: the specification that ran, its row of runs.csv (with its provenance), its rounds and each
-    client's last row. What a table reads of a `lab.Record` it has too; weights, and what a method noted in a round, it has not.
+def read_results() -> list[lab.Record]:
+    """Every result of record that is whole and that this version can read, by key; those that are not are named, once, on
+    standard error.
     """
-
-    key: str
-    status: str
-    spec: lab.RunSpec
-    row: Mapping[Any, Any]
-    rounds: pd.DataFrame
-    clients: pd.DataFrame
-
-    @cached_property
-    def stale(self) -> bool:
-        """Whether today's code is another than the one that computed it."""
-        return bool(self.row["code"] != lab.code_digest(lab.resolve(self.spec).spec))
-
-    @property
-    def provenance(self) -> dict[str, Any]:
-        """Where it comes from, as far as runs.csv says so (PROVENANCE)."""
-        return {name: self.row[name] for name in PROVENANCE if name in self.row}
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of the committed numbers (a stored run's is of its final state)."""
-        tables = "".join(table.to_csv(index=False) for table in (self.rounds, self.clients))
-        return hashlib.sha256(tables.encode()).hexdigest()
-
-    @property
-    def details(self) -> list[dict[str, Any]]:
-        raise FedlibError(f"run {self.key}: a result of record has no details; train_cells(..., whole=True) trains it")
-
-    def final(self) -> pd.DataFrame:
-        """Each client's last measured row."""
-        return self.clients.groupby("client", as_index=False).last()
+    return _read(RESULTS, _state(RESULTS))[0]
 
 
-def _spec(row: Mapping[Any, Any]) -> lab.RunSpec:
-    """The specification in a row of runs.csv: an empty cell is None, a whole number may have come back as a fraction."""
-    values: dict[str, Any] = {}
-    for item in dataclasses.fields(lab.RunSpec):
-        value, kind = row[item.name], item.metadata.get("kind", type(item.default))
-        if item.name in ("params", "overrides"):
-            values[item.name] = json.loads(value)
-        elif pd.isna(value):
-            values[item.name] = None
-        else:
-            values[item.name] = kind(value) if kind in (int, float, bool) else value
-    return lab.RunSpec(**values)
+def unreadable() -> dict[str, str]:
+    """The results of record that are left out, by key: why."""
+    return _read(RESULTS, _state(RESULTS))[1]
 
 
-def read_results() -> list[Recorded]:
-    """Every result of record: small committed CSV, so that what is read from it never changes by itself."""
-    return list(_read(RESULTS, *(_changed(name) for name in ("runs", "rounds", "clients"))))
-
-
-def _changed(name: str) -> int:
-    file = RESULTS / f"{name}.csv"
-    return file.stat().st_mtime_ns if file.exists() else 0
-
-
-@cache
-def _read(folder: Path, *changed: int) -> tuple[Recorded, ...]:
-    if not all(changed):
-        return ()
-    tables = {name: pd.read_csv(folder / f"{name}.csv") for name in ("runs", "rounds", "clients")}
-    by_key = {name: dict(list(tables[name].groupby("key"))) for name in ("rounds", "clients")}
+def _state(folder: Path) -> tuple[Any, ...]:
+    """Which runs there are and when they were written."""
     return tuple(
-        Recorded(
-            row["key"], row["status"], _spec(row), row, by_key["rounds"][row["key"]], by_key["clients"][row["key"]]
-        )
-        for row in tables["runs"].to_dict("records")
+        (done.parent.name, *(file.stat().st_mtime_ns for file in sorted(done.parent.iterdir())))
+        for done in sorted((folder / "runs").glob("*/DONE"))
     )
 
 
-def by_key() -> dict[str, Recorded]:
-    """The results of record by the key that each would have today.
+@cache
+def _read(folder: Path, state: tuple[Any, ...]) -> tuple[list[lab.Record], dict[str, str]]:
+    found, left_out = [], {}
+    for key, *_ in state:
+        try:
+            record = lab.read(folder / "runs" / key)
+            assert record is not None
+            found.append(record)
+        except FedlibError as error:
+            left_out[key] = str(error)
+    if left_out:
+        print(f"{len(left_out)} of {len(state)} results of record are left out:", file=sys.stderr)
+        print(*left_out.values(), sep="\n", file=sys.stderr)
+    return found, left_out
 
-    A run is known by its specification, resolved as it would be today. One that is there twice, under the keys of two
-    versions, counts once: the one that kept most, or the last by key.
-    """
-    available = sorted(read_results(), key=lambda record: (lab.KEEP.index(record.spec.keep), record.key))
-    return {lab.resolve(record.spec).key: record for record in available}
+
+def by_key() -> dict[str, lab.Record]:
+    """The results of record by key, which is the key of the run that asks for the same, for ever (`fields`)."""
+    return {record.key: record for record in read_results()}
 
 
 def load_record(grid: str, scale: str = RECORD) -> Runs:
@@ -125,7 +86,7 @@ def train_cells(cells: Sequence[exhibits.Cell], jobs: int = 2, whole: bool = Fal
     missing = {run.key for run in lab.missing([cell.spec for cell in cells])} if known else set()
     keys = [lab.resolve(cell.spec).key for cell in cells]
     read = {
-        key: dataclasses.replace(known[key], key=key)
+        key: known[key]
         for cell, key in zip(cells, keys, strict=True)
         if key in missing and key in known and (cell.scale or cell.spec.keep == "none")
     }
@@ -139,26 +100,24 @@ def train_cells(cells: Sequence[exhibits.Cell], jobs: int = 2, whole: bool = Fal
     return Runs(list(cells), [read[key] if key in read else next(trained) for key in keys])
 
 
-def say_stale(records: Sequence[Recorded]) -> str:
-    """Whether some records were computed by other code than today's, and whether by different versions, in a sentence."""
-    stale, codes = sum(record.stale for record in records), {record.row["commit"] for record in records}
+def say_stale(records: Sequence[lab.Record]) -> str:
+    """Which of some results of record today's code computes otherwise, in a sentence; empty where it computes them all."""
+    stale = [record for record in records if record.stale]
     if not stale:
         return ""
-    mixed = f", in all by {len(codes)} versions ({', '.join(sorted(map(str, codes)))})" if len(codes) > 1 else ""
-    return f"{stale} of {len(records)} were computed by earlier code than today's{mixed}."
+    parts = sorted({part for record in stale for part in record.moved})
+    return f"{len(stale)} of {len(records)} are of earlier numbers than today's code computes ({', '.join(parts)})."
 
 
 def load_maps(grid: str, scale: str = RECORD) -> pd.DataFrame:
     """The t-SNE maps of a grid's results of record (results/maps.csv), of each method's first seed: method and the columns of
     `views.map_representations`. Without rows where no such run kept its clients.
     """
-    file, found = RESULTS / "maps.csv", load_record(grid, scale)
-    pairs = sorted(found.pairs, key=lambda pair: pair[0].spec.seed)
+    pairs = sorted(load_record(grid, scale).pairs, key=lambda pair: pair[0].spec.seed)
     columns = ["client", "architecture", "label", "x", "y", *views.SHARES]
-    table = pd.read_csv(file) if file.exists() else pd.DataFrame(columns=["key", *columns])
-    chosen = {cell.method: table[table["key"] == record.key] for cell, record in reversed(pairs)}
+    chosen = {cell.method: _beside(record, "maps", columns) for cell, record in reversed(pairs)}
     parts = [rows.assign(method=method) for method, rows in chosen.items() if len(rows)]
-    joined = pd.concat(parts, ignore_index=True) if parts else table.assign(method=[])
+    joined = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["method", *columns])
     order = [method for method in exhibits.GRIDS[grid].methods if method in set(joined["method"])]
     return joined.sort_values("method", key=lambda names: names.map(order.index), kind="stable")[["method", *columns]]
 
@@ -181,12 +140,20 @@ def load_matches(grid: str, scale: str = RECORD) -> pd.DataFrame:
 
 
 def _of_first_seed(name: str, columns: Sequence[str], found: Iterable[tuple[exhibits.Cell, Any]]) -> pd.DataFrame:
-    """The rows of results/<name>.csv of the first record of `found`, by seed, that has some."""
-    file = RESULTS / f"{name}.csv"
-    table = pd.read_csv(file) if file.exists() else pd.DataFrame(columns=["key", *columns])
-    pairs = sorted(found, key=lambda pair: pair[0].spec.seed)
-    keys = [record.key for _, record in pairs if record.key in set(table["key"])]
-    return table[table["key"].isin(keys[:1])].drop(columns="key")
+    """The rows of <name>.csv of the first record of `found`, by seed, that has some."""
+    for _, record in sorted(found, key=lambda pair: pair[0].spec.seed):
+        table = _beside(record, name, columns)
+        if len(table):
+            return table
+    return pd.DataFrame(columns=list(columns))
+
+
+def _beside(record: Any, name: str, columns: Sequence[str]) -> pd.DataFrame:
+    """The table <name>.csv that a result of record has beside its own; without rows where it has none."""
+    for file in (f"{name}.csv", f"{name}.csv.gz"):
+        if file in record.files:
+            return pd.read_csv(record.path / file)
+    return pd.DataFrame(columns=list(columns))
 
 
 def coverage(grid: str, scale: str = RECORD) -> str:
@@ -200,49 +167,68 @@ def coverage(grid: str, scale: str = RECORD) -> str:
 
 
 def export() -> int:
-    """Write the finished real-data runs of the store to results/runs.csv, rounds.csv and clients.csv, the t-SNE maps of those that
-    kept their clients to maps.csv, the enhanced images of pFedES's that kept their server to images.csv and what pFedHR's matched
-    to whom to matches.csv, replacing rows of the same key.
+    """Add the finished real-data runs of the store to the results of record, and hand back how many of its runs are there.
 
-    These small summaries are committed: the results of record. Returns how many runs were written.
+    A run that is there already stays as it is, unless it is damaged, or the store's keeps more and so gives maps or images
+    besides. Where the store's numbers are others than those of record, a line says so, and nothing is changed.
     """
-    folder = lab.home() / "results"
-    tables: dict[str, list[pd.DataFrame]] = {
-        name: [] for name in ("runs", "rounds", "clients", "maps", "images", "matches")
-    }
+    folder, exported = lab.home() / "results" / "runs", 0
     for path in lab.stored():
+        if lab.state(path)[0] not in ("finished", "diverged"):
+            continue
         record = lab.read(path)
-        if record is None or record.spec.dataset in data.EMBEDDED or record.spec.dataset in data.registered():
+        assert record is not None
+        if record.spec.dataset in data.EMBEDDED or record.spec.dataset in data.registered():
             continue
-        spec = {
-            name: json.dumps(value, sort_keys=True) if isinstance(value, dict) else value
-            for name, value in vars(record.spec).items()
-        }
-        provenance = {name: record.provenance[name] for name in PROVENANCE}
-        tables["runs"].append(pd.DataFrame([{"key": record.key, "status": record.status} | spec | provenance]))
-        rounds = record.rounds.round(6)
-        tables["rounds"].append(rounds.assign(key=record.key))
-        tables["clients"].append(record.final().round(6).assign(key=record.key))
-        if (path / "final-clients.pt").exists():
-            tables["maps"].append(views.map_representations(record).round(2).assign(key=record.key))
-        if record.spec.algorithm == "pFedES" and (path / "final-server.pt").exists():
-            tables["images"].append(views.encode_images(views.enhance_images(record)).assign(key=record.key))
-        if record.spec.algorithm == "pFedHR":
-            tables["matches"].append(views.list_matches(record).assign(key=record.key))
-    if not tables["runs"]:
+        exported += 1
+        target, contents = folder / record.key, _summary(record)
+        if lab.whole(target):
+            different = [
+                name
+                for name in contents
+                if name.startswith(("rounds", "clients")) and not _same(target, name, contents)
+            ]
+            if different:
+                print(
+                    f"run {record.key}: {', '.join(different)} differs from what is of record, which stays",
+                    file=sys.stderr,
+                )
+            if different or set(contents) <= {file.name for file in target.iterdir()}:
+                continue
+        said = {"status": record.status, "state": record.digest, "of_record": True}
+        records.write_whole(target, contents, said)
+    if not exported:
         raise FedlibError(f"runs: no finished run on real data in {lab.store()}")
-    folder.mkdir(exist_ok=True)
-    for name, parts in tables.items():
-        if not parts:
-            continue
-        file = folder / f"{name}.csv"
-        new = pd.concat(parts, ignore_index=True)
-        if file.exists():
-            old = pd.read_csv(file)
-            new = pd.concat([old[~old["key"].isin(new["key"])], new], ignore_index=True)
-        order = {"runs": ["key"], "images": ["key"], "matches": ["key"], "rounds": ["key", "round"]}.get(
-            name, ["key", "client"]
-        )
-        new = new.sort_values(order, kind="stable")[["key", *(column for column in new.columns if column != "key")]]
-        lab.write_bytes(file, new.to_csv(index=False, lineterminator="\n").encode())
-    return len(tables["runs"])
+    return exported
+
+
+def _same(target: Path, name: str, contents: dict[str, bytes | memoryview]) -> bool:
+    return (target / name).exists() and (target / name).read_bytes() == contents[name]
+
+
+def _summary(record: lab.Record) -> dict[str, bytes | memoryview]:
+    """The files of a result of record, of a run in the store."""
+    tables = {"rounds": record.rounds.round(6), "clients": record.final().round(6)}
+    if (record.path / "final-clients.pt").exists():
+        tables["maps"] = views.map_representations(record).round(2)
+    if record.spec.algorithm == "pFedES" and any(
+        (record.path / f"final-{kept}.pt").exists() for kept in ("server", "clients")
+    ):
+        tables["images"] = views.encode_images(views.enhance_images(record))
+    if record.spec.algorithm == "pFedHR":
+        tables["matches"] = views.list_matches(record)
+    contents: dict[str, bytes | memoryview] = {
+        name: (record.path / name).read_bytes() for name in ("spec.json", "provenance.json")
+    }
+    return contents | dict(packed(name, table) for name, table in tables.items())
+
+
+def packed(name: str, table: pd.DataFrame) -> tuple[str, bytes]:
+    """A table's file name in the results of record, and its content: compressed where it is large."""
+    content = table.to_csv(index=False, lineterminator="\n").encode()
+    if len(content) < LARGE:
+        return f"{name}.csv", content
+    buffer = io.BytesIO()
+    with gzip.GzipFile(filename="", mode="wb", fileobj=buffer, mtime=0) as file:
+        file.write(content)
+    return f"{name}.csv.gz", buffer.getvalue()

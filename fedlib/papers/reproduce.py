@@ -38,7 +38,7 @@ class Plan:
     """What exhibits need: how many runs; those of them that are read from the results of record; those to be trained."""
 
     needed: int
-    read: list[recorded.Recorded]
+    read: list[lab.Record]
     todo: list[lab.Resolved]
 
 

@@ -14,7 +14,7 @@ from .grids import Cell
 
 
 class RunRecord(Protocol):
-    """What tables read of a finished run: `lab.Record` and `recorded.Recorded` have it."""
+    """What tables read of a finished run: `lab.Record` has it."""
 
     @property
     def key(self) -> str: ...

@@ -1,15 +1,12 @@
 """Exhibits as files, each with a stamp by which it is fresh or stale by content, whatever the file times.
 
-A stamp (figures/<scale>/<paper>/<exhibit>.json) holds what the exhibit was made of: the notebook's code, the source of the function
-that drew it and of whatever of fedlib the notebook names, the looks of the methods in it, its cells, the runs that were read, and
-the files themselves. Another exhibit, method, model or data set, and the look of a method that is not in it, leave it fresh.
+A stamp (figures/<scale>/<paper>/<exhibit>.json) holds what the exhibit was made of: the notebook's code, the looks of the methods
+in it, its cells, the runs that were read, and the files themselves. Another exhibit, method, model or data set, and the look of a
+method that is not in it, leave it fresh. Whoever changes how pictures are drawn makes them again: `make notebooks`.
 """
 
-import ast
 import dataclasses
-import functools
 import hashlib
-import importlib.util
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,10 +16,9 @@ import pandas as pd
 
 from .. import data, lab
 from ..errors import choose
-from ..lab import costs, sources, write_bytes
-from ..lab.freshness import REGISTRIES
-from ..show import intervals, labels, looks, plots, tables
-from . import exhibits, recorded, results
+from ..lab import write_bytes
+from ..show import intervals, looks, plots, tables
+from . import exhibits, recorded
 from .grids import RECORD
 from .results import Runs, note
 from .settings import Settings, defaults
@@ -67,8 +63,6 @@ def save(
         write_bytes(folder / file, content)
     stamp = {
         "notebook": notebook_digest(exhibit.notebook),
-        "drawn by": figure.drawn_by,
-        "code": code_digest(exhibit.notebook, figure.drawn_by),
         "looks": _looks(figure.methods),
         "cells": cells_digest(exhibit, settings.scale),
         "runs": run_digests(used.records) if used else {},
@@ -159,14 +153,12 @@ def freshness(exhibit: exhibits.Exhibit, scale: str, methods: Sequence[str] = ()
             return "incomplete"
         if stamp["notebook"] != notebook_digest(exhibit.notebook):
             return "notebook changed"
-        if stamp["code"] != code_digest(exhibit.notebook, stamp["drawn by"]):
-            return "drawing code changed"
         if stamp["looks"] != _looks(looks.looks(stamp["looks"])):
             return "looks changed"
         if stamp["cells"] != cells_digest(exhibit, scale):
             return "grid changed"
         needed = {lab.resolve(cell.spec, scale).key for cell in chosen.cells(*exhibit.grids)}
-        known: dict[str, recorded.Recorded] | None = None
+        known: dict[str, lab.Record] | None = None
         for key in needed | set(stamp["runs"]):
             record: Any = lab.read(lab.store() / key)
             if record is None or record.stale:
@@ -200,25 +192,8 @@ def notebook_digest(notebook: str) -> str:
     return _digest(["\n".join(_code(notebook))])
 
 
-def code_digest(notebook: str, drawn_by: str) -> str:
-    """SHA-256 of the source that turns records into an exhibit: the function of `show.plots` that drew it with what that uses,
-    intervals, tables, labels, and whatever else of fedlib the notebook names. Registries, which know everybody, are left out, and
-    so are data sets, grids and simulation: what they give is in the cells and the runs.
-    """
-    texts = [sources.part_of_source(_file(plots), (drawn_by, "Picture", "label_stand_in"))]
-    texts += [sources.bare_source(_file(module)) for module in (intervals, labels, looks, tables, results)]
-    texts.append(sources.part_of_source(_file(costs), tuple(sorted(sources.mentioned(_file(results), "costs")))))
-    for module, names in _named(notebook).items():
-        texts += _sources(module, names)
-    return _digest(texts)
-
-
 def _digest(texts: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
-
-
-def _file(module: Any) -> Path:
-    return Path(str(module.__file__))
 
 
 def _looks(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -232,76 +207,3 @@ def _code(notebook: str) -> list[str]:
 
 
 # Of these a stamp knows otherwise: by the function that drew, by cells, by runs.
-_APART = ("fedlib", "fedlib.show", "fedlib.lab", "fedlib.data", "fedlib.algorithms", "fedlib.papers")
-_FRONT = {
-    f"fedlib.papers.{name}"
-    for name in ("exhibits", "grids", "notebook", "recorded", "reproduce", "results", "settings", "stamps")
-}
-_DECLARING = {f"fedlib.papers.{paper}" for paper in ("fedssa", "fedgh", "pfedes", "pfedhr", "audit")}
-
-
-def _named(notebook: str) -> dict[str, tuple[str, ...]]:
-    """Modules of fedlib that a notebook names, each with what it names of it."""
-    found: dict[str, set[str]] = {}
-    aliases: dict[str, str] = {}
-    trees = [ast.parse(source) for source in _code(notebook)]
-    for node in (node for tree in trees for node in ast.walk(tree)):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == "fedlib":
-            for alias in node.names:
-                whole = f"{node.module}.{alias.name}"
-                if _is_module(whole):
-                    aliases[alias.asname or alias.name] = whole
-                    found.setdefault(whole, set())
-                else:
-                    found.setdefault(node.module, set()).add(alias.name)
-    for node in (node for tree in trees for node in ast.walk(tree)):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in aliases:
-            found[aliases[node.value.id]].add(node.attr)
-    return {module: tuple(sorted(names)) for module, names in sorted(found.items())}
-
-
-@functools.cache
-def _is_module(name: str) -> bool:
-    try:
-        return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:
-        return False
-
-
-def _sources(module: str, names: tuple[str, ...]) -> list[str]:
-    """The source of what is named of a module: of the papers' modules all, with those that they import."""
-    room = module.rpartition(".")[0]
-    if module in _APART or room in ("fedlib.show", "fedlib.lab") or module in _FRONT | _DECLARING:
-        return []
-    if module.split(".")[:2] == ["fedlib", "papers"]:
-        return [text for one in sorted(_papers(module)) for text in _text(one)]
-    spec = importlib.util.find_spec(module)
-    assert spec and spec.origin
-    return [sources.part_of_source(Path(spec.origin), names, REGISTRIES)]
-
-
-@functools.cache
-def _papers(module: str) -> frozenset[str]:
-    """A module of the papers and those of them that it imports, itself or by another; without the declarations of exhibits."""
-    waiting, found = [module], set[str]()
-    while waiting:
-        name = waiting.pop()
-        spec = importlib.util.find_spec(name)
-        if name in found | _FRONT | _DECLARING or spec is None or spec.origin is None:
-            continue
-        found.add(name)
-        package = name if spec.submodule_search_locations else name.rpartition(".")[0]
-        for node in ast.walk(ast.parse(Path(spec.origin).read_text())):
-            if isinstance(node, ast.ImportFrom):
-                base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
-                wanted = [base, *(f"{base}.{alias.name}" for alias in node.names)]
-                waiting += [one for one in wanted if one.split(".")[:2] == ["fedlib", "papers"] and _is_module(one)]
-    return frozenset(found) - {"fedlib.papers"}
-
-
-def _text(module: str) -> list[str]:
-    spec = importlib.util.find_spec(module)
-    assert spec and spec.origin
-    file = Path(spec.origin)
-    printed = [(file.parent / "reported.csv").read_text()] if module == "fedlib.papers.reported" else []
-    return [sources.bare_source(file), *printed]

@@ -35,7 +35,7 @@ _SAME_MODELS = {"reassembly-500": "reassembly"}
 
 
 class RunRecord(Protocol):
-    """What a check reads of a finished run: `lab.Record` and `recorded.Recorded` have it."""
+    """What a check reads of a finished run: `lab.Record` has it."""
 
     @property
     def status(self) -> str: ...

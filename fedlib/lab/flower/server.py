@@ -16,7 +16,6 @@ from ...errors import FedlibError, require
 from ...federation import Federation
 from ...simulation import Outcome, Reply, Request
 from .. import checkpoint, clientfiles, files, wire
-from ..freshness import code_digest
 from ..spec import Resolved
 from ..tables import clients_of, rounds_of, timing_of
 from . import shares
@@ -178,7 +177,7 @@ def _serve(post: Post, share: Path, out: Path, patience: float) -> Outcome:
     try:
         outcome = checkpoint.simulate(
             federation, run.algorithm, run.spec.rounds, run.spec.participation,
-            checkpoint=out / "checkpoint.pt", label=f"{run.key} {code_digest(run.spec)}", every=0.0,
+            checkpoint=out / "checkpoint.pt", label=run.session, every=0.0,
             progress=after_round, exchange=nodes,
         )  # fmt: skip
     except (RuntimeError, LookupError) as error:

@@ -19,7 +19,7 @@ from ...errors import FedlibError, coerce, require
 from ...federation import Client, ClientInfo, Federation, Parts
 from .. import files, wire
 from ..build import federation_of
-from ..spec import Resolved, RunSpec, resolve
+from ..spec import Resolved, RunSpec, resolve, spec_from
 from .describe import CLIENTS, clients_of
 
 SHARE = "share.safetensors"
@@ -85,7 +85,7 @@ def read(side: Path, run: str) -> tuple[dict[str, Any], Resolved]:
         share = wire.from_bytes((folder / SHARE).read_bytes(), str(folder / SHARE))
     except OSError as error:
         raise FedlibError(f"share = {str(folder)!r}: cannot be read ({error.strerror})") from error
-    resolved = resolve(RunSpec(**share["spec"]))
+    resolved = resolve(spec_from(share["spec"]))
     allowed = f"{resolved.key}, which this installation makes of the specification in {folder}"
     require(run == resolved.key, "run", run, allowed)
     return share, resolved

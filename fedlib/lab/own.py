@@ -1,8 +1,8 @@
-"""What code a number comes from: the source of fedlib's own parts, and a digest of those that a person brings.
+"""Digests of a person's own methods, networks and partitions, for the key of a run.
 
-A person's method, network or partition may be defined in a notebook cell, a script or a module, as a class, a function
-or a lambda. Its digest needs no source: it is made of the compiled code and of everything that it refers to and that
-is a person's own. Names of libraries stand for libraries.
+Each may be defined in a notebook cell, a script or a module, as a class, a function or a lambda. Its digest needs no
+source: it is made of the compiled code and of everything that it refers to and that is a person's own. Names of
+libraries stand for libraries.
 """
 
 import ast
@@ -20,131 +20,29 @@ from typing import Any
 import numpy as np
 import torch
 
-# ------------------------------------------------------------------------------------------ fedlib's own source
-
 _parsing = threading.Lock()  # CPython 3.11's parser loses count of its depth where threads parse side by side
 
 
 @functools.cache
-def _bare(file: Path) -> ast.Module:
-    """The syntax tree of a file, without comments and docstrings."""
+def _bare_source(file: Path) -> str:
+    """The source of a file without comments and docstrings, evenly laid out."""
     with _parsing:
         tree = ast.parse(file.read_text())
-    for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
-            and ast.get_docstring(node, clean=False) is not None
-        ):
-            node.body = node.body[1:] or [ast.Pass()]
-        if isinstance(node, ast.ClassDef):  # a method's colour is no part of what ran
-            node.body = [line for line in node.body if "look" not in _targets(line)] or [ast.Pass()]
-    return tree
-
-
-def _unparse(node: ast.AST) -> str:
-    """`node` as source, the same in every version of Python: as 3.11 writes it. Later ones may use an f-string's own quote
-    within it, and a record would be another code's under each of them.
-    """
-    if sys.version_info < (3, 12):
-        return ast.unparse(node)
-    unparser: Any = vars(ast)["_Unparser"]
-
-    class AsBefore(unparser):
-        def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-            parts, quotes = [], ("'", '"', '"""', "'''")
-            for value in node.values:
-                with self.buffered() as buffer:
-                    self._write_fstring_inner(value)
-                own = {"quote_types": quotes, "escape_special_whitespace": isinstance(value, ast.Constant)}
-                text, quotes = self._str_literal_helper("".join(buffer), **own)
-                parts.append(text)
-            self.write("".join(["f", quotes[0], *parts, quotes[0]]))
-
-    return str(AsBefore().visit(node))
-
-
-@functools.cache
-def bare_source(file: Path) -> str:
-    """The source of a file without comments and docstrings, evenly laid out."""
-    tree = _bare(file)
-    with _parsing:
-        return _unparse(tree)
-
-
-@functools.cache
-def part_of_source(file: Path, names: tuple[str, ...], without: tuple[str, ...] = ()) -> str:
-    """The bare source of the functions, classes and constants `names` of a file and of all that they use of the same
-    file; annotations aside, and without what is named in `without` (registries, which know everybody).
-    """
-    defined: dict[str, ast.stmt] = {}
-    for statement in _bare(file).body:
-        if isinstance(statement, ast.FunctionDef | ast.ClassDef):
-            defined[statement.name] = statement
-        for target in _targets(statement):
-            defined[target] = statement
-    waiting, wanted = list(names), set[str]()
-    while waiting:
-        name = waiting.pop()
-        if name in wanted or name in without or name not in defined:
-            continue
-        wanted.add(name)
-        waiting += _used(defined[name])
-    with _parsing:
-        return "\n".join(_unparse(defined[name]) for name in sorted(wanted))
-
-
-@functools.cache
-def mentioned(file: Path, module: str) -> frozenset[str]:
-    """What a file uses of a sibling `module`, as in `module.name` or `from .module import name`."""
-    found = set()
-    for node in ast.walk(_bare(file)):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == module:
-            found.add(node.attr)
-        if isinstance(node, ast.ImportFrom) and (node.module or "").rpartition(".")[2] == module:
-            found |= {alias.name for alias in node.names}
-    return frozenset(found)
+        for node in ast.walk(tree):
+            if (
+                isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+                and ast.get_docstring(node, clean=False) is not None
+            ):
+                node.body = node.body[1:] or [ast.Pass()]
+            if isinstance(node, ast.ClassDef):  # a method's colour is no part of what ran
+                node.body = [line for line in node.body if "look" not in _targets(line)] or [ast.Pass()]
+        return ast.unparse(tree)
 
 
 def _targets(statement: ast.stmt) -> list[str]:
     """Names that an assignment gives a value."""
     targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
     return [target.id for target in targets if isinstance(target, ast.Name)]
-
-
-def _used(node: ast.AST) -> list[str]:
-    """Names that a statement reads, but for its annotations and for what is a function's own."""
-    found = [node.id] if isinstance(node, ast.Name) else []
-    for field, value in ast.iter_fields(node):
-        for child in value if isinstance(value, list) else [value]:
-            if isinstance(child, ast.AST) and field not in ("annotation", "returns"):
-                found += _used(child)
-    if isinstance(node, ast.FunctionDef | ast.Lambda):
-        own = _own_names(node)
-        found = [name for name in found if name not in own]
-    return found
-
-
-def _own_names(function: ast.FunctionDef | ast.Lambda) -> set[str]:
-    """A function's parameters and the names that its statements assign, which hide the file's; those of comprehensions, which
-    hide them only there, count as the file's.
-    """
-    arguments = function.args
-    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
-    own = {argument.arg for argument in every if argument}
-    waiting: list[ast.AST] = list(function.body) if isinstance(function, ast.FunctionDef) else []
-    outer: set[str] = set()
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.Global):
-            outer |= set(node.names)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            own.add(node.id)
-        if not isinstance(node, ast.comprehension | ast.FunctionDef | ast.Lambda | ast.ClassDef):
-            waiting += ast.iter_child_nodes(node)
-    return own - outer
-
-
-# ------------------------------------------------------------------------------------------ a person's own parts
 
 
 def digest(*parts: Any) -> str:
@@ -157,13 +55,6 @@ def digest(*parts: Any) -> str:
     walk = _Walk()
     walk.value(parts)
     return walk.sha.hexdigest()[:16]
-
-
-def used_of_fedlib(*parts: Any) -> dict[str, set[str]]:
-    """Names of fedlib's modules that a person's own `parts` refer to, each with what they may use of it."""
-    walk = _Walk()
-    walk.value(parts)
-    return {module: names | walk.names for module, names in walk.modules.items()}
 
 
 def is_own(module: str | None) -> bool:
@@ -192,8 +83,6 @@ class _Walk:
         self.sha = hashlib.sha256()
         self.seen: dict[int, int] = {}
         self.met: list[Any] = []  # so that no id is given twice
-        self.modules: dict[str, set[str]] = {}  # of fedlib -> what is referred to by itself
-        self.names: set[str] = set()  # globals and attributes, of whatever
 
     def text(self, *parts: Any) -> None:
         self.sha.update(repr(parts).encode())
@@ -249,14 +138,10 @@ class _Walk:
             self.instance(value)
 
     def module(self, module: types.ModuleType) -> None:
-        if module.__name__.startswith("fedlib."):
-            self.modules.setdefault(module.__name__, set())
         file = inspect.getsourcefile(module) if is_own(module.__name__) and hasattr(module, "__file__") else None
-        self.text("module", bare_source(Path(file)) if file else module.__name__)
+        self.text("module", _bare_source(Path(file)) if file else module.__name__)
 
     def library(self, value: Any) -> None:
-        if str(value.__module__).startswith("fedlib."):
-            self.modules.setdefault(value.__module__, set()).add(value.__qualname__.partition(".")[0])
         self.text("library", value.__module__, value.__qualname__)
 
     def type(self, cls: type) -> None:
@@ -292,7 +177,6 @@ class _Walk:
                 self.value((name, function.__globals__[name]))
 
     def code(self, code: types.CodeType, doc: str | None = None) -> None:
-        self.names |= set(code.co_names)
         constants = code.co_consts
         if doc is not None and constants and constants[0] == doc:
             constants = (None, *constants[1:])

@@ -1,0 +1,130 @@
+"""Whether today's code still computes the results of record: their first rounds, trained again."""
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from .. import lab, simulation
+from ..errors import FedlibError
+from ..lab import records
+from . import recorded
+
+ROUNDS = 2  # besides round -1
+FILE = "checked.csv"
+
+
+class _Enough(Exception):
+    pass
+
+
+def sample(keys: Sequence[str] = ()) -> list[lab.Record]:
+    """The results of record to check: those whose keys begin with one of `keys`, or else one for each method, protocol,
+    data set and source (the digest of the code, or the versions of the numbers, that its provenance names).
+    """
+    known = recorded.read_results()
+    if keys:
+        for key in keys:
+            if not any(record.key.startswith(key) for record in known):
+                raise FedlibError(f"key = {key!r}: names no result of record")
+        return [record for record in known if record.key.startswith(tuple(keys))]
+    chosen: dict[Any, lab.Record] = {}
+    for record in known:
+        source = record.provenance.get("code") or str(record.provenance.get("numerics"))
+        spec = record.spec
+        chosen.setdefault((spec.algorithm, spec.paper, spec.protocol, spec.dataset, source), record)
+    return list(chosen.values())
+
+
+def check(chosen: Sequence[lab.Record]) -> Iterator[dict[str, Any]]:
+    """Train the first rounds of each again and compare every number with the six digits on record: a row of
+    results/checked.csv each, written as soon as it is known. `worst` is the largest difference, 0 where all agree.
+    """
+    folder = lab.home() / "results"
+    folder.mkdir(exist_ok=True)
+    for record in chosen:
+        row = _row(record)
+        before = table()
+        kept = before[before["key"] != record.key]
+        after = pd.concat([kept, pd.DataFrame([row])], ignore_index=True) if len(kept) else pd.DataFrame([row])
+        content = after.sort_values("key", kind="stable").to_csv(index=False, lineterminator="\n")
+        lab.write_bytes(folder / FILE, content.encode())
+        yield row
+
+
+def table() -> pd.DataFrame:
+    """results/checked.csv: key, numbers compared, `worst` difference, commit, date, processor, torch."""
+    file = recorded.RESULTS / FILE
+    return pd.read_csv(file) if file.exists() else pd.DataFrame(columns=["key", "numbers", "worst"])
+
+
+def last_agreed() -> str:
+    """When and at which commit the first rounds were last trained again, and what came out, in a sentence."""
+    found = table()
+    if not len(found):
+        return "The results of record have not been checked against this code yet."
+    differ = int((found["worst"] > 0).sum())
+    newest = found.sort_values("date", kind="stable").iloc[-1]
+    what = (
+        "all agree to the six digits kept" if not differ else f"{differ} differ, by {found['worst'].max():.2g} at most"
+    )
+    return (
+        f"`fedlib record --check` has trained the first {ROUNDS} rounds of {len(found)} results of record again, last at commit "
+        f"{newest['commit']} ({newest['date'][:10]}): {what}."
+    )
+
+
+def _row(record: lab.Record) -> dict[str, Any]:
+    resolved = lab.resolve(record.spec)
+    if resolved.key != record.key:
+        raise FedlibError(f"run {record.key}: today's code would store it as {resolved.key}")
+    federation = lab.federation_of(resolved)
+    rows: list[dict[str, Any]] = []
+
+    def after_round(outcome: simulation.Outcome) -> None:
+        if len(outcome.round_rows) > ROUNDS or outcome.status == "diverged":
+            rows.extend(outcome.round_rows[: ROUNDS + 1])
+            raise _Enough
+
+    try:
+        done = simulation.simulate(
+            federation, resolved.algorithm, resolved.spec.rounds, resolved.spec.participation, after_round=after_round
+        )
+        rows.extend(done.round_rows)
+    except _Enough:
+        pass
+    ours, stored = pd.DataFrame(rows).round(6), record.rounds.head(len(rows))
+    numbers, worst = 0, 0.0
+    for name in stored:
+        if name not in ours:
+            raise FedlibError(f"run {record.key}: today's code records no {name!r}")
+        one, other = ours[name].to_numpy(dtype=float), stored[name].to_numpy(dtype=float)
+        numbers += int(np.isfinite(other).sum())
+        apart = np.where(np.isnan(one) & np.isnan(other), 0.0, np.abs(one - other))
+        worst = max(worst, float(np.nan_to_num(apart, nan=np.inf).max()))
+    return {
+        "key": record.key,
+        "numbers": numbers,
+        "worst": 0.0 if worst < 1e-9 else float(f"{worst:.3g}"),
+        "commit": records.commit_of_code(),
+        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "processor": records.processor()[0],
+        "torch": torch.__version__,
+    }
+
+
+def print_check(keys: Sequence[str]) -> bool:
+    """Check, print a line each and the worst difference; whether all agree."""
+    chosen, worst = sample(keys), 0.0
+    print(f"{len(chosen)} of {len(recorded.read_results())} results of record, rounds 1 to {ROUNDS} of each")
+    for number, row in enumerate(check(chosen), 1):
+        worst = max(worst, row["worst"])
+        said = "agrees" if row["worst"] == 0 else f"differs by {row['worst']:.3g}"
+        print(f"{number:3}/{len(chosen)} {row['key']}: {said} ({row['numbers']} numbers)")
+        sys.stdout.flush()
+    print(f"worst difference: {worst:.3g}; written to {lab.home() / 'results' / FILE}")
+    return worst == 0
