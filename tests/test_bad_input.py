@@ -14,7 +14,7 @@ import pytest
 import torch
 from processes import rewrite
 
-from fedlib import FedlibError, RunSpec, data, lab, run, simulation, sweep
+from fedlib import FedlibError, RunSpec, lab, numerics, run, simulation, sweep
 from fedlib.__main__ import main
 from fedlib.errors import choose, coerce
 from fedlib.lab import checkpoint, files
@@ -250,16 +250,18 @@ DAMAGE = {
         (run / "provenance.json").read_bytes().replace(b"2", b"3", 1)
     ),
     "provenance.json missing": lambda run: (run / "provenance.json").unlink(),
-    # whole, as their digests say, but not what this version writes
     "DONE a list": lambda run: rewrite(run, "DONE", lambda done: [done]),
     "DONE with files of another kind": lambda run: rewrite(run, "DONE", lambda done: done | {"files": ["rounds.csv"]}),
+    "spec.json of another specification": lambda run: rewrite(
+        run, "spec.json", lambda stored: stored | {"hashed": stored["hashed"] | {"seed": 9}}
+    ),
+}
+# Whole, as their digests say, but not what this version writes.
+OF_ANOTHER_VERSION = {
     "DONE without a status": lambda run: rewrite(run, "DONE", lambda done: without(done, "status")),
     "DONE of another status": lambda run: rewrite(run, "DONE", lambda done: done | {"status": "good"}),
     "DONE without a table": lambda run: rewrite(
         run, "DONE", lambda done: done | {"files": without(done["files"], "timing.csv")}
-    ),
-    "spec.json of another specification": lambda run: rewrite(
-        run, "spec.json", lambda stored: stored | {"hashed": stored["hashed"] | {"seed": 9}}
     ),
     "spec.json without what was hashed": lambda run: rewrite(
         run, "spec.json", lambda stored: without(stored, "hashed")
@@ -274,24 +276,27 @@ DAMAGE = {
     "a seed that is a list": lambda run: rewrite(run, "spec.json", lambda stored: field(stored, seed=[0])),
     "spec.json a list": lambda run: rewrite(run, "spec.json", lambda stored: []),
     "spec.json deeply nested": lambda run: rewrite(run, "spec.json", lambda stored: b"[" * 100_000),
-    "provenance.json without the code": lambda run: rewrite(run, "provenance.json", lambda stored: {}),
+    "provenance.json without anything": lambda run: rewrite(run, "provenance.json", lambda stored: {}),
     "provenance.json without seconds": lambda run: rewrite(
         run, "provenance.json", lambda stored: without(stored, "seconds")
     ),
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_record_is_reported_set_aside_and_recomputed(damage, small_digits, home, capsys):
+@pytest.mark.parametrize("damage", DAMAGE | OF_ANOTHER_VERSION)
+def test_a_record_that_cannot_be_read_is_reported_set_aside_and_recomputed(damage, small_digits, home, capsys):
     record = run(SPEC, progress=False)
     expected = processes.bits(record.path)
-    DAMAGE[damage](record.path)
+    (DAMAGE | OF_ANOTHER_VERSION)[damage](record.path)
+    whole = damage in OF_ANOTHER_VERSION or damage == "spec.json of another specification"
+    assert lab.whole(record.path) == whole  # so that nothing else deletes it
     left = {path.name: path.read_bytes() for path in record.path.iterdir()}
     again = run(SPEC, progress=False)
     assert processes.bits(again.path) == expected
     error = capsys.readouterr().err
-    assert f"run {record.key}: its record is" in error and "set aside" in error
-    aside = home / "runs" / f"{record.key}.damaged-1"
+    said = "whole, but not of this version" if damage in OF_ANOTHER_VERSION else "its record is"
+    assert f"run {record.key}: {said}" in error and "set aside" in error
+    aside = home / "runs" / f"{record.key}.{'stale' if damage in OF_ANOTHER_VERSION else 'damaged'}-1"
     assert {path.name: path.read_bytes() for path in aside.iterdir()} == left  # nothing lost
 
 
@@ -341,16 +346,26 @@ def test_a_checkpoint_that_cannot_be_used_is_reported_set_aside_and_recomputed(
     assert not (tmp_path / "trap").exists()
 
 
-def test_stale_records_are_recomputed_on_embedded_data_and_set_aside_on_real_data(small_digits, home, monkeypatch):
+def test_a_record_whose_numbers_have_changed_is_set_aside_and_trained_again(small_digits, home, monkeypatch, capsys):
     record = run(SPEC, progress=False)
-    rewrite(record.path, "provenance.json", lambda provenance: provenance | {"code": "0" * 16})
-    assert run(SPEC, progress=False, reuse_stale=True).stale
-    assert not run(SPEC, progress=False).stale
-    assert len(list((home / "runs").glob("FedSSA*"))) == 1  # recomputed in place
-    rewrite(record.path, "provenance.json", lambda provenance: provenance | {"code": "0" * 16})
-    monkeypatch.setattr(data.DatasetInfo, "embedded", False)
-    assert not run(SPEC, progress=False).stale
-    assert (home / "runs" / f"{record.key}.stale-1" / "DONE").exists()
+    assert record.provenance["numerics"]["method FedSSA"] == 1
+    monkeypatch.setitem(numerics.VERSIONS, "method FedSSA", 2)
+    assert run(SPEC, progress=False, reuse_stale=True).stale and lab.read(record.path).moved == ["method FedSSA"]
+    again = run(SPEC, progress=False)
+    assert not again.stale and again.provenance["numerics"]["method FedSSA"] == 2
+    assert "the numbers of method FedSSA have changed since" in capsys.readouterr().err
+    aside = home / "runs" / f"{record.key}.stale-1"
+    assert main(["runs", "prune", "--yes"]) == 0 and lab.read(aside).digest == record.digest  # kept
+    monkeypatch.delitem(numerics.VERSIONS, "method FedSSA")
+    assert lab.read(again.path).stale  # an older fedlib does not take it for its own either
+
+
+def test_a_record_from_before_numbers_had_versions_is_of_the_first_ones(small_digits, monkeypatch):
+    record = run(SPEC, progress=False)
+    rewrite(record.path, "provenance.json", lambda provenance: without(provenance, "numerics") | {"code": "0" * 16})
+    assert not lab.read(record.path).stale
+    monkeypatch.setitem(numerics.VERSIONS, "network CNN-1", 2)
+    assert lab.read(record.path).stale
 
 
 # ------------------------------------------------------------------------------------ processes, disks, numbers

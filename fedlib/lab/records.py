@@ -99,6 +99,7 @@ class Record:
 
 
 TABLES = ("rounds", "clients", "timing")
+PROVENANCE = ("commit", "finished", "seconds")  # what every record says at least
 
 
 def read(path: Path) -> Record | None:
@@ -133,7 +134,12 @@ def _made(path: Path, done: dict[str, Any], content: dict[str, bytes]) -> Record
     stored = json.loads(content["spec.json"])
     spec = FilledSpec.stored(stored["spec"])
     choose("status", done["status"], ("finished", "diverged"))
-    tables = {name: pd.read_csv(io.BytesIO(content[f"{name}.csv"])) for name in TABLES if f"{name}.csv" in content}
+    provenance, of_record = json.loads(content["provenance.json"]), done.get("of_record", False)
+    for name in PROVENANCE:
+        if name not in provenance:
+            raise ValueError(f"provenance.json has no {name}")
+    names = TABLES[:2] if of_record else TABLES
+    tables = {name: pd.read_csv(io.BytesIO(content[f"{name}.csv"])) for name in names}
     last = int(tables["rounds"]["round"].iloc[-1]) + 1
     if last != spec.rounds and done["status"] == "finished":
         raise ValueError(f"{last} of {spec.rounds} rounds")
@@ -141,8 +147,7 @@ def _made(path: Path, done: dict[str, Any], content: dict[str, bytes]) -> Record
     noted = [json.loads(line) for line in content.get("details.jsonl", b"").splitlines()]
     return Record(
         path.name, path, spec, done["status"], done.get("state") or numbers, **tables,
-        noted=noted, provenance=json.loads(content["provenance.json"]), files=done["files"],
-        hashed=stored["hashed"], of_record=done.get("of_record", False),
+        noted=noted, provenance=provenance, files=done["files"], hashed=stored["hashed"], of_record=of_record,
     )  # fmt: skip
 
 

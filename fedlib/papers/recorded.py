@@ -210,7 +210,7 @@ def _summary(record: lab.Record) -> dict[str, bytes | memoryview]:
     """The files of a result of record, of a run in the store."""
     tables = {"rounds": record.rounds.round(6), "clients": record.final().round(6)}
     if (record.path / "final-clients.pt").exists():
-        tables["maps"] = views.map_representations(record).round(2)
+        tables["maps"] = views.map_representations(record).round(2).sort_values("client", kind="stable")
     if record.spec.algorithm == "pFedES" and any(
         (record.path / f"final-{kept}.pt").exists() for kept in ("server", "clients")
     ):

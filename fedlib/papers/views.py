@@ -29,7 +29,7 @@ def load_weights(record: lab.Record, what: str) -> dict[str, Any]:
 
     Raises FedlibError when the run did not keep them, or when they are not what it wrote.
     """
-    if not isinstance(record, lab.Record):
+    if record.of_record:
         raise FedlibError(
             f"run {record.key}: a result of record keeps no weights; train_cells(..., whole=True) trains it"
         )

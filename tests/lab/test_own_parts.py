@@ -14,8 +14,8 @@ from matplotlib.text import Text
 from nbclient import NotebookClient
 from processes import bits
 
-from fedlib import ALGORITHMS, FedlibError, RunSpec, data, federation, lab, models, partition, run, sweep, training
-from fedlib.lab import build, launch, presets, sources
+from fedlib import ALGORITHMS, FedlibError, RunSpec, data, lab, models, partition, run, sweep
+from fedlib.lab import launch, own
 from fedlib.papers import notebook
 from fedlib.papers.exhibits import Cell
 from fedlib.show import looks, plots, tables
@@ -128,12 +128,12 @@ def defined():
 
 
 def test_a_cell_run_again_or_only_commented_has_the_same_digest():
-    once = sources.digest(cell(METHOD)["SharedBias"])
+    once = own.digest(cell(METHOD)["SharedBias"])
     commented = METHOD.replace("    def download", "    # a comment\n\n    def download").replace(
         "    needs =", '    """What it is."""\n\n    needs ='
     )
     assert commented != METHOD
-    assert sources.digest(cell(METHOD)["SharedBias"]) == sources.digest(cell(commented)["SharedBias"]) == once
+    assert own.digest(cell(METHOD)["SharedBias"]) == own.digest(cell(commented)["SharedBias"]) == once
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_a_cell_run_again_or_only_commented_has_the_same_digest():
 )
 def test_one_changed_line_of_a_method_is_another_digest(old, new):
     assert METHOD.count(old) >= 1
-    assert sources.digest(cell(METHOD)["SharedBias"]) != sources.digest(
+    assert own.digest(cell(METHOD)["SharedBias"]) != own.digest(
         cell(METHOD.replace(old, new).replace("self.weight", "self.share" if "share: float" in new else "self.weight"))[
             "SharedBias"
         ]
@@ -172,7 +172,7 @@ def test_one_changed_line_of_a_method_is_another_digest(old, new):
 )
 def test_one_changed_line_of_a_model_or_of_a_class_that_it_builds_is_another_digest(old, new):
     assert old in MODEL
-    assert sources.digest(cell(MODEL)["small"]) != sources.digest(cell(MODEL.replace(old, new))["small"])
+    assert own.digest(cell(MODEL)["small"]) != own.digest(cell(MODEL.replace(old, new))["small"])
 
 
 def closure(held):
@@ -194,22 +194,28 @@ class Plain:
     ],
 )  # fmt: skip
 def test_what_a_closure_holds_counts(one, other):
-    assert sources.digest(closure(one)) != sources.digest(closure(other))
-    assert sources.digest(closure(one)) == sources.digest(closure(one))
+    assert own.digest(closure(one)) != own.digest(closure(other))
+    assert own.digest(closure(one)) == own.digest(closure(one))
 
 
 def test_what_refers_to_itself_has_a_digest():
     namespace = cell("def even(n):\n    return n == 0 or odd(n - 1)\ndef odd(n):\n    return n != 0 and even(n - 1)")
     ring: list = []
     ring.append(ring)
-    assert len({sources.digest(namespace["even"]), sources.digest(namespace["odd"]), sources.digest(ring)}) == 3
+    assert len({own.digest(namespace["even"]), own.digest(namespace["odd"]), own.digest(ring)}) == 3
 
 
-def test_what_it_may_use_of_fedlib_is_known():
-    used = sources.used_of_fedlib(
-        cell("from fedlib import models\ndef f():\n    return models.proxy_extractor(3)")["f"]
-    )
-    assert "proxy_extractor" in used["fedlib.models"]
+def test_a_module_of_ones_own_is_told_by_its_code_and_not_by_comments_or_a_colour(tmp_path):
+    file = tmp_path / "mine.py"
+
+    def bare(text):
+        file.write_text(text)
+        own._bare_source.cache_clear()
+        return own._bare_source(file)
+
+    before = bare("class M:\n    look = Look('#000000')\n    rate = 1\n")
+    assert bare("class M:\n    # of the table\n    look = Look('#ffffff', 'x')\n    rate = 1\n") == before
+    assert bare("class M:\n    rate = 2\n") != before
 
 
 # -------------------------------------------------------------------------------------------------- runs and keys
@@ -379,56 +385,6 @@ def test_a_partition_that_does_not_fit_is_refused(dealt, message, defined):
     cell(re.sub(r"return .*", f"return {dealt}", PARTITION))
     with pytest.raises(FedlibError, match=message):
         run(SPEC, progress=False)
-
-
-# ---------------------------------------------------------------------------------- the code behind a built-in run
-
-
-@pytest.fixture
-def changed(monkeypatch, tmp_path):
-    """Makes a module's file read as if it had been changed."""
-
-    def change(module, old: str, new: str) -> None:
-        text = Path(module.__file__).read_text()
-        assert old in text
-        copy = tmp_path / Path(module.__file__).name
-        copy.write_text(text.replace(old, new))
-        monkeypatch.setattr(module, "__file__", str(copy))
-
-    return change
-
-
-SPECS = [lab.resolve(RunSpec(name)).spec for name in ("Standalone", "FedSSA", "pFedHR")]
-
-
-def codes() -> list[str]:
-    return [lab.code_digest(spec) for spec in SPECS]
-
-
-def test_a_further_data_set_network_or_preset_leaves_records_as_they_are(changed):
-    before = codes()
-    changed(data.readers.digits, "provide(Dataset", "FURTHER = 1\nprovide(Dataset")
-    changed(models, "Builder = Callable", "def further(classes, channels):\n    return 1\n\n\nBuilder = Callable")
-    changed(presets, "PRESETS: dict", "FURTHER = 1\nPRESETS: dict")
-    assert codes() == before
-
-
-@pytest.mark.parametrize(
-    ("module", "old", "new", "whose"),
-    [
-        (build, "resolved.protocol.reserve", "resolved.protocol.floors", [0, 1, 2]),
-        (partition, "return [[part[own] for own in owns]", "return [[part[own[::2]] for own in owns]", [0, 1, 2]),
-        (models, "16, 5), nn.MaxPool2d(2)", "16, 5), nn.AvgPool2d(2)", [0, 1]),
-        (models, "# a map of 1\n", "\n        layers += [nn.Tanh()]\n", [2]),
-        (data.dataset, "grey.expand(", "(grey + 1).expand(", [0, 1, 2]),
-        (federation, "sum(tensor.numel()", "sum(2 * tensor.numel()", [0, 1, 2]),
-        (training, "def train(", "MORE = 1\ndef train(", [0, 1, 2]),
-    ],
-)
-def test_code_that_a_run_uses_makes_its_record_stale(module, old, new, whose, changed):
-    before = codes()
-    changed(module, old, new)
-    assert [place for place, (one, other) in enumerate(zip(before, codes(), strict=True)) if one != other] == whose
 
 
 # ---------------------------------------------------------------------------------------------- in a real notebook

@@ -95,11 +95,12 @@ def test_no_flipped_bit_of_an_unfinished_run_changes_its_result(tmp_path, monkey
     shutil.copytree(path, whole)
     positions = flips(whole)
     clients = {name for name, _ in positions if name.startswith("checkpoint.pt.clients/client-")}
-    assert {name for name, _ in positions} == {"spec.json", "checkpoint.pt", *clients} and len(clients) == 2
+    plain = {"spec.json", records.SESSIONS}
+    assert {name for name, _ in positions} == {"checkpoint.pt", *plain, *clients} and len(clients) == 2
     assert len(positions) >= FLIPS
     capsys.readouterr()
     resolved = lab.resolve(SPEC)
-    built, label = lab.federation_of(resolved), f"{resolved.key} {lab.code_digest(resolved.spec)}"
+    built, label = lab.federation_of(resolved), resolved.session
 
     def loaded() -> simulation.Outcome | None:
         return checkpoint.load(path / "checkpoint.pt", label, built, ClientFiles(path / "checkpoint.pt", built))
@@ -109,7 +110,7 @@ def test_no_flipped_bit_of_an_unfinished_run_changes_its_result(tmp_path, monkey
         shutil.rmtree(path)
         shutil.copytree(whole, path)
         flip(path / name, bit)
-        if name != "spec.json":
+        if name not in plain:
             assert loaded() is None, (name, bit)
             assert "checkpoint.pt: corrupted, set aside" in capsys.readouterr().err
             (path / "checkpoint.pt.corrupted-1").rename(path / "checkpoint.pt")
@@ -117,7 +118,7 @@ def test_no_flipped_bit_of_an_unfinished_run_changes_its_result(tmp_path, monkey
         if place % 5 == 0:
             assert processes.bits(run(SPEC, progress=False).path) == expected, (name, bit)
             said = "checkpoint.pt: corrupted, set aside" in capsys.readouterr().err
-            assert said == (name != "spec.json")  # that is written anew, nothing is read from it
+            assert said == (name not in plain)  # those are written anew, and decide no number
 
 
 def test_seconds_count_every_session(monkeypatch):
@@ -261,26 +262,29 @@ def test_prune_keeps_what_is_being_computed(monkeypatch, capsys):
     try:
         assert reached.wait(processes.SECONDS)
         (path,) = lab.stored()
-        for arguments in (["runs", "prune"], ["runs", "prune", "--yes"]):
+        for arguments in (["runs", "prune", "FedSSA"], ["runs", "prune", "FedSSA", "--yes"]):
             assert main(arguments) == 0
-            assert capsys.readouterr().out == f"kept {path.name} (another process computes it)\n"
+            assert capsys.readouterr().out.startswith(f"kept {path.name} (another process computes it)\n")
         with pytest.raises(FedlibError, match="not deleted, another process computes it"):
             lab.delete(path)
     finally:
         go.set()
         other.join()
     assert output[0].status == "finished" and path.exists()
-    with pytest.raises(FedlibError, match="not deleted, it is finished by now"):
+    with pytest.raises(FedlibError, match="not deleted, it is whole"):
         lab.delete(path)
 
 
 def test_prune(home, monkeypatch, capsys, tmp_path):
+    """What is damaged goes, what is unfinished by name or age alone, and nothing that is whole."""
     finished = run(SPEC, progress=False)
     unfinished = RunSpec(**vars(SPEC) | {"seed": 1})
     interrupted(unfinished, monkeypatch)
     key = lab.resolve(unfinished).key
-    linked = home / "runs" / f"{finished.key}.damaged-1"
+    shutil.copytree(finished.path, home / "runs" / f"{finished.key}.stale-1")
     shutil.copytree(finished.path, tmp_path / "elsewhere")
+    (tmp_path / "elsewhere" / "rounds.csv").write_text("round\n")
+    linked = home / "runs" / f"{finished.key}.damaged-1"
     linked.symlink_to(tmp_path / "elsewhere")
     capsys.readouterr()
 
@@ -290,19 +294,73 @@ def test_prune(home, monkeypatch, capsys, tmp_path):
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "rmtree", refuse)
         patch.setattr("pathlib.Path.unlink", refuse)
-        assert main(["runs", "prune", "--yes"]) == 2
+        assert main(["runs", "prune", "FedSSA", "--yes"]) == 2
         said = capsys.readouterr()
-    assert said.out == "" and said.err.count("\n") == 1 and said.err.startswith("fedlib: ")
+    assert said.err.count("\n") == 1 and said.err.startswith("fedlib: ")
     assert said.err.count("cannot be deleted (Read-only file system)") == 2
 
     assert main(["runs", "prune"]) == 0
-    assert f"would delete {key} (unfinished)" in capsys.readouterr().out and (home / "runs" / key).exists()
+    assert capsys.readouterr().out == f"would delete {linked.name} (damaged)\nnothing was deleted; add --yes\n"
     assert main(["runs", "prune", "--yes"]) == 0
-    said = capsys.readouterr().out
-    assert f"deleted {key} (unfinished)\n" in said and f"deleted {linked.name} (set aside)\n" in said
-    assert lab.stored() == [finished.path] and not linked.is_symlink()
+    assert capsys.readouterr().out == f"deleted {linked.name} (damaged)\n" and not linked.is_symlink()
     assert (tmp_path / "elsewhere" / "DONE").exists()  # only the link goes
+    for arguments in (["--older-than", "1"], [key[:-1] + "x"]):
+        main(["runs", "prune", "--yes", *arguments])
+        assert (home / "runs" / key).exists()
+    assert "name = " in capsys.readouterr().err
+    assert main(["runs", "prune", key, "--older-than", "1", "--yes"]) == 0
+    assert capsys.readouterr().out == f"deleted {key} (unfinished)\n"
+    interrupted(unfinished, monkeypatch)
+    assert main(["runs", "prune", "--older-than", "0", "--yes"]) == 0 and not (home / "runs" / key).exists()
+    assert main(["runs", "prune", "FedSSA", "--yes"]) == 0
+    assert capsys.readouterr().out.count("a whole run is never pruned") == 2
+    assert [path.name for path in lab.stored()] == [finished.key, f"{finished.key}.stale-1"]
     assert not list((home / "runs").glob(f".{key}.lock"))
+
+
+@pytest.mark.parametrize("days", ["soon", "-1", "nan"])
+def test_prune_refuses_an_age_that_is_none(days, capsys):
+    assert main(["runs", "prune", "--older-than", days]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "older-than = " in said
+
+
+def test_what_a_killed_process_left_beside_a_finished_run_is_cleared_by_the_next_reader(home):
+    record = run(SPEC, progress=False)
+    left = record.path / "checkpoint.pt"
+    (record.path / "checkpoint.pt.clients").mkdir()
+    (record.path / "checkpoint.pt.clients" / "client-0.pt").write_bytes(b"x")
+    left.write_bytes(b"x")
+    os.utime(left, (0, 0))  # older than DONE
+    assert lab.read(record.path).digest == record.digest
+    assert not left.exists() and not (record.path / "checkpoint.pt.clients").exists()
+    left.write_bytes(b"of a run that is trained again to keep more")
+    os.utime(left, (2**32, 2**32))
+    assert lab.read(record.path).digest == record.digest and left.exists()
+
+
+def test_a_run_that_other_code_resumed_names_both_commits(home, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(records, "commit_of_code", lambda: "first")
+        interrupted(SPEC, patch)
+    monkeypatch.setattr(records, "commit_of_code", lambda: "second")
+    record = run(SPEC, progress=False)
+    assert record.provenance["commit"] == "second" and record.provenance["commits"] == ["first", "second"]
+    assert not (record.path / records.SESSIONS).exists()
+    alone = run(RunSpec(**vars(SPEC) | {"seed": 2}), progress=False)
+    assert alone.provenance["commit"] == "second" and "commits" not in alone.provenance
+
+
+def test_a_checkpoint_of_an_earlier_version_is_resumed(home, monkeypatch):
+    """It named a digest of fedlib's source, where now the versions of numbers stand that are not the first."""
+    session = lab.Resolved.session.fget
+    with monkeypatch.context() as patch:
+        patch.setattr(lab.Resolved, "session", property(lambda self: f"{self.key} 0123456789abcdef"))
+        interrupted(SPEC, patch)
+    assert session(lab.resolve(SPEC)) == lab.resolve(SPEC).key
+    began = []
+    run(SPEC, progress=False, log=lambda row: began.append(row["round"]))
+    assert began and began[0] > 0
 
 
 def test_what_prune_does_not_know_does_not_stop_the_listing(capsys):
@@ -324,9 +382,10 @@ def test_a_record_says_which_commit_and_which_processor(monkeypatch):
         return SimpleNamespace(stdout=answers[command[1]])
 
     monkeypatch.setattr(records.subprocess, "run", git)
-    assert records._commit() == "0123456789ab" and set(asked) == {("rev-parse", "fedlib"), ("status", "fedlib")}
+    assert records.commit_of_code() == "0123456789ab" and set(asked) == {("rev-parse", "fedlib"), ("status", "fedlib")}
     answers["status"] = " M fedlib/training.py\n"
-    assert records._commit() == "0123456789ab-modified"
+    assert records.commit_of_code() == "0123456789ab-modified"
     monkeypatch.setattr(records.subprocess, "run", Mock(side_effect=FileNotFoundError))
-    assert records._commit() == "unknown"
-    assert len(records._processor()) > 3
+    assert records.commit_of_code() == "unknown"
+    model, flags = records.processor()
+    assert len(model) > 3 and isinstance(flags, str)

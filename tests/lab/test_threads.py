@@ -13,7 +13,7 @@ from torch import nn
 
 from fedlib import Model, RunSpec, lab, models, randomness, run, simulate
 from fedlib.algorithms import make
-from fedlib.lab import sources
+from fedlib.lab import own
 
 TINY = {
     # dropout, so that training draws from torch's global generator too, and long enough that threads take turns in it
@@ -47,8 +47,7 @@ def alone(specs, tmp_path, monkeypatch) -> list[str]:
 def test_four_threads(tmp_path, monkeypatch):
     expected = alone(FIRST, tmp_path, monkeypatch)
     assert len(set(expected)) == len(FIRST)
-    for kept in (sources._bare, sources.bare_source, sources.part_of_source):
-        kept.cache_clear()  # so that the threads read the sources, too
+    own._bare_source.cache_clear()  # so that the threads read sources, too
     with ThreadPoolExecutor(4) as pool:
         records = list(pool.map(lambda spec: run(spec, progress=False), FIRST))
     assert [record.digest for record in records] == expected

@@ -1,15 +1,14 @@
 """The grids ask for what the papers say: read against the settings of each exhibit, as their texts give them."""
 
-import json
 import signal
 from dataclasses import replace
 
-import pandas as pd
 import processes
 import psutil
 import pytest
+from results_of_record import write_results
 
-from fedlib import algorithms, lab
+from fedlib import algorithms, lab, numerics
 from fedlib.errors import FedlibError
 from fedlib.papers import exhibits, grids, notebook, printed, recorded
 from fedlib.show import labels, plots
@@ -238,18 +237,10 @@ def test_unknown_grid():
 
 @pytest.fixture
 def results(tmp_path, monkeypatch):
-    """Writes rows of runs.csv for specifications, as `export` does, and lets them be read."""
+    """Makes specifications the results of record."""
 
     def write(*specs, **provenance):
-        rows = []
-        for number, spec in enumerate(specs):
-            filled = vars(lab.resolve(spec).spec)
-            row = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in filled.items()}
-            rows.append({"key": str(number), "status": "finished", "code": "c", "commit": "a"} | row | provenance)
-        pd.DataFrame(rows).to_csv(tmp_path / "runs.csv", index=False)
-        for name, columns in (("rounds", {"round": 0, "accuracy": 0.5}), ("clients", {"client": 0, "accuracy": 0.5})):
-            table = pd.DataFrame([{"key": row["key"]} | columns for row in rows])
-            table.to_csv(tmp_path / f"{name}.csv", index=False)
+        write_results(tmp_path, [grids.Cell("", spec) for spec in specs], **provenance)
 
     monkeypatch.setattr(recorded, "RESULTS", tmp_path)
     return write
@@ -262,7 +253,7 @@ def test_results_of_record_are_matched_by_what_was_run(results):
     found = notebook.load_record("fedssa/table5")
     assert [cell.spec for cell in found.cells] == [cell.spec for cell in ran]
     for cell, record in zip(found.cells, found.records, strict=True):
-        assert (cell.spec.algorithm, cell.spec.seed) == (record.row["algorithm"], record.row["seed"])
+        assert record.spec == lab.resolve(cell.spec).spec
     assert not notebook.load_record("fedssa/table5", "paper").cells  # T, E and B are other ones
     # Case C is FedSSA of Table 2.
     assert {cell.method for cell in notebook.load_record("fedssa/heterogeneous").cells} == {"FedSSA"}
@@ -280,13 +271,12 @@ def test_results_of_record_of_other_public_data_are_not_taken_for_a_cell(results
     assert [found.spec for found in notebook.load_record("pfedhr/labelled").cells] == [cell.spec]
 
 
-def test_what_was_computed_by_earlier_code_is_said(results):
+def test_what_today_s_code_computes_otherwise_is_said(results, monkeypatch):
     specs = [cell.spec for cell in exhibits.cells("fedssa/table5", "record", "cifar100", (0,))]
-    today = [lab.code_digest(lab.resolve(spec).spec) for spec in specs]
-    results(*specs, code=today[0])
-    assert set(today) == {today[0]} and "earlier code" not in notebook.coverage("fedssa/table5")
-    results(*specs, code="0123", commit="abc")
-    said = f"{len(specs)} of {len(specs)} were computed by earlier code than today's."
+    results(*specs)
+    assert "earlier" not in notebook.coverage("fedssa/table5")
+    monkeypatch.setitem(numerics.VERSIONS, "method FedSSA", 2)
+    said = f"{len(specs)} of {len(specs)} are of earlier numbers than today's code computes (method FedSSA)."
     assert notebook.coverage("fedssa/table5").endswith(said)
 
 

@@ -1,6 +1,7 @@
 """The groups of the results of record: what they name exists, seeds come in turn, what is on record is not trained again."""
 
 import pytest
+from results_of_record import of_record
 
 from fedlib import lab
 from fedlib.__main__ import main
@@ -29,7 +30,7 @@ def test_a_run_of_two_parts_stands_once_and_what_is_on_record_or_stored_is_not_o
     cells = groups.cells("why")
     keys = [lab.resolve(cell.spec, "record").key for cell in cells]
     assert len(set(keys)) == len(keys)
-    held = [recorded.Recorded(keys[0], "finished", cells[0].spec, {}, None, None)]
+    held = [of_record(keys[0])]
     monkeypatch.setattr(recorded, "read_results", lambda: held)
     assert len(groups.open_cells("why")) == len(cells) - 1
     monkeypatch.setattr(lab, "missing", lambda specs, scale: [lab.resolve(spec, scale) for spec in specs][1:])
@@ -75,10 +76,7 @@ def test_the_command_writes_the_results_after_each_run(capsys, monkeypatch):
 
 
 def test_a_whole_group_says_so(capsys, monkeypatch):
-    held = [
-        recorded.Recorded(lab.resolve(cell.spec, "record").key, "finished", cell.spec, {}, None, None)
-        for cell in groups.cells("why")
-    ]
+    held = [of_record(lab.resolve(cell.spec, "record").key) for cell in groups.cells("why")]
     monkeypatch.setattr(recorded, "read_results", lambda: held)
     monkeypatch.setattr(recorded, "export", lambda: pytest.fail("nothing was trained"))
     assert main(["record", "why"]) == 0

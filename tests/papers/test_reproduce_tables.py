@@ -4,6 +4,7 @@ import re
 
 import pandas as pd
 import pytest
+from results_of_record import of_record
 
 from fedlib import lab
 from fedlib.papers import exhibits, recorded, reproduce
@@ -25,8 +26,7 @@ def record(monkeypatch):
         value = MADE.get((cell.spec.algorithm, cell.spec.seed), 50.0) / 100
         columns = {"accuracy": value, "accuracy_all": value - 0.02, "accuracy_selected": value + 0.01}
         rounds = pd.DataFrame({"round": [-1, 0]} | columns)
-        row = {"code": "c", "commit": "a"}
-        return recorded.Recorded(lab.resolve(cell.spec).key, "finished", cell.spec, row, rounds, pd.DataFrame())
+        return of_record(lab.resolve(cell.spec).key, cell.spec, rounds)
 
     grids = ("fedssa/heterogeneous", "pfedes/heterogeneous")
     cells = [cell for grid in grids for cell in exhibits.cells(grid, "record", "cifar10")]

@@ -1,40 +1,26 @@
 """Runs of a grid and the results of record: what is there, what counts once, what is paired."""
 
-from dataclasses import replace
-
 import pandas as pd
 import pytest
+from results_of_record import of_record
 
 from fedlib import lab
 from fedlib.papers import exhibits, notebook, recorded, results
 
 
-def of_record(spec, **row):
+def record_of(spec):
     """A result of record of a specification."""
     rounds = pd.DataFrame({"round": [0], "accuracy": [0.5], "accuracy_all": [0.5], "accuracy_selected": [0.5]})
-    row = {"code": lab.code_digest(lab.resolve(spec).spec), "commit": "a", "keep": "none"} | row
-    return recorded.Recorded(lab.resolve(spec).key, "finished", spec, row, rounds, pd.DataFrame())
+    return of_record(lab.resolve(spec).key, spec, rounds)
 
 
 def test_coverage_says_what_is_on_record(monkeypatch):
     cell = next(cell for cell in exhibits.cells("pfedes/mu", "record") if cell.value == 0.3)
-    monkeypatch.setattr(recorded, "read_results", lambda: [of_record(cell.spec)])
+    monkeypatch.setattr(recorded, "read_results", lambda: [record_of(cell.spec)])
     said = "pfedes/mu: 1 of 9 runs at scale record are on record (CIFAR-10, N = 100, C = 10 %)."
     assert notebook.coverage("pfedes/mu") == said
     monkeypatch.setattr(recorded, "read_results", lambda: [])
     assert notebook.coverage("pfedes/mu") == "pfedes/mu: no results of record yet (0 of 9 runs at scale record)."
-
-
-def test_a_run_that_is_recorded_twice_counts_once(monkeypatch):
-    specs = [cell.spec for cell in exhibits.cells("fedssa/heterogeneous", "record", "cifar10", (0, 1))]
-    available = [of_record(spec) for spec in specs]
-    newer = [
-        replace(record, key=f"{record.key}-again", spec=replace(record.spec, keep="clients")) for record in available
-    ]
-    monkeypatch.setattr(recorded, "read_results", lambda: [*newer, *available])
-    twice = notebook.load_record("fedssa/heterogeneous")
-    assert [cell.spec for cell in twice.cells] == specs
-    assert all(record.key.endswith("-again") for record in twice.records)
 
 
 def test_top_leaves_out_settings_without_the_method():
@@ -72,7 +58,7 @@ def test_paired_keeps_the_seeds_that_all_have():
 def recorded_run(*accuracies, status="finished"):
     columns = dict.fromkeys(("accuracy", "accuracy_all", "accuracy_selected"), accuracies)
     rounds = pd.DataFrame({"round": range(len(accuracies))} | columns)
-    return recorded.Recorded("key", status, lab.RunSpec(), {}, rounds, pd.DataFrame())
+    return of_record("key", rounds=rounds, status=status)
 
 
 def test_a_summary_says_the_lead_over_the_runner_up_paired_by_seed():

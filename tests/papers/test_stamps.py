@@ -8,7 +8,6 @@ import pytest
 
 from fedlib import ALGORITHMS, data, lab, models
 from fedlib.algorithms.base import Algorithm
-from fedlib.lab import sources
 from fedlib.look import Look
 from fedlib.papers import exhibits, grids, notebook, pages, stamps
 from fedlib.show import plots, tables
@@ -62,27 +61,6 @@ def stale(states):
     return {name for name, state in states.items() if state != "fresh"}
 
 
-def changed_file(monkeypatch, changed, before, after):
-    """As if the file of the module `changed` had other text."""
-    text = stamps._file(changed).read_text()
-    assert text.count(before) == 1
-    read = type(stamps._file(changed)).read_text
-
-    def other(path, *arguments, **named):
-        return text.replace(before, after) if path == stamps._file(changed) else read(path, *arguments, **named)
-
-    monkeypatch.setattr(type(stamps._file(changed)), "read_text", other)
-    for cached in (sources._bare, sources.bare_source, sources.part_of_source, sources.mentioned):
-        cached.cache_clear()
-
-
-@pytest.fixture(autouse=True)
-def unchanged_sources():
-    yield
-    for cached in (sources._bare, sources.bare_source, sources.part_of_source, sources.mentioned):
-        cached.cache_clear()
-
-
 def test_what_nothing_happened_to_is_fresh(made):
     assert stale(made()) == set()
 
@@ -107,42 +85,10 @@ def test_another_method_model_or_data_set_leaves_all_fresh(made, monkeypatch):
     assert stale(made()) == set()
 
 
-def test_a_models_or_data_sets_lines_in_a_registry_leave_all_fresh(made, monkeypatch):
-    changed_file(monkeypatch, models, "BUILDERS: ", "ANOTHER = 1\nBUILDERS: ")
-    assert stale(made()) == set()
-    changed_file(monkeypatch, data, "def names", "ANOTHER = 1\n\n\ndef names")
-    assert stale(made()) == set()
-
-
 def test_a_methods_colour_is_of_the_figures_that_it_is_in(made, monkeypatch):
     monkeypatch.setattr(ALGORITHMS["FedProx"], "look", Look("#123456"))
     assert stale(made()) == {"pfedhr/table4"}
     assert made()["pfedhr/table4"] == "looks changed"
-
-
-def test_what_draws_curves_is_not_of_bars(made, monkeypatch):
-    changed_file(
-        monkeypatch,
-        plots,
-        'xlabel="communication round", ylabel=ACCURACY)\n    shown = figure',
-        'xlabel="round", ylabel=ACCURACY)\n    shown = figure',
-    )
-    assert made() == {name: "drawing code changed" if name == "fedgh/fig2" else "fresh" for name in NAMES}
-
-
-def test_what_all_figures_share_is_of_all(made, monkeypatch):
-    changed_file(monkeypatch, plots, '"font.size": 8', '"font.size": 9')
-    assert stale(made()) == set(NAMES)
-
-
-def test_how_tables_are_made_is_of_all(made, monkeypatch):
-    changed_file(monkeypatch, tables, "of {n} diverged)", "of {n} runs diverged)")
-    assert stale(made()) == set(NAMES)
-
-
-def test_what_a_notebook_names_of_a_methods_file_is_of_its_figures():
-    named = stamps._named("fedssa/1_method.ipynb")
-    assert "FedSSA" in named["fedlib.algorithms.fedssa"]
 
 
 def test_other_rows_or_values_are_another_grid(made, monkeypatch):

@@ -3,9 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
+from results_of_record import of_record
 
 from fedlib.lab import RunSpec
-from fedlib.papers import exhibits, notebook, printed, recorded
+from fedlib.papers import exhibits, notebook, printed
 from fedlib.show import tables
 
 
@@ -44,9 +45,7 @@ def record(accuracies, selected=2):
         "selected": [0] + [selected] * (count - 1),
     }
     sent = {"download_words": 256 * selected, "upload_words": 256 * selected, "published_words": 256 * selected}
-    return recorded.Recorded(
-        "key", "finished", RunSpec(), {}, pd.DataFrame(rounds | sent | {"samples": 1}), pd.DataFrame()
-    )
+    return of_record("key", RunSpec(), pd.DataFrame(rounds | sent | {"samples": 1}))
 
 
 @pytest.fixture

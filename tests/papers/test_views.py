@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from results_of_record import write_record
 
 from fedlib import data, lab, training
 from fedlib.errors import FedlibError
@@ -98,18 +99,25 @@ def test_a_run_without_the_weights_says_how_to_get_them(small_digits, record):
         views.enhance_images(lab.run(dataclasses.replace(SPEC, algorithm="FedProto"), progress=False))
 
 
+def kept(tmp_path, cells, name, tables):
+    """The runs of `cells` as results of record; tables: what some of them, by place, have beside their own as `name`.csv."""
+    one = {"rounds": pd.DataFrame({"round": [0]}), "clients": pd.DataFrame({"client": [0]})}
+    found = []
+    for place, cell in enumerate(cells):
+        spec = dataclasses.replace(cell.spec, rounds=1)
+        beside = {name: tables[place]} if place in tables else {}
+        found.append(lab.read(write_record(tmp_path, spec, **one, **beside)))
+    return notebook.Runs(list(cells), found)
+
+
 def test_maps_of_record_are_of_the_first_seed_in_the_grids_order(tmp_path, monkeypatch):
-    columns = ["key", "client", "architecture", "label", "x", "y", *views.SHARES]
-    monkeypatch.setattr(recorded, "RESULTS", tmp_path / "results")
+    columns = ["client", "architecture", "label", "x", "y", *views.SHARES]
     cells = exhibits.cells("fedssa/representations", "record", seeds=(1, 0))  # FedProto 1, 0, then FedSSA 1, 0
-    keys = ["FedProto-1", "FedProto-0", "FedSSA-1", "FedSSA-0"]
-    found = notebook.Runs(cells, [recorded.Recorded(key, "finished", SPEC, {}, *[pd.DataFrame()] * 2) for key in keys])
-    monkeypatch.setattr(recorded, "load_record", lambda grid, scale: found)
+    monkeypatch.setattr(recorded, "load_record", lambda grid, scale: kept(tmp_path / "none", cells, "maps", {}))
     none = notebook.load_maps("fedssa/representations")
-    assert none.empty and list(none) == ["method", *columns[1:]]
-    (tmp_path / "results").mkdir()
-    rows = [(key, 0, "CNN-1", 3, place, 0.0, 100.0, 100.0) for place, key in enumerate(reversed(keys))]
-    pd.DataFrame(rows, columns=columns).to_csv(tmp_path / "results" / "maps.csv", index=False)
+    assert none.empty and list(none) == ["method", *columns]
+    rows = {place: pd.DataFrame([(0, "CNN-1", 3, 3 - place, 0.0, 100.0, 100.0)], columns=columns) for place in range(4)}
+    monkeypatch.setattr(recorded, "load_record", lambda grid, scale: kept(tmp_path / "all", cells, "maps", rows))
     table = notebook.load_maps("fedssa/representations")
     assert table[["method", "x"]].to_numpy().tolist() == [["FedProto", 2], ["FedSSA", 0]]
 
@@ -123,9 +131,10 @@ def test_export_writes_the_maps_and_images_of_runs_that_kept_what_they_need(smal
         views, "map_representations", lambda record: pd.DataFrame({"client": [1, 0], "x": [0.126, 2.0]})
     )
     recorded.export()
-    maps, images = (pd.read_csv(lab.home() / "results" / f"{name}.csv") for name in ("maps", "images"))
-    assert maps.to_dict("list") == {"key": [clients.key] * 2, "client": [0, 1], "x": [2.0, 0.13]}
-    assert images["key"].tolist() == [server.key] * 10
+    folder = lab.home() / "results" / "runs"
+    assert {path.name for path in folder.iterdir()} == {clients.key, server.key}
+    maps, images = pd.read_csv(folder / clients.key / "maps.csv"), pd.read_csv(folder / server.key / "images.csv.gz")
+    assert maps.to_dict("list") == {"client": [0, 1], "x": [2.0, 0.13]} and len(images) == 10
     kept, made = views.decode_images(images), views.enhance_images(server)
     assert list(kept) == list(made)
     assert all(np.abs(kept[row] - made[row]).max() <= 0.5 / 255 + 1e-6 for row in made)
@@ -147,31 +156,27 @@ def test_matches_by_hand():
 
 
 def test_matches_of_record_are_of_the_first_non_iid_run(tmp_path, monkeypatch):
-    monkeypatch.setattr(recorded, "RESULTS", tmp_path / "results")
     cells = exhibits.cells("pfedhr/labelled", "record", dataset="mnist", seeds=(1, 0))
-    keys = [f"{cell.spec.algorithm}-{cell.spec.partition}-{cell.spec.seed}" for cell in cells]
-    found = notebook.Runs(cells, [recorded.Recorded(key, "finished", SPEC, {}, *[pd.DataFrame()] * 2) for key in keys])
-    monkeypatch.setattr(recorded, "load_record", lambda grid, scale: found)
+    monkeypatch.setattr(recorded, "load_record", lambda grid, scale: kept(tmp_path / "none", cells, "matches", {}))
     assert notebook.load_matches("pfedhr/labelled").empty
-    (tmp_path / "results").mkdir()
-    rows = [
-        (f"pFedHR-{kind}-{seed}", place)
-        for place, (kind, seed) in enumerate([("iid", 0), ("by-class", 1), ("by-class", 0)])
-    ]
-    pd.DataFrame(rows, columns=["key", "place"]).to_csv(tmp_path / "results/matches.csv", index=False)
+    has = {("iid", 0): 0, ("by-class", 1): 1, ("by-class", 0): 2}
+    places = {
+        number: pd.DataFrame({"place": [has[cell.spec.partition, cell.spec.seed]]})
+        for number, cell in enumerate(cells)
+        if cell.spec.algorithm == "pFedHR" and (cell.spec.partition, cell.spec.seed) in has
+    }
+    monkeypatch.setattr(recorded, "load_record", lambda grid, scale: kept(tmp_path / "some", cells, "matches", places))
     assert notebook.load_matches("pfedhr/labelled")["place"].tolist() == [2]
 
 
 def test_images_of_record_are_of_the_first_seed(tmp_path, monkeypatch):
-    monkeypatch.setattr(recorded, "RESULTS", tmp_path / "results")
     cells = exhibits.cells("pfedes/images", "record", seeds=(1, 0, 2))
-    found = notebook.Runs(
-        cells,
-        [recorded.Recorded(f"run-{cell.spec.seed}", "finished", SPEC, {}, *[pd.DataFrame()] * 2) for cell in cells],
-    )
-    monkeypatch.setattr(recorded, "load_record", lambda grid, scale: found)
+    monkeypatch.setattr(recorded, "load_record", lambda grid, scale: kept(tmp_path / "none", cells, "images", {}))
     assert notebook.load_images("pfedes/images").empty
-    (tmp_path / "results").mkdir()
-    rows = [("run-2", "original", 0, "c"), ("run-1", "original", 0, "b")]  # seed 0 kept nothing
-    pd.DataFrame(rows, columns=["key", "row", "picture", "pixels"]).to_csv(tmp_path / "results/images.csv", index=False)
+    rows = {  # seed 0 kept nothing
+        number: pd.DataFrame([("original", 0, text)], columns=["row", "picture", "pixels"])
+        for number, text in enumerate("b-c")
+        if cells[number].spec.seed
+    }
+    monkeypatch.setattr(recorded, "load_record", lambda grid, scale: kept(tmp_path / "some", cells, "images", rows))
     assert notebook.load_images("pfedes/images")["pixels"].tolist() == ["b"]

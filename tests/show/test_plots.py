@@ -100,23 +100,6 @@ def test_a_method_without_a_look_of_its_own_gets_a_spare_one(monkeypatch):
     assert Algorithm.look is None
 
 
-def test_a_colour_makes_no_run_stale(tmp_path):
-    from fedlib.lab import sources
-
-    def bare():
-        sources._bare.cache_clear()
-        sources.bare_source.cache_clear()
-        return sources.bare_source(file)
-
-    file = tmp_path / "method.py"
-    file.write_text("class M:\n    look = Look('#000000')\n    rate = 1\n")
-    before = bare()
-    file.write_text("class M:\n    look = Look('#ffffff', 'x')\n    rate = 1\n")
-    assert bare() == before
-    file.write_text("class M:\n    rate = 2\n")
-    assert bare() != before
-
-
 def test_pictures_are_the_same_bytes_whenever_drawn():
     def draw():
         return plots.intervals(ROWS, METHODS).note("N = 10; T = 30")

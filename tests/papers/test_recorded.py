@@ -1,0 +1,203 @@
+"""The results of record as a store: every change of a file is found, one run that cannot be read takes no other down."""
+
+import gzip
+import hashlib
+import json
+import re
+import shutil
+
+import pandas as pd
+import pytest
+from results_of_record import write_results
+
+from fedlib import lab, models, numerics, randomness, run
+from fedlib.__main__ import main
+from fedlib.lab import files
+from fedlib.papers import checked, exhibits, grids, recorded
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    """A copy of the first few results of record."""
+    for path in sorted((recorded.RESULTS / "runs").iterdir())[:6]:
+        shutil.copytree(path, tmp_path / "results" / "runs" / path.name)
+    monkeypatch.setattr(recorded, "RESULTS", tmp_path / "results")
+    return tmp_path / "results" / "runs"
+
+
+def change_digits(path):
+    """Each file of numbers with another digit, one after the other."""
+    for file in sorted(path.glob("*.csv")):
+        whole = file.read_text()
+        for match in list(re.finditer(r"0\.\d+", whole))[:: max(1, whole.count("0.") // 10)]:
+            file.write_text(
+                whole[: match.start() + 2] + ("1" if match[0][2] != "1" else "2") + whole[match.start() + 3 :]
+            )
+            yield f"{file.name}, byte {match.start() + 2}"
+        file.write_text(whole)
+
+
+def cut(path):
+    for file in sorted(path.iterdir()):
+        whole = file.read_bytes()
+        file.write_bytes(whole[: len(whole) // 2])
+        yield f"half of {file.name}"
+        file.unlink()
+        yield f"no {file.name}"
+        file.write_bytes(whole)
+
+
+def last_rounds(path):
+    """Without its last 49 rounds, as a file, and sealed again as if it were whole."""
+    file = path / "rounds.csv"
+    whole, done = file.read_text(), (path / "DONE").read_bytes()
+    shorter = "".join(whole.splitlines(keepends=True)[:-49])
+    file.write_text(shorter)
+    yield "without its last 49 rounds"
+    said = json.loads(files.unseal(done))
+    said["files"]["rounds.csv"] = hashlib.sha256(shorter.encode()).hexdigest()
+    (path / "DONE").write_bytes(b"".join(files.seal(json.dumps(said).encode())))
+    yield "without its last 49 rounds, sealed again"
+    file.write_text(whole)
+    (path / "DONE").write_bytes(done)
+
+
+@pytest.mark.parametrize("harm", [change_digits, cut, last_rounds])
+def test_a_changed_file_is_found_and_the_other_runs_are_read(harm, store, capsys):
+    paths = sorted(store.iterdir())
+    tried = 0
+    for what in harm(paths[2]):
+        recorded._read.cache_clear()
+        found, said = [record.key for record in recorded.read_results()], capsys.readouterr().err
+        left = [path.name for path in paths if path != paths[2]]
+        assert found == left, what
+        if what != "no DONE":  # that is an unfinished run, and not listed
+            assert said.startswith("1 of 6 results of record are left out:\nrun ") and paths[2].name in said, what
+        tried += 1
+    recorded._read.cache_clear()
+    assert len(recorded.read_results()) == 6 and tried >= 2
+
+
+def test_a_run_of_a_later_version_is_skipped_counted_and_named(store, capsys):
+    path = sorted(store.iterdir())[0]
+    stored = json.loads((path / "spec.json").read_text())
+    stored["spec"]["noise"] = 0.5
+    contents = {file.name: file.read_bytes() for file in path.iterdir() if file.name != "DONE"}
+    contents["spec.json"] = json.dumps(stored).encode()
+    lab.records.write_whole(path, contents, {"status": "finished", "state": "", "of_record": True})
+    assert len(recorded.read_results()) == 5 and list(recorded.unreadable()) == [path.name]
+    assert "fields that this fedlib does not know: noise" in capsys.readouterr().err
+    assert main(["record"]) == 0
+    assert f"1 results of record cannot be read: {path.name}" in capsys.readouterr().out
+
+
+def test_a_large_table_is_compressed_and_the_same_bytes_each_time(tmp_path):
+    table = pd.DataFrame({"round": range(20_000), "accuracy": 0.123456})
+    name, content = recorded.packed("rounds", table)
+    assert (
+        name == "rounds.csv.gz" and recorded.packed("rounds", table)[1] == content and len(content) < recorded.LARGE * 8
+    )
+    assert gzip.decompress(content).decode() == table.to_csv(index=False, lineterminator="\n")
+    assert recorded.packed("rounds", table.head(3))[0] == "rounds.csv"
+
+
+@pytest.fixture
+def exported(small_digits, monkeypatch, tmp_path):
+    """A run of the store that is of record, as if the digits were real data."""
+    monkeypatch.setattr(recorded.data, "EMBEDDED", ())
+    monkeypatch.setattr(recorded.data, "registered", set)
+    monkeypatch.setattr(recorded, "RESULTS", lab.home() / "results")
+    record = run(lab.RunSpec("FedProto", num_clients=5, rounds=3, batch_size=64), progress=False)
+    assert recorded.export() == 1
+    return record
+
+
+def test_what_is_exported_is_read_as_the_run_with_six_digits(exported):
+    (read,) = recorded.read_results()
+    assert read.key == exported.key and read.spec == exported.spec and read.of_record and not read.stale
+    pd.testing.assert_frame_equal(read.rounds, exported.rounds.round(6), check_dtype=False)
+    pd.testing.assert_frame_equal(read.clients, exported.final().round(6), check_dtype=False)
+    assert read.digest == exported.digest and read.provenance == exported.provenance
+    says = {"python", "numpy", "torch", "torchvision", "threads", "processor", "flags", "numerics", "commit"}
+    assert says <= set(read.provenance)
+
+
+def test_what_is_of_record_stays_and_a_difference_is_said(exported, capsys):
+    folder = recorded.RESULTS / "runs" / exported.key
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    rounds = exported.rounds.assign(accuracy=exported.rounds["accuracy"] + 0.01)
+    contents = {file.name: file.read_bytes() for file in exported.path.iterdir() if file.name != "DONE"}
+    contents["rounds.csv"] = rounds.to_csv(index=False, lineterminator="\n").encode()
+    lab.records.write_whole(exported.path, contents, {"status": "finished", "state": exported.digest})
+    assert recorded.export() == 1
+    assert "rounds.csv differs from what is of record, which stays" in capsys.readouterr().err
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+    (folder / "rounds.csv").write_text("round\n")
+    recorded.export()  # damaged: written again
+    assert lab.read(folder).rounds["accuracy"].iloc[-1] == pytest.approx(rounds["accuracy"].iloc[-1], abs=1e-6)
+
+
+# ---------------------------------------------------------------------------------- first rounds, trained again
+
+
+def test_first_rounds_are_compared_with_the_digits_on_record(exported, monkeypatch, capsys):
+    assert main(["record", "--check"]) == 0
+    said = capsys.readouterr().out
+    assert f"1/1 {exported.key}: agrees (" in said and "worst difference: 0; written to" in said
+    row = checked.table().iloc[0]
+    assert row["key"] == exported.key and row["worst"] == 0 and row["numbers"] >= 20
+    assert "1 results of record again" in checked.last_agreed() and "all agree" in checked.last_agreed()
+    folder = recorded.RESULTS / "runs" / exported.key
+    rounds = exported.rounds.round(6)
+    rounds.loc[1, "accuracy"] += 0.003
+    contents = {file.name: file.read_bytes() for file in folder.iterdir() if file.name != "DONE"}
+    contents["rounds.csv"] = rounds.to_csv(index=False, lineterminator="\n").encode()
+    lab.records.write_whole(folder, contents, {"status": "finished", "state": "", "of_record": True})
+    assert main(["record", "--check", exported.key[:12]]) == 1
+    assert "differs by 0.003" in capsys.readouterr().out and "1 differ, by 0.003" in checked.last_agreed()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"), [(["why", "--check"], "group = 'why'"), (["--check", "FedNothing"], "key = 'FedNothing'")]
+)
+def test_a_check_of_what_is_not_there_is_one_line(arguments, said, store, capsys):
+    assert main(["record", *arguments]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_one_run_of_each_kind_is_checked(tmp_path, monkeypatch):
+    cells = exhibits.cells("fedssa/heterogeneous", "record", "cifar10", (0, 1))
+    write_results(tmp_path, [cell for cell in cells if cell.method in ("FedSSA", "FedProto")])
+    monkeypatch.setattr(recorded, "RESULTS", tmp_path)
+    assert sorted(record.spec.algorithm for record in checked.sample()) == ["FedProto", "FedSSA"]
+    write_results(tmp_path, [grids.Cell("", cell.spec) for cell in cells[:2]], code="0123")
+    assert len(checked.sample()) == 1
+
+
+# -------------------------------------------------------------------------------------------- a person's own parts
+
+
+def test_own_parts_that_make_something_else_from_the_same_source_are_another_run(small_digits, tmp_path, capsys):
+    """A network that reads a file: its source is in the key, and what it made is in the record."""
+    weights = tmp_path / "weights.txt"
+    weights.write_text("0.5")
+
+    def small(num_classes, channels):
+        model = models.build("CNN-5", num_classes, channels, randomness.generator(0, "init"))
+        model.header.bias.data.fill_(float(weights.read_text()))
+        return model
+
+    models.register("small", small)
+    spec = lab.RunSpec("Standalone", scenario="small", num_clients=3, rounds=1, batch_size=64)
+    first = run(spec, progress=False)
+    assert list(first.provenance["made"]) == ["architecture small"] and run(spec, progress=False).digest == first.digest
+    capsys.readouterr()
+    weights.write_text("0.75")
+    second = run(spec, progress=False)
+    assert second.key != first.key and second.digest != first.digest
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and f"made something else for {first.key}" in said and second.key in said
+    assert run(spec, progress=False).key == second.key
+    weights.write_text("0.5")
+    assert run(spec, progress=False).key == first.key and not first.stale
+    assert numerics.parts(first.hashed)[0] == "training"
