@@ -23,7 +23,7 @@ from .. import lab
 from ..errors import FedlibError, choose, require
 from ..lab import estimates
 from ..show import labels, tables
-from . import claims, exhibits, hours, notebook, recorded, results, settings, verdicts
+from . import checked, claims, exhibits, hours, notebook, recorded, results, settings, verdicts
 from .grids import RECORD
 from .printed import NO_RECORD, accuracies, beside_paper, standing
 
@@ -388,6 +388,7 @@ def readme() -> str:
     hundred = {cell.setting: labels.dataset(cell.dataset) for cell in cells if cell.spec.num_clients == 100}
     text = _between(text, "front", _markdown(_front(tables_["record"], hundred)))
     text = _between(text, "sentences", _sentences())
+    text = _between(text, "checked", checked.last_agreed())
     index = exhibits.index()
     index.insert(2, "on record", [_on_record(exhibits.EXHIBITS[name]) for name in index.index])
     index["record: core-hours"] = [hours.text(exhibits.EXHIBITS[name].grids, RECORD) for name in index.index]
