@@ -45,12 +45,14 @@ class PublicData:
 
     The pool is the federation's own, or another data set's, brought to the same channels and normalised alike.
     labelled: whether `pool.labels` are their labels; otherwise these are -1. Another data set's labels are taken as
-    they are: its class k stands for output k, whatever it shows.
+    they are: its class k stands for output k, whatever it shows. augment: whether they may be flipped, erased and
+    cropped.
     """
 
     pool: training.Pool
     indices: Tensor
     labelled: bool = True
+    augment: bool = False
 
     def sample(self, count: int, stream: np.random.Generator) -> Tensor:
         """`count` of the indices, drawn without replacement (all of them, in another order, if there are fewer)."""
@@ -248,7 +250,8 @@ class Federation:
     clients 0, 1, 2, ... in turn; public: for methods that need public data, indices into the pooled images that no
     client holds, or into those of `public_dataset`; public_labels: whether they come with their labels. Raises
     FedlibError when a client would hold fewer than three images, and when an image is held twice: by two clients, in
-    two parts of one, or by a client and the public.
+    two parts of one, or by a client and the public; and when the protocol would augment images of a data set that does
+    not say that they may be.
     """
 
     def __init__(
@@ -270,6 +273,7 @@ class Federation:
         require(isinstance(dataset, Dataset), "dataset", dataset, "a Dataset, such as data.load('digits')")
         protocol = protocol or Protocol()
         require(isinstance(protocol, Protocol), "protocol", protocol, "a Protocol")
+        protocol.check_augmentation(dataset.name, dataset.augment)
         local_epochs, batch_size = coerce("local_epochs", local_epochs, int), coerce("batch_size", batch_size, int)
         for name, value in (("local_epochs", local_epochs), ("batch_size", batch_size)):
             require(1 <= value < 2**63, name, value, "between 1 and 2**63 - 1")
@@ -308,21 +312,21 @@ class Federation:
             public = indices_within("public", public, len(shared.labels))
         parts = _parts(partition, len(dataset.labels))
         _check_each_image_once(parts, public if public_dataset is None else None)
-        self.public = None if public is None else self._public(public, public_dataset, public_labels)
+        self.public = None if public is None else self._public(public, public_dataset, public_labels, shared.augment)
         self.last_trained: dict[str, int] = {}  # architecture -> id of the last client that trained
         self.after_visit: Callable[[Client], None] | None = None  # called when a client's part of a round is over
         self.build = Initial(seed, self.num_classes, self.channels, self.device)
         labels = dataset.labels.numpy()
         self.clients = [self._client(id, part, labels, len(parts)) for id, part in enumerate(parts)]
 
-    def _public(self, indices: np.ndarray, dataset: Dataset | None, labelled: bool) -> PublicData:
+    def _public(self, indices: np.ndarray, dataset: Dataset | None, labelled: bool, augment: bool) -> PublicData:
         pool = self.pool
         if dataset is not None:
             images, labels = dataset.with_channels(self.channels).to(self.device), dataset.labels.to(self.device)
             pool = replace(pool, images=images, labels=labels)
         if not labelled:
             pool = replace(pool, labels=torch.full_like(pool.labels, -1))
-        return PublicData(pool, torch.from_numpy(indices).to(self.device), labelled)
+        return PublicData(pool, torch.from_numpy(indices).to(self.device), labelled, augment)
 
     def _client(self, id: int, part: Any, labels: np.ndarray, num_clients: int) -> Client:
         if not isinstance(part, tuple):

@@ -2,8 +2,10 @@
 key, and never the old record.
 """
 
+import json
 import re
 import signal
+import sys
 from pathlib import Path
 
 import nbformat
@@ -13,9 +15,23 @@ import torch
 from matplotlib.text import Text
 from nbclient import NotebookClient
 from processes import bits
+from torch.overrides import TorchFunctionMode
 
-from fedlib import ALGORITHMS, FedlibError, RunSpec, data, federation, lab, models, partition, run, sweep, training
-from fedlib.lab import build, launch, presets, sources
+from fedlib import (
+    ALGORITHMS,
+    FedlibError,
+    RunSpec,
+    data,
+    federation,
+    lab,
+    models,
+    partition,
+    run,
+    simulate,
+    sweep,
+    training,
+)
+from fedlib.lab import build, launch, places, presets, sources
 from fedlib.papers import notebook
 from fedlib.papers.exhibits import Cell
 from fedlib.show import looks, plots, tables
@@ -407,7 +423,7 @@ def codes() -> list[str]:
 
 def test_a_further_data_set_network_or_preset_leaves_records_as_they_are(changed):
     before = codes()
-    changed(data.readers.digits, "provide(Dataset", "FURTHER = 1\nprovide(Dataset")
+    changed(data.readers.digits, "provide(\n", "FURTHER = 1\nprovide(\n")
     changed(models, "Builder = Callable", "def further(classes, channels):\n    return 1\n\n\nBuilder = Callable")
     changed(presets, "PRESETS: dict", "FURTHER = 1\nPRESETS: dict")
     assert codes() == before
@@ -432,6 +448,32 @@ def test_code_that_a_run_uses_makes_its_record_stale(module, old, new, whose, ch
 
 
 # ---------------------------------------------------------------------------------------------- in a real notebook
+
+
+class OnTheDeviceOfOthers(TorchFunctionMode):
+    """Refuses what code compiled as `<cell>` makes on the CPU whatever the run's device is."""
+
+    MAKERS = (torch.arange, torch.as_tensor, torch.empty, torch.full, torch.ones, torch.rand, torch.tensor, torch.zeros)
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if sys._getframe(1).f_code.co_filename == "<cell>":
+            on_cpu = (torch.from_numpy, torch.Tensor.cpu, torch.Tensor.numpy)
+            assert function not in on_cpu and (function not in self.MAKERS or "device" in kwargs), function.__name__
+        return function(*args, **kwargs)
+
+
+def test_the_notebook_s_method_makes_nothing_on_the_cpu(small_digits):
+    cells = json.loads(Path(places.shipped(), "notebooks/01_your_own_method.ipynb").read_text())["cells"]
+    sources = ["".join(each["source"]) for each in cells if each["cell_type"] == "code"]
+    (imports,) = [source for source in sources if "import torch" in source]
+    method = "\n".join([imports, *(source for source in sources if "class Counted" in source)])
+    built = lab.federation_of(lab.resolve(RunSpec("Standalone", num_clients=4, scenario="CNN-5")))
+    with OnTheDeviceOfOthers():
+        assert simulate(built, cell(method)["Counted"](), 2).status == "finished"
+    spoilt = re.sub(r'server\["weight"\].new_zeros\(', "torch.zeros(", method)
+    with pytest.raises(AssertionError, match="zeros"), OnTheDeviceOfOthers():
+        simulate(built, cell(spoilt)["Counted"](), 1)
 
 
 def executed(*cells: str) -> list[str]:
