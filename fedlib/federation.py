@@ -461,10 +461,12 @@ class ClientContext(SharedContext):
 
     def batches(self, purpose: str = "batches") -> Iterator[tuple[Tensor, Tensor]]:
         """(images, labels) of E epochs over the client's images, augmented as the protocol says, for a method whose
-        local step is not one optimiser step on a loss.
+        local step is not one optimiser step on a loss. Where the client's model has batch normalisation, a last batch
+        of one joins the one before it.
         """
-        client = self.client
-        return training.batches(client.pool, client.train, self.settings, self.generator(purpose), self.augment)
+        client, stream = self.client, self.generator(purpose)
+        normalised = bool(training.batch_norms([client.model]))
+        return training.batches(client.pool, client.train, self.settings, stream, self.augment, normalised)
 
     def train(
         self,
@@ -477,17 +479,18 @@ class ClientContext(SharedContext):
         **named: Any,
     ) -> Tensor:
         """Train on the client's images for E epochs with `loss` (`epochs` and `lr` replace the run's); returns the mean
-        loss, a scalar tensor.
+        loss, a scalar tensor. With `epochs` 0 nothing is trained: 0 is returned, and `self.loss` stays as it was.
 
         `modules` are trained and handed to the loss by name, by default {"model": client.model}; `named` tensors and
         modules are handed to it and left as they are. Batches are drawn from the stream of `purpose`; with a second
         purpose, `support`, each step also gets a batch of that stream, as `support_images` and `support_labels`.
         """
         client, settings = self.client, self.settings
-        settings = replace(settings, epochs=epochs or settings.epochs, lr=settings.lr if lr is None else lr)
+        epochs, lr = settings.epochs if epochs is None else epochs, settings.lr if lr is None else lr
+        require(epochs >= 0, "epochs", epochs, "at least 0 (0: nothing is trained)")
+        settings = replace(settings, epochs=epochs, lr=lr)
         modules = modules or {"model": client.model}
         stream, second = self.generator(purpose), self.generator(support) if support else None
-        self.loss = training.train(
-            loss, modules, client.pool, client.train, settings, stream, named, second, self.augment
-        )
-        return self.loss
+        found = training.train(loss, modules, client.pool, client.train, settings, stream, named, second, self.augment)
+        self.loss = found if epochs else self.loss
+        return found

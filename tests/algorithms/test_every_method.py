@@ -362,6 +362,37 @@ def test_a_client_keeps_no_gradients_after_its_round(name, small_digits):
     assert small_run(name, checking_gradients, rounds=1).status == "finished"
 
 
+# ------------------------------------------------------------------------------------------------ batch normalisation
+
+
+def normed(num_classes: int, channels: int) -> Model:
+    layers = [nn.AvgPool2d(8), nn.Flatten(), nn.Linear(16 * channels, 7), nn.BatchNorm1d(7), nn.ReLU()]
+    return Model(nn.Sequential(*layers), nn.Linear(7, num_classes))
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_no_image_is_alone_in_batch_normalisation(name, small_digits):
+    """Clients of 9, 5 and 1 training images and 9 public ones in batches of 4; what is counted stays a whole number."""
+    models.register("normed", normed)
+    named = {field.name for field in dataclasses.fields(ALGORITHMS[name])} & {"shared", "knowledge"}
+    method = ALGORITHMS[name](**dict.fromkeys(named, "normed"), **({"clusters": 1} if name == "pFedHR" else {}))
+    cuts = np.cumsum([9, 5, 1, *[1] * 6])
+    nine, five, one, *rest = np.split(np.arange(cuts[-1]), cuts[:-1])
+    parts = [(own, rest[2 * place], rest[2 * place + 1]) for place, own in enumerate((nine, five, one))]
+    built = Federation(small_digits, parts, ["normed"], batch_size=4, public=np.arange(50, 59))
+    outcome = simulate(built, method, 2)
+    assert outcome.status == "finished" and np.isfinite([row["loss"] for row in outcome.round_rows[1:]]).all()
+
+    def whole(value: Any, key: str = "") -> list[bool]:
+        if isinstance(value, dict):
+            return [found for name, part in value.items() for found in whole(part, str(name))]
+        return [not value.is_floating_point()] if key.endswith("num_batches_tracked") else []
+
+    states = [outcome.server, *(client.snapshot() for client in outcome.clients)]
+    found = [each for state in states for each in whole(state)]
+    assert len(found) >= 3 and all(found)
+
+
 # ------------------------------------------------------------------------------------------------------- arithmetic
 
 
