@@ -466,7 +466,7 @@ def _run(options: argparse.Namespace) -> None:
     if differs:
         _print(f"differs from the usual setting in: {', '.join(differs)}")
     if record.status == "diverged":
-        print("accuracy: – (a training loss was not finite)")
+        print("accuracy: – (a round left numbers that are not finite)")
     else:
         rounds = record.rounds[record.rounds["round"] >= 0]
         rules = {"last": "last round"} | (

@@ -45,12 +45,14 @@ class PublicData:
 
     The pool is the federation's own, or another data set's, brought to the same channels and normalised alike.
     labelled: whether `pool.labels` are their labels; otherwise these are -1. Another data set's labels are taken as
-    they are: its class k stands for output k, whatever it shows.
+    they are: its class k stands for output k, whatever it shows. augment: whether they may be flipped, erased and
+    cropped.
     """
 
     pool: training.Pool
     indices: Tensor
     labelled: bool = True
+    augment: bool = False
 
     def sample(self, count: int, stream: np.random.Generator) -> Tensor:
         """`count` of the indices, drawn without replacement (all of them, in another order, if there are fewer)."""
@@ -248,7 +250,8 @@ class Federation:
     clients 0, 1, 2, ... in turn; public: for methods that need public data, indices into the pooled images that no
     client holds, or into those of `public_dataset`; public_labels: whether they come with their labels. Raises
     FedlibError when a client would hold fewer than three images, and when an image is held twice: by two clients, in
-    two parts of one, or by a client and the public.
+    two parts of one, or by a client and the public; and when the protocol would augment images of a data set that does
+    not say that they may be.
     """
 
     def __init__(
@@ -270,6 +273,7 @@ class Federation:
         require(isinstance(dataset, Dataset), "dataset", dataset, "a Dataset, such as data.load('digits')")
         protocol = protocol or Protocol()
         require(isinstance(protocol, Protocol), "protocol", protocol, "a Protocol")
+        protocol.check_augmentation(dataset.name, dataset.augment)
         local_epochs, batch_size = coerce("local_epochs", local_epochs, int), coerce("batch_size", batch_size, int)
         for name, value in (("local_epochs", local_epochs), ("batch_size", batch_size)):
             require(1 <= value < 2**63, name, value, "between 1 and 2**63 - 1")
@@ -308,21 +312,21 @@ class Federation:
             public = indices_within("public", public, len(shared.labels))
         parts = _parts(partition, len(dataset.labels))
         _check_each_image_once(parts, public if public_dataset is None else None)
-        self.public = None if public is None else self._public(public, public_dataset, public_labels)
+        self.public = None if public is None else self._public(public, public_dataset, public_labels, shared.augment)
         self.last_trained: dict[str, int] = {}  # architecture -> id of the last client that trained
         self.after_visit: Callable[[Client], None] | None = None  # called when a client's part of a round is over
         self.build = Initial(seed, self.num_classes, self.channels, self.device)
         labels = dataset.labels.numpy()
         self.clients = [self._client(id, part, labels, len(parts)) for id, part in enumerate(parts)]
 
-    def _public(self, indices: np.ndarray, dataset: Dataset | None, labelled: bool) -> PublicData:
+    def _public(self, indices: np.ndarray, dataset: Dataset | None, labelled: bool, augment: bool) -> PublicData:
         pool = self.pool
         if dataset is not None:
             images, labels = dataset.with_channels(self.channels).to(self.device), dataset.labels.to(self.device)
             pool = replace(pool, images=images, labels=labels)
         if not labelled:
             pool = replace(pool, labels=torch.full_like(pool.labels, -1))
-        return PublicData(pool, torch.from_numpy(indices).to(self.device), labelled)
+        return PublicData(pool, torch.from_numpy(indices).to(self.device), labelled, augment)
 
     def _client(self, id: int, part: Any, labels: np.ndarray, num_clients: int) -> Client:
         if not isinstance(part, tuple):
@@ -457,10 +461,12 @@ class ClientContext(SharedContext):
 
     def batches(self, purpose: str = "batches") -> Iterator[tuple[Tensor, Tensor]]:
         """(images, labels) of E epochs over the client's images, augmented as the protocol says, for a method whose
-        local step is not one optimiser step on a loss.
+        local step is not one optimiser step on a loss. Where the client's model has batch normalisation, a last batch
+        of one joins the one before it.
         """
-        client = self.client
-        return training.batches(client.pool, client.train, self.settings, self.generator(purpose), self.augment)
+        client, stream = self.client, self.generator(purpose)
+        normalised = bool(training.batch_norms([client.model]))
+        return training.batches(client.pool, client.train, self.settings, stream, self.augment, normalised)
 
     def train(
         self,
@@ -473,17 +479,18 @@ class ClientContext(SharedContext):
         **named: Any,
     ) -> Tensor:
         """Train on the client's images for E epochs with `loss` (`epochs` and `lr` replace the run's); returns the mean
-        loss, a scalar tensor.
+        loss, a scalar tensor. With `epochs` 0 nothing is trained: 0 is returned, and `self.loss` stays as it was.
 
         `modules` are trained and handed to the loss by name, by default {"model": client.model}; `named` tensors and
         modules are handed to it and left as they are. Batches are drawn from the stream of `purpose`; with a second
         purpose, `support`, each step also gets a batch of that stream, as `support_images` and `support_labels`.
         """
         client, settings = self.client, self.settings
-        settings = replace(settings, epochs=epochs or settings.epochs, lr=settings.lr if lr is None else lr)
+        epochs, lr = settings.epochs if epochs is None else epochs, settings.lr if lr is None else lr
+        require(epochs >= 0, "epochs", epochs, "at least 0 (0: nothing is trained)")
+        settings = replace(settings, epochs=epochs, lr=lr)
         modules = modules or {"model": client.model}
         stream, second = self.generator(purpose), self.generator(support) if support else None
-        self.loss = training.train(
-            loss, modules, client.pool, client.train, settings, stream, named, second, self.augment
-        )
-        return self.loss
+        found = training.train(loss, modules, client.pool, client.train, settings, stream, named, second, self.augment)
+        self.loss = found if epochs else self.loss
+        return found

@@ -23,7 +23,8 @@ class Protocol:
     floors: round each share of a class down by itself, which leaves a few images unused, see `partition.deal`;
     normalise: subtract mean and divide by std of the `dataset`, of `imagenet`, of `half` (0.5 and 0.5), or as
     `released`: ImageNet's on cifar10, the data set's own on others;
-    augmentation: of training images, `none`, or `released`: flip, erasing and crop, see `training.augmented`;
+    augmentation: of training images, `none`, or `released`: flip, erasing and crop, see `training.augmented`, of data
+    that say they may be (`Dataset.augment`);
     optimiser: of every network that a method trains, `sgd` or `adam` (PyTorch's betas), fresh for each client and round;
     lr, momentum, weight_decay: its settings; clip_norm: largest gradient norm of a step, 0 for none;
     starts: the clients' initial models. `equal`: one state an architecture, as in the released code; `apart`: each
@@ -60,6 +61,13 @@ class Protocol:
         require(self.optimiser == "sgd" or self.momentum == 0, "momentum", self.momentum, allowed)
         require(self.weight_decay >= 0, "weight_decay", self.weight_decay, "at least 0")
         require(self.clip_norm >= 0, "clip_norm", self.clip_norm, "at least 0 (0: no clipping)")
+
+    def check_augmentation(self, name: str, augment: bool) -> None:
+        """Raise FedlibError where the training images of the data set called `name` would be augmented though they do
+        not say that they may be (`augment`).
+        """
+        allowed = f"'none', since {name} does not say that its images may be flipped: Dataset.from_arrays(augment=True)"
+        require(augment or self.augmentation == "none", "augmentation", self.augmentation, allowed)
 
     @property
     def parts(self) -> tuple[int, int, int]:

@@ -30,8 +30,9 @@ class Outcome:
 
     round_rows: one per round, -1 being the untrained start; client_rows: one per round and participant; timing_rows:
     seconds of each round; detail_rows: what the method's server handed back of a round that is no single number;
-    status: `finished`, or `diverged` when a training loss was not finite; seconds: of all sessions of a run that was
-    resumed, as far as its checkpoints hold them. The clients are the trained ones if they are in this process; another
+    status: `finished`, or `diverged` when a round left a number that is not finite: a client's training loss, model,
+    state, upload or logits (its recorded loss is then NaN), or the server's state; seconds: of all sessions of a run
+    that was resumed, as far as its checkpoints hold them. The clients are the trained ones if they are in this process; another
     exchange keeps its own.
     """
 
@@ -87,8 +88,9 @@ class Reply:
     """What a client answers; a number may be a scalar tensor, so that a device is waited for only when a round ends.
 
     accuracies: fractions of its test images by each way of predicting, the headline `accuracy` first, and
-    `validation_accuracy`; upload: without its diagnostics, which stand here; loss: mean training loss, None where
-    nothing was trained; inherited: whether it began with another client's model (`Protocol.inherit`).
+    `validation_accuracy`; upload: without its diagnostics, which stand here; loss: mean training loss, NaN where what
+    the round left is not finite, None where nothing was trained; inherited: whether it began with another client's
+    model (`Protocol.inherit`).
     """
 
     accuracies: dict[str, float | Tensor]
@@ -104,7 +106,11 @@ Exchange = Callable[[Federation, Algorithm, Sequence[Request]], Sequence[Reply |
 
 
 def participate(client: Client, algorithm: Algorithm, download: Message, context: ClientContext) -> Reply:
-    """A client's part of a round: `init_client` at its first visit, the local round, the evaluation of its model."""
+    """A client's part of a round: `init_client` at its first visit, the local round, the evaluation of its model.
+
+    A loss is measured before its step: what the step leaves is checked too, and the reply's loss is NaN unless the
+    client's model and state, its upload and its logits are finite (see `_hits`).
+    """
     if not client.visited:
         algorithm.init_client(client, context)
         client.visited = True
@@ -113,7 +119,13 @@ def participate(client: Client, algorithm: Algorithm, download: Message, context
     diagnostics = dict(upload.diagnostics)
     loss = diagnostics.pop("loss", context.loss)
     began = time.perf_counter()
-    accuracies = _accuracies(client, _hits(algorithm, client))
+    hits, finite = _hits(algorithm, client)
+    accuracies = _accuracies(client, hits)
+    finite = finite & training.all_finite([client.snapshot(), upload.tensors], client.pool.labels.device)
+    if loss is not None:  # float64 holds every number as it is, and nothing waits for the device
+        loss = torch.where(finite, torch.as_tensor(loss, dtype=torch.float64, device=finite.device), torch.nan)
+    elif not finite:
+        loss = np.nan
     client.model.zero_grad()  # frees the gradients, as large as the model, which nobody reads any more
     return Reply(accuracies, _travelling(upload), loss, diagnostics, evaluation_seconds=time.perf_counter() - began)
 
@@ -275,6 +287,7 @@ def _round(
         raise FedlibError(f"round {round}: none of its clients has answered ({', '.join(map(str, absent))})")
     uploads = [Upload(info, reply.upload) for info, reply in zip(infos, replies, strict=True)]
     returned = algorithm.aggregate(server, uploads, context) or {}
+    finite = training.all_finite(server, federation.device)
 
     recording = time.perf_counter()
     losses = []
@@ -287,7 +300,7 @@ def _round(
             losses.append(row["loss"])
         outcome.client_rows.append(row | measured)
     loss = float(np.mean(losses)) if losses else np.nan
-    if losses and not np.isfinite(loss):
+    if not finite or (losses and not np.isfinite(loss)):
         outcome.status = "diverged"
     row = _round_row(round, loss, known, infos, federation.settings.epochs)
     row |= _words(algorithm, context, [request.download for request in requests], [each.message for each in uploads])
@@ -357,10 +370,19 @@ def _plain(model: nn.Module, images: Tensor) -> dict[str, Tensor]:
     return {"accuracy": model(images)}
 
 
-def _hits(algorithm: Algorithm, client: Client) -> dict[str, Tensor]:
-    """Which of the client's validation and test images (in that order) each way of predicting gets right: one pass."""
-    indices = torch.cat([client.validation, client.test])
-    return training.correct(lambda images: algorithm.predict(client, images), client.pool, indices)
+def _hits(algorithm: Algorithm, client: Client) -> tuple[dict[str, Tensor], Tensor]:
+    """Which of the client's validation and test images (in that order) each way of predicting gets right, and whether
+    each image's largest logit is finite (a scalar): one pass. A logit of -inf rules its class out, as FedProto does.
+    """
+    largest: list[Tensor] = []
+
+    def predict(images: Tensor) -> dict[str, Tensor]:
+        logits = algorithm.predict(client, images)
+        largest.extend(values.amax(1) for values in logits.values())
+        return logits
+
+    hits = training.correct(predict, client.pool, torch.cat([client.validation, client.test]))
+    return hits, training.all_finite(largest, client.pool.labels.device)
 
 
 def _accuracies(client: Client, hits: dict[str, Tensor]) -> dict[str, float | Tensor]:

@@ -50,7 +50,7 @@ def small_digits(monkeypatch):
     """`digits` cut to 150 images, so that real networks train on it in a moment."""
     whole = data.load("digits")
     images, labels = whole.images.numpy(), whole.labels.numpy()
-    small = data.Dataset.from_arrays("digits", images[:125], labels[:125], images[-25:], labels[-25:], 10)
+    small = data.Dataset.from_arrays("digits", images[:125], labels[:125], images[-25:], labels[-25:], 10, augment=True)
     data.load.cache_clear()
     monkeypatch.setitem(data.REGISTERED, "digits", lambda: small)
     yield small

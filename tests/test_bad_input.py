@@ -458,7 +458,7 @@ def test_a_run_whose_loss_is_not_finite_ends_as_diverged(method, small_digits, h
     assert main(text.split()) == 0
     output = capsys.readouterr()
     assert "diverged after 1 of 6 rounds" in output.out or "diverged after 2 of 6 rounds" in output.out
-    assert "accuracy: – (a training loss was not finite)" in output.out and output.err.count("Traceback") == 0
+    assert "accuracy: – (a round left numbers that are not finite)" in output.out and output.err.count("Traceback") == 0
     (path,) = lab.stored()
     record = lab.read(path)
     assert record.status == "diverged" and len(record.rounds) < 7

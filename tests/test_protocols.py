@@ -338,6 +338,62 @@ def test_augmentation_is_of_training_images_only() -> None:
     assert outcomes[0].digest() != outcomes[1].digest() == outcomes[2].digest()
 
 
+def stripes(augment: bool = False) -> Dataset:
+    """Images whose class is the place of a stripe, which a flip changes."""
+    labels = np.arange(120) % 4
+    images = np.random.default_rng(0).integers(0, 100, (120, 1, 32, 32), dtype=np.uint8)
+    for label in range(4):
+        images[labels == label, :, :, 8 * label : 8 * label + 8] += 100
+    return Dataset.from_arrays("stripes", images[:96], labels[:96], images[96:], labels[96:], augment=augment)
+
+
+def registered_stripes(augment: bool = False) -> RunSpec:
+    data.register("stripes", lambda: stripes(augment))
+    return RunSpec("Standalone", dataset="stripes", scenario="tiny-a", num_clients=3, rounds=2)
+
+
+NOT_TO_BE_FLIPPED = (
+    "augmentation = 'released': must be 'none', since {} does not say that its images may be flipped: "
+    "Dataset.from_arrays(augment=True)"
+)
+
+
+@pytest.mark.parametrize("protocol", ["reconstructed", "released"])
+def test_own_data_are_trained_on_as_they_are_unless_they_say_otherwise(protocol: str) -> None:
+    """By default and by name: one key and the same bits. With `augment`, those of the preset."""
+    spec = replace(registered_stripes(), protocol=protocol)
+    silent, none = (lab.resolve(replace(spec, overrides=given)) for given in ({}, {"augmentation": "none"}))
+    assert silent.protocol.augmentation == none.protocol.augmentation == "none" and silent.key == none.key
+    assert lab.resolve(silent.spec).key == silent.key
+    flipped = lab.resolve(replace(registered_stripes(augment=True), protocol=protocol))
+    assert flipped.protocol.augmentation == "released" and flipped.key != silent.key
+    digests = [simulate(lab.federation_of(item), item.algorithm, 2).digest() for item in (silent, none, flipped)]
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_own_data_that_do_not_say_so_are_never_augmented() -> None:
+    with pytest.raises(FedlibError) as error:
+        lab.resolve(replace(registered_stripes(), overrides={"augmentation": "released"}))
+    assert str(error.value) == NOT_TO_BE_FLIPPED.format("stripes")
+    parts, protocol = [np.arange(20), np.arange(20, 40)], Protocol(augmentation="released")
+    with pytest.raises(FedlibError) as error:
+        Federation(stripes(), parts, ["tiny-a"], protocol=protocol)
+    assert str(error.value) == NOT_TO_BE_FLIPPED.format("stripes")
+    Federation(stripes(), parts, ["tiny-a"])
+    built = Federation(stripes(augment=True), parts, ["tiny-a"], protocol=protocol, public=np.arange(40, 50))
+    assert built.public is not None and built.public.augment
+
+
+def test_public_images_that_do_not_say_so_are_never_augmented() -> None:
+    """FedMD alone pretrains on them as on a client's own."""
+    parts, given = [np.arange(20), np.arange(20, 40)], {"public": np.arange(10), "public_dataset": stripes()}
+    built = Federation(stripes(augment=True), parts, ["tiny-a"], protocol=Protocol(augmentation="released"), **given)
+    with pytest.raises(FedlibError) as error:
+        simulate(built, ALGORITHMS["FedMD"](), 1)
+    assert str(error.value) == NOT_TO_BE_FLIPPED.format("the public data set")
+    assert simulate(built, ALGORITHMS["FedMD"](pretrain_epochs=0), 1).status == "finished"
+
+
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_method_trains_on_augmented_images(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each client's training images pass through it at least once an epoch, the public ones never."""

@@ -7,7 +7,7 @@ import pytest
 import tiny
 import torch
 
-from fedlib import models, training
+from fedlib import FedlibError, models, training
 
 DATA = tiny.dataset(num_classes=3, per_class=8)
 
@@ -106,6 +106,67 @@ def test_dropout_and_batch_norm_are_on_in_training_alone(monkeypatch):
         trained.append(model)
     weights = [model.layers[4].weight for model in trained]
     assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "plain", "joined"),
+    [
+        (9, 4, [4, 4, 1], [4, 5]),
+        (5, 4, [4, 1], [5]),
+        (8, 4, [4, 4], [4, 4]),
+        (10, 4, [4, 4, 2], [4, 4, 2]),
+        (1, 4, [1], [1]),
+        (3, 1, [1, 1, 1], [1, 1, 1]),
+    ],
+)
+def test_a_last_batch_of_one_joins_the_one_before_it_for_batch_norm(count, size, plain, joined):
+    _, pool, indices = setup(count)
+    for normalised, sizes in ((False, plain), (True, joined)):
+        given = training.batches(
+            pool, indices, training.Settings(2, size, 0.1), np.random.default_rng(0), None, normalised
+        )
+        found = list(given)
+        assert [len(labels) for _, labels in found] == [len(images) for images, _ in found] == 2 * sizes
+        stream = np.random.default_rng(0)  # the same images in the same order
+        expected = torch.cat([pool.labels[indices[torch.from_numpy(stream.permutation(count))]] for _ in range(2)])
+        assert torch.equal(torch.cat([labels for _, labels in found]), expected)
+
+
+class Normed(torch.nn.Module):
+    """A linear classifier of an image's four quarters after batch normalisation, which one image has no statistics for."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.header = torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 3)
+
+    def forward(self, images):
+        return self.header(self.norm(torch.nn.functional.avg_pool2d(images, 16).flatten(1)))
+
+
+@pytest.mark.parametrize(("count", "size", "tracked"), [(7, 3, 4), (1, 3, 0), (4, 1, 0)])
+def test_a_single_image_trains_but_leaves_the_statistics_of_batch_norm(count, size, tracked):
+    _, pool, indices = setup(count)
+    torch.manual_seed(0)
+    model = Normed().eval()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    settings = training.Settings(2, size, 0.1)
+    loss = training.train(training.cross_entropy, {"model": model}, pool, indices, settings, np.random.default_rng(0))
+    assert loss.isfinite() and not any(part.training for part in model.modules())
+    assert model.norm.num_batches_tracked == tracked
+    assert torch.equal(model.norm.running_mean, before["norm.running_mean"]) == (tracked == 0)
+    assert not torch.equal(model.norm.bias, before["norm.bias"])
+
+
+def test_no_epochs_train_nothing():
+    federation = tiny.federation(DATA, [np.arange(24)], epochs=2)
+    context, client = federation.client_context(0), federation.clients[0]
+    before = {name: value.clone() for name, value in client.model.state_dict().items()}
+    assert context.train(epochs=0) == 0 and context.loss is None
+    assert tiny.equal_states(client.model.state_dict(), before)
+    trained = context.train()
+    assert context.train(epochs=0) == 0 and context.loss is trained
+    with pytest.raises(FedlibError, match="epochs = -1: must be at least 0"):
+        context.train(epochs=-1)
 
 
 def test_the_optimiser_is_fresh_each_time():
@@ -268,6 +329,13 @@ def test_weighted_mean():
     assert training.weighted_mean(tensors, [1, 3]).tolist() == [4.0, -1.0]
     one = torch.rand(50)
     assert torch.equal(training.weighted_mean([one], [7]), one)  # to the bit, whatever its weight
+
+
+def test_means_of_whole_numbers_are_whole():
+    counts = [torch.tensor(3), torch.tensor(8), torch.tensor(4)]
+    for found in (training.mean(counts), training.weighted_mean(counts, [5, 1, 1])):
+        assert found == 8 and found.dtype == torch.int64
+    assert training.mean([torch.tensor([1.0, 2.0]), torch.tensor([2.0, 4.0])]).tolist() == [1.5, 3.0]
 
 
 def test_one_thread_is_restored():

@@ -54,7 +54,9 @@ def dataset(num_classes: int = 3, per_class: int = 8, seed: int = 0) -> Dataset:
     quarters = stream.uniform(0, 255, (num_classes, 1, 2, 2))[labels] + stream.normal(0, 25, (len(labels), 1, 2, 2))
     images = np.clip(np.kron(quarters, np.ones((16, 16))) + stream.normal(0, 5, (len(labels), 1, 32, 32)), 0, 255)
     images, cut = images.astype(np.uint8), len(labels) * 4 // 5
-    return Dataset.from_arrays("tiny", images[:cut], labels[:cut], images[cut:], labels[cut:], num_classes)
+    return Dataset.from_arrays(
+        "tiny", images[:cut], labels[:cut], images[cut:], labels[cut:], num_classes, augment=True
+    )
 
 
 def holding(data: Dataset, classes: list[list[int]], counts: list[int]) -> list[tuple[np.ndarray, ...]]:
@@ -186,7 +188,7 @@ def federation_of(
     flat += [index % classes for index in range(public)]
     if images is None:
         images = np.random.default_rng(1).integers(0, 256, (len(flat), channels, 32, 32), dtype=np.uint8)
-    dataset = Dataset.from_arrays("tiny", images, np.array(flat), images[:1], np.array(flat[:1]), classes)
+    dataset = Dataset.from_arrays("tiny", images, np.array(flat), images[:1], np.array(flat[:1]), classes, augment=True)
     return Federation(
         dataset,
         partition,

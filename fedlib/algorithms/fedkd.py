@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from .. import models
 from ..errors import choose, require
 from ..randomness import fork_torch
-from ..training import kl_divergence
+from ..training import kl_divergence, mean
 from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
 
 BLOCK, PASSES = 32, 12  # vectors in the block of `leading`; passes before it gives up
@@ -191,8 +191,8 @@ class FedKD(Algorithm):
 
     def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
         updates = [expand(message.tensors, server["model"]) for _, message in uploads]
-        mean = {name: torch.stack([update[name] for update in updates]).mean(0) for name in server["model"]}
-        server["update"] = compress(mean, self.energy(context))
+        averaged = {name: mean([update[name] for update in updates]) for name in server["model"]}
+        server["update"] = compress(averaged, self.energy(context))
         applied = expand(server["update"], server["model"])  # what the clients can rebuild, not the mean itself
         server["model"] = {name: tensor + applied[name] for name, tensor in server["model"].items()}
         server["holders"] = [info.id for info, _ in uploads]

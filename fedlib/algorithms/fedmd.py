@@ -22,7 +22,18 @@ from torch import Tensor, nn
 
 from .. import training
 from ..errors import require
-from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
+from .base import (
+    Algorithm,
+    Client,
+    ClientContext,
+    ClientInfo,
+    Federation,
+    Look,
+    Message,
+    ServerContext,
+    ServerState,
+    Upload,
+)
 
 
 def digest_loss(model: nn.Module, images: Tensor, labels: Tensor, consensus: Tensor) -> Tensor:
@@ -54,6 +65,11 @@ class FedMD(Algorithm):
         require(self.public_samples >= 1, "public_samples", self.public_samples, "at least 1")
         require(self.digest_epochs >= 1, "digest_epochs", self.digest_epochs, "at least 1")
         require(self.pretrain_epochs >= 0, "pretrain_epochs", self.pretrain_epochs, "at least 0")
+
+    def check(self, federation: Federation) -> None:
+        super().check(federation)
+        if self.pretrain_epochs and federation.public is not None:  # which pretrains on the public images as on the own
+            federation.protocol.check_augmentation("the public data set", federation.public.augment)
 
     def init_client(self, client: Client, context: ClientContext) -> None:
         if self.pretrain_epochs:

@@ -19,13 +19,12 @@ ships alpha = beta = 1 (no mutual learning); the authors' main.py has fork and m
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import models
 from ..errors import choose, require
-from ..training import kl_divergence
+from ..training import kl_divergence, mean
 from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
 
 
@@ -77,4 +76,4 @@ class FML(Algorithm):
 
     def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
         for name in server:
-            server[name] = torch.stack([message[name] for _, message in uploads]).mean(0)
+            server[name] = mean([message[name] for _, message in uploads])

@@ -147,4 +147,5 @@ class PFedBayes(FedAvg):
         before = dict(server)
         super().aggregate(server, uploads, context)
         for name in server:  # w <- (1 - beta) * w + beta * mean
-            server[name] = (1 - self.beta) * before[name] + self.beta * server[name]
+            if server[name].is_floating_point():
+                server[name] = (1 - self.beta) * before[name] + self.beta * server[name]

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from ..errors import choose, require
 from ..models import proxy_extractor
 from ..randomness import fork_torch
-from ..training import weighted_mean
+from ..training import batch_norms, weighted_mean
 from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
 
 
@@ -35,7 +35,7 @@ def mixed_loss(model: nn.Module, images: Tensor, labels: Tensor, extractor: nn.M
     """
     if mu == 0:
         return F.cross_entropy(model(images), labels)
-    if any(isinstance(part, nn.BatchNorm2d) for part in model.modules()):
+    if batch_norms([model]):
         enhanced, raw = model(extractor(images)), model(images)
     else:
         enhanced, raw = model(torch.cat([extractor(images), images])).chunk(2)

@@ -79,4 +79,5 @@ class PFedMe(FedAvg):
         before = dict(server)
         super().aggregate(server, uploads, context)
         for name in server:  # w <- (1 - beta) * w + beta * mean
-            server[name] = (1 - self.beta) * before[name] + self.beta * server[name]
+            if server[name].is_floating_point():
+                server[name] = (1 - self.beta) * before[name] + self.beta * server[name]

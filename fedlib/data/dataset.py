@@ -19,7 +19,8 @@ class Dataset:
     """Images and labels of one data set, the official training part first.
 
     images: uint8 (n, channels, 32, 32), channels-last in memory; labels: int64 (n,);
-    num_train: how many of them are the official training part; mean, std: per channel, of images in [0, 1].
+    num_train: how many of them are the official training part; mean, std: per channel, of images in [0, 1];
+    augment: whether training images may be flipped, erased and cropped, as some protocols do.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Dataset:
     num_classes: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    augment: bool = False
 
     @classmethod
     def from_arrays(
@@ -42,12 +44,16 @@ class Dataset:
         *,
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
+        augment: bool = False,
     ) -> "Dataset":
         """A data set of your own: uint8 images (n, channels, 32, 32) and labels 0..C-1. Errors name what does not
         fit.
 
-        mean, std: one number per channel, of images in [0, 1]; by default those of the training images.
+        mean, std: one number per channel, of images in [0, 1]; by default those of the training images. augment:
+        whether training images may be flipped, erased and cropped, as the released scripts do with the papers' data;
+        otherwise no protocol does it.
         """
+        augment = coerce(f"{name}: augment", augment, bool)
         train, test = (
             _checked(name, "train", train_images, train_labels),
             _checked(name, "test", test_images, test_labels),
@@ -72,7 +78,8 @@ class Dataset:
             fits = len(values) == images.shape[1] and (field == "mean" or min(values) > 0)
             require(fits, f"{name}: {field}", tuple(values), allowed)
         images = images.contiguous(memory_format=torch.channels_last)
-        return cls(name, images, labels, len(train_images), classes, tuple(map(float, mean)), tuple(map(float, std)))
+        means, deviations = tuple(map(float, mean)), tuple(map(float, std))
+        return cls(name, images, labels, len(train_images), classes, means, deviations, augment)
 
     def with_channels(self, channels: int) -> Tensor:
         """The images with another number of channels: as they are, or their grey values (the mean) repeated."""
@@ -85,7 +92,7 @@ class Dataset:
     def info(self) -> DatasetInfo:
         """What `info` says of it."""
         sizes = (self.num_classes, self.images.shape[1], self.num_train, len(self.labels) - self.num_train)
-        return DatasetInfo(self.name, *sizes, self.mean, self.std, self.fingerprint)
+        return DatasetInfo(self.name, *sizes, self.mean, self.std, self.fingerprint, self.augment)
 
     @cached_property
     def fingerprint(self) -> str:

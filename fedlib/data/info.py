@@ -1,7 +1,7 @@
 """What is known of data sets without their images, and who reads them: the registry."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,8 @@ class DatasetInfo:
     """What can be known of a data set without reading its images.
 
     num_train, num_test: images of the official parts; mean, std: per channel, of images in [0, 1]; fingerprint: of the
-    content, see `Dataset.fingerprint` (SVHN's is that of the published MD5s of its files).
+    content, see `Dataset.fingerprint` (SVHN's is that of the published MD5s of its files); augment: whether training
+    images may be flipped, erased and cropped (`Protocol.augmentation`), which mirrors digits and text.
     """
 
     name: str
@@ -25,6 +26,7 @@ class DatasetInfo:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     fingerprint: str
+    augment: bool = field(default=False, metadata={"in_key": False})  # acts through the protocol, which is in the key
 
     @property
     def num_images(self) -> int:

@@ -348,6 +348,11 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
     )
 
     dataset = data.info(values["dataset"])
+    if (
+        not dataset.augment and "augmentation" not in values["overrides"]
+    ):  # the preset's is for data that may be flipped
+        preset = dataclasses.replace(preset, augmentation="none")
+    preset.check_augmentation(dataset.name, dataset.augment)
     if values["public_dataset"] is not None:
         choose("public_dataset", values["public_dataset"], data.names())
         allowed = "another data set than the clients'; without it, a part of theirs is public"

@@ -19,9 +19,11 @@ from processes import bits
 from torch import nn
 
 from fedlib import ALGORITHMS, Federation, FedlibError, Model, RunSpec, lab, models, run, simulate, simulation, sweep
+from fedlib.federation import Message
 from fedlib.lab import checkpoint, clientfiles, launch
 
 NUM_CLIENTS, PARTICIPATION, ROUNDS = 40, 0.05, 3  # 2 clients a round, with 36 training images or so
+PARAMS = {"pFedHR": {"clusters": 2}}  # of two clients' layers, so that there are candidates
 
 
 def arrivals(seed: int) -> list[list[int]]:
@@ -55,7 +57,7 @@ def spec(name: str, scenario: str | None = None, **changes: Any) -> RunSpec:
         batch_size=64,
         seed=seed(),
         public_images=16,
-        params={"clusters": 2} if name == "pFedHR" else {},  # of two clients' layers, so that there are candidates
+        params=PARAMS.get(name, {}),
     )
     return dataclasses.replace(small, **changes)
 
@@ -231,11 +233,10 @@ def test_standalone_clients_do_not_see_each_others_data(small_digits):
 
 
 def assert_diverged(record: lab.Record) -> None:
-    """It says so, and its record is whole up to the round whose loss is not finite."""
+    """It says so, and its record is whole up to the round that left what is not finite, of a client or the server."""
     assert record.status == "diverged"
     assert processes.done(record.path)["status"] == "diverged"
-    losses = record.rounds["loss"].iloc[1:]
-    assert np.isfinite(losses[:-1]).all() and not np.isfinite(losses.iloc[-1])
+    assert np.isfinite(record.rounds["loss"].iloc[1:-1]).all()
     assert record.rounds["accuracy"].between(0, 1).all()
     assert lab.read(record.path).status == "diverged"
 
@@ -243,6 +244,50 @@ def assert_diverged(record: lab.Record) -> None:
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_huge_learning_rate_ends_as_diverged(name, small_digits):
     assert_diverged(run(spec(name, num_clients=6, participation=0.5, rounds=10, lr=1e6), progress=False))
+
+
+@pytest.mark.parametrize("lr", [1e9, 1e38])
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_step_too_far_in_the_last_round_ends_as_diverged(name, lr, small_digits):
+    """One batch, one round: the loss is that of the initial model, and only what the step leaves is not finite."""
+    outcome = small_run(name, rounds=1, lr=lr, batch_size=1000, params=PARAMS.get(name, {}))
+    assert outcome.status == "diverged" and len(outcome.round_rows) == 2
+
+
+@pytest.mark.parametrize("place", ["model", "state", "upload", "logits", "server"])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("loss", [True, False])
+def test_whatever_a_round_leaves_is_finite_or_the_run_diverged(place, value, loss, small_digits):
+    """One number of one tensor, in a method that trains or that knows no loss; a logit of -inf rules a class out."""
+
+    def spoiling(value, wanted):
+        def local_round(self, client, message, context):
+            if loss:
+                context.train()
+            bad = {"deep": [torch.full((2, 2), value if place == wanted else 0.0), torch.arange(3), "text"]}
+            if place == "model":
+                client.model.header.bias.data[3] += bad["deep"][0][0, 0] if wanted == place else 0
+            client.state.update(bad if place == "state" else {})
+            return Message({"a": bad["deep"][0]} if place == "upload" else {}, client.num_samples)
+
+        def aggregate(self, server, uploads, context):
+            server["nested"] = {"a": torch.full((2,), value if place == wanted == "server" else 0.0)}
+
+        def predict(self, client, images):
+            logits = client.model(images)
+            ruled_out = torch.zeros_like(logits).index_fill(1, torch.tensor([0]), -torch.inf)
+            spoilt = torch.full_like(logits, value if place == wanted == "logits" else 0.0)
+            return {"accuracy": logits, "another": logits + ruled_out + spoilt}
+
+        def wrap(method):
+            return derived(method, local_round=local_round, aggregate=aggregate, predict=predict)
+
+        return small_run("Standalone", wrap, rounds=1)
+
+    fine, spoilt = spoiling(value, "nothing"), spoiling(value, place)
+    assert fine.status == "finished" and np.isfinite(fine.round_rows[-1]["loss"]) == loss
+    assert spoilt.status == "diverged"
+    assert np.isnan(spoilt.round_rows[-1]["loss"]) == (place != "server" or not loss)
 
 
 def test_fd_with_raw_targets_ends_as_diverged_where_the_others_finish(small_digits):
@@ -317,13 +362,44 @@ def test_a_client_keeps_no_gradients_after_its_round(name, small_digits):
     assert small_run(name, checking_gradients, rounds=1).status == "finished"
 
 
+# ------------------------------------------------------------------------------------------------ batch normalisation
+
+
+def normed(num_classes: int, channels: int) -> Model:
+    layers = [nn.AvgPool2d(8), nn.Flatten(), nn.Linear(16 * channels, 7), nn.BatchNorm1d(7), nn.ReLU()]
+    return Model(nn.Sequential(*layers), nn.Linear(7, num_classes))
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_no_image_is_alone_in_batch_normalisation(name, small_digits):
+    """Clients of 9, 5 and 1 training images and 9 public ones in batches of 4; what is counted stays a whole number."""
+    models.register("normed", normed)
+    named = {field.name for field in dataclasses.fields(ALGORITHMS[name])} & {"shared", "knowledge"}
+    method = ALGORITHMS[name](**dict.fromkeys(named, "normed"), **({"clusters": 1} if name == "pFedHR" else {}))
+    cuts = np.cumsum([9, 5, 1, *[1] * 6])
+    nine, five, one, *rest = np.split(np.arange(cuts[-1]), cuts[:-1])
+    parts = [(own, rest[2 * place], rest[2 * place + 1]) for place, own in enumerate((nine, five, one))]
+    built = Federation(small_digits, parts, ["normed"], batch_size=4, public=np.arange(50, 59))
+    outcome = simulate(built, method, 2)
+    assert outcome.status == "finished" and np.isfinite([row["loss"] for row in outcome.round_rows[1:]]).all()
+
+    def whole(value: Any, key: str = "") -> list[bool]:
+        if isinstance(value, dict):
+            return [found for name, part in value.items() for found in whole(part, str(name))]
+        return [not value.is_floating_point()] if key.endswith("num_batches_tracked") else []
+
+    states = [outcome.server, *(client.snapshot() for client in outcome.clients)]
+    found = [each for state in states for each in whole(state)]
+    assert len(found) >= 3 and all(found)
+
+
 # ------------------------------------------------------------------------------------------------------- arithmetic
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_bf16_follows_float32(name, small_digits):
     """Two rounds, whose losses are the same up to bf16's rounding."""
-    params = {"clusters": 2} if name == "pFedHR" else {}
+    params = PARAMS.get(name, {})
     one, other = (small_run(name, rounds=2, precision=precision, params=params) for precision in ("fp32", "bf16"))
     assert other.status == "finished" and one.digest() != other.digest()
     losses = [lab.rounds_of(outcome)["loss"].iloc[1:].to_numpy() for outcome in (one, other)]

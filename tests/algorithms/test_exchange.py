@@ -108,6 +108,14 @@ def test_clients_elsewhere_give_the_same_bits(name, small_digits):
     assert np.array_equal(np.random.get_state()[1], global_states[1])  # noqa: NPY002
 
 
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_client_elsewhere_says_that_it_diverged(name, small_digits):
+    """One step too far, after which its loss, taken before, would be finite and its upload or its logits are not."""
+    run = resolved(name, lr=1e38, batch_size=1000)
+    outcome = simulate(lab.federation_of(run), run.algorithm, 1, PARTICIPATION, exchange=Elsewhere(run))
+    assert outcome.status == "diverged"
+
+
 def test_models_are_not_copied_between_clients_elsewhere(small_digits):
     run = resolved("Standalone", overrides={"inherit": "first_visit"})
     with pytest.raises(FedlibError, match=r"^inherit = 'first_visit': must be 'none', unless clients are in_process$"):

@@ -37,7 +37,7 @@ def random_images(count: int, num_classes: int = 10) -> Dataset:
     """Random images of CIFAR-10's shape, all classes equally often."""
     images = np.random.default_rng(0).integers(0, 256, (count, 3, 32, 32), dtype=np.uint8)
     labels = np.arange(count) % num_classes
-    return Dataset.from_arrays("cifar10", images, labels, images[:0], labels[:0], num_classes)
+    return Dataset.from_arrays("cifar10", images, labels, images[:0], labels[:0], num_classes, augment=True)
 
 
 def in_turns(

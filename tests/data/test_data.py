@@ -123,7 +123,7 @@ def write_files(name: str, root, monkeypatch) -> tuple[np.ndarray, np.ndarray]:
     pixels = np.pad(images[:, None], [(0, 0), (0, 0), (2, 2), (2, 2)]) if name == "mnist" else images
     known = data.BUILT_IN[name]
     arrays = (pixels[:count], labels[:count], pixels[count:], labels[count:], known.num_classes)
-    small = Dataset.from_arrays(name, *arrays, mean=known.mean, std=known.std).info
+    small = Dataset.from_arrays(name, *arrays, mean=known.mean, std=known.std, augment=known.augment).info
     monkeypatch.setitem(data.BUILT_IN, name, small)
     return images, labels
 
@@ -217,6 +217,18 @@ def test_fingerprint_sees_pixels_labels_and_the_split():
 
 
 # ------------------------------------------------------------------------------------------------- one's own
+
+
+def test_own_images_are_augmented_only_if_they_say_so():
+    """What the papers train on says so; that it may be says nothing of what the images are."""
+    assert all(info.augment for info in data.BUILT_IN.values())
+    images, labels = some_images(6, 1, 32, 32), np.arange(6) % 2
+    plain, flipped = (Dataset.from_arrays("own", images, labels, images, labels, augment=say) for say in (False, True))
+    assert not Dataset.from_arrays("own", images, labels, images, labels).augment
+    assert [own.info.augment for own in (plain, flipped)] == [own.augment for own in (plain, flipped)] == [False, True]
+    assert plain.fingerprint == flipped.fingerprint
+    with pytest.raises(FedlibError, match="own: augment = 'often': must be true or false"):
+        Dataset.from_arrays("own", images, labels, images, labels, augment="often")
 
 
 def test_statistics_of_own_data_are_those_of_its_training_images():

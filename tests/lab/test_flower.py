@@ -146,7 +146,7 @@ def test_public_images_are_everybody_s(small_digits, tmp_path):
         for side in ("server", "node-0"):
             share, _ = shares.read(tmp_path / side, run.key)
             other = shares.federation_from(share, run).public
-            assert other.labelled == labels == public.labelled
+            assert other.labelled == labels == public.labelled and other.augment and public.augment
             assert torch.equal(other.pool.batch(other.indices), public.pool.batch(public.indices))
             assert torch.equal(other.pool.labels[other.indices], public.pool.labels[public.indices])
 

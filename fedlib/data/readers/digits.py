@@ -39,7 +39,8 @@ def _as_images(eights: np.ndarray, height: int, width: int) -> np.ndarray:
 
 def read_digits(root: Path, download: bool) -> Dataset:
     train, test, train_labels, test_labels = _split()
-    return Dataset.from_arrays("digits", _as_images(train, 4, 4), train_labels, _as_images(test, 4, 4), test_labels, 10)
+    arrays = _as_images(train, 4, 4), train_labels, _as_images(test, 4, 4), test_labels
+    return Dataset.from_arrays("digits", *arrays, 10, augment=True)  # the protocols of the sets that they stand in for
 
 
 def read_changed(name: str, change: Callable[[np.ndarray], np.ndarray], root: Path, download: bool) -> Dataset:
@@ -52,7 +53,7 @@ def read_changed(name: str, change: Callable[[np.ndarray], np.ndarray], root: Pa
     images = change(digits.images[:, 0].numpy())  # (n, 32, 32), grey
     parts = np.split(np.repeat(images[:, None], 3, axis=1), [digits.num_train])
     labels = np.split(digits.labels.numpy(), [digits.num_train])
-    return Dataset.from_arrays(name, parts[0], labels[0], parts[1], labels[1], 10)
+    return Dataset.from_arrays(name, parts[0], labels[0], parts[1], labels[1], 10, augment=True)
 
 
 def _noisy(images: np.ndarray) -> np.ndarray:
@@ -72,7 +73,8 @@ def read_pairs(root: Path, download: bool) -> Dataset:
         right = np.concatenate([stream.choice(by_label[c % 10], count) for c in range(100)])
         return _as_images(np.concatenate([images[left], images[right]], axis=2), 4, 2), np.repeat(np.arange(100), count)
 
-    return Dataset.from_arrays("digits100", *pairs(train, train_labels, 20), *pairs(test, test_labels, 5), 100)
+    arrays = *pairs(train, train_labels, 20), *pairs(test, test_labels, 5)
+    return Dataset.from_arrays("digits100", *arrays, 100, augment=True)
 
 
 def _rotated(images: np.ndarray) -> np.ndarray:
@@ -83,14 +85,19 @@ def _inverted(images: np.ndarray) -> np.ndarray:
     return 255 - images
 
 
-provide(DatasetInfo("digits", 10, 3, 1498, 299, (0.3056,) * 3, (0.3761,) * 3, "66cec62343d0ddcc"), read_digits)
-provide(DatasetInfo("digits100", 100, 3, 2000, 500, (0.306,) * 3, (0.3759,) * 3, "1fd6aded1a711b04"), read_pairs)
+provide(
+    DatasetInfo("digits", 10, 3, 1498, 299, (0.3056,) * 3, (0.3761,) * 3, "66cec62343d0ddcc", augment=True), read_digits
+)
+provide(
+    DatasetInfo("digits100", 100, 3, 2000, 500, (0.306,) * 3, (0.3759,) * 3, "1fd6aded1a711b04", augment=True),
+    read_pairs,
+)
 for _name, _change, _mean, _std, _fingerprint in (
     ("digits-inverted", _inverted, 0.6944, 0.3761, "d0be0a796a650922"),
     ("digits-noisy", _noisy, 0.345, 0.3546, "e63b17f7ed68aa52"),
     ("digits-rotated", _rotated, 0.3056, 0.3761, "2f28d9e4f3256e0b"),
 ):
     provide(
-        DatasetInfo(_name, 10, 3, 1498, 299, (_mean,) * 3, (_std,) * 3, _fingerprint),
+        DatasetInfo(_name, 10, 3, 1498, 299, (_mean,) * 3, (_std,) * 3, _fingerprint, augment=True),
         partial(read_changed, _name, _change),
     )

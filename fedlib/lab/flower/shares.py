@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ... import data
 from ...data import Dataset
 from ...errors import FedlibError, coerce, require
 from ...federation import Client, ClientInfo, Federation, Parts
@@ -147,12 +148,13 @@ def _federation(
             truths[start : ends[-1]] = labels[taken : taken + count]
             taken += count
         start = int(ends[-1])
-    dataset = Dataset(spec.dataset, every, truths, total, info.num_classes, info.mean, info.std)
+    dataset = Dataset(spec.dataset, every, truths, total, info.num_classes, info.mean, info.std, info.augment)
     shared = None
     if public is not None:
-        count = len(public["labels"])
+        count, whose = len(public["labels"]), info if spec.public_dataset is None else data.info(spec.public_dataset)
         pictures = public["images"].contiguous(memory_format=torch.channels_last)
-        shared = Dataset("public", pictures, public["labels"], count, info.num_classes, info.mean, info.std)
+        known = (info.num_classes, info.mean, info.std, whose.augment)
+        shared = Dataset("public", pictures, public["labels"], count, *known)
     return Federation(
         dataset,
         parts,
