@@ -330,8 +330,8 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 @torch.no_grad()
 def all_finite(value: Any, device: torch.device) -> Tensor:
     """Whether the floating-point tensors in `value` (in dictionaries, lists and tuples) hold neither NaN nor infinity:
-    a boolean scalar on `device`, for which nothing waits here. Both ends of a tensor are finite only if all of it is,
-    and are found in one pass, sixteen times faster than `isfinite` of every number.
+    a boolean scalar on `device`, for which nothing waits here. The least and the largest number of a tensor are finite
+    only if all of it is.
     """
     ends = [torch.stack(own.aminmax()) for own in _tensors(value) if own.is_floating_point() and own.numel()]
     flags = [pair.isfinite().all().to(device) for pair in ends]
