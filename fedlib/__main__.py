@@ -98,6 +98,10 @@ def _parser(name: str = "") -> Parser:
     for item in dataclasses.fields(lab.RunSpec):
         if item.name not in ("algorithm", "params", "overrides"):
             default = "" if item.default is None else f" (default {item.default})"
+            if item.default is False:
+                name = "--" + item.name.replace("_", "-")
+                command.add_argument(name, action="store_true", default=None, help=item.metadata["help"])
+                continue
             command.add_argument(
                 "--" + item.name.replace("_", "-"), metavar="VALUE", help=item.metadata["help"] + default
             )

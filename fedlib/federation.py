@@ -366,6 +366,7 @@ class Federation:
             "augmentation": self.protocol.augmentation,
             "num_classes": self.num_classes,
             "channels": self.channels,
+            "first_architecture": self.architectures[0],
             "device": self.device,
             "public_data": self.public,
             "build": self.build,
@@ -388,7 +389,8 @@ class SharedContext:
     """What server and clients both know of a round; through it neither reaches the other.
 
     round: this one, from 0; rounds: how many there are; settings: how a local round trains; augmentation: the
-    protocol's; channels: of the images; build: called with an architecture, a copy of its initial network.
+    protocol's; channels: of the images; first_architecture: client 0's, whose initial header a server begins with;
+    build: called with an architecture, a copy of its initial network.
     """
 
     seed: int
@@ -398,6 +400,7 @@ class SharedContext:
     augmentation: str
     num_classes: int
     channels: int
+    first_architecture: str
     device: torch.device
     public_data: PublicData | None
     build: Callable[[str], nn.Module]
@@ -432,7 +435,7 @@ class ServerContext(SharedContext):
         """A copy of the initial header of the first architecture (CNN-1 in the papers' scenarios), whatever the clients
         start from.
         """
-        return self.build(self.infos[0].architecture).header  # type: ignore[return-value]
+        return self.build(self.first_architecture).header  # type: ignore[return-value]
 
 
 @dataclass(kw_only=True)

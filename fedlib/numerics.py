@@ -30,7 +30,7 @@ def parts(hashed: Mapping[str, Any]) -> list[str]:
     hashed: what the run's key is made of (`lab.Resolved.hashed`). What a person defined is no part: its source is in
     the key.
     """
-    found = ["training", f"precision {hashed['precision']}"]
+    found = ["training", f"precision {hashed['precision']}", *(["isolated"] if hashed.get("isolated") else [])]
     if hashed["partition"] in partition.BUILT_IN:
         found.append(f"partition {hashed['partition']}")
     found += [f"{name} {value}" for name, value in hashed["protocol"].items() if isinstance(value, str)]

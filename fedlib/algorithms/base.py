@@ -72,6 +72,7 @@ class Algorithm:
     needs: ClassVar[Literal["", "features", "architecture"]] = ""  # equal for all clients; features: the header's width
     look: ClassVar[Look | None] = None  # in figures; None: one from a spare palette
     uncounted: ClassVar[tuple[str, ...]] = ()  # names of a message's tensors that the paper does not count
+    together: ClassVar[str] = ""  # why it cannot run with a server for each client (`Isolated`); empty: it can
     sized_by_data: ClassVar[tuple[str, ...]] = ()  # endings of names of tensors whose shapes depend on the data
 
     def check(self, federation: Federation) -> None:

@@ -49,7 +49,7 @@ def run(
         return record
     with _alone(resolved.label):  # a builder of the user's own may touch torch's global generator
         built = federation_of(resolved)
-        resolved.algorithm.check(built)
+        resolved.simulated.check(built)
         made = made_by_own_parts(resolved, built)
     known = made if record is None else record.provenance.get("made", made)
     changed = [part for part in made if made[part] != known.get(part)]
@@ -141,7 +141,7 @@ def _compute(
 
                 with _side_by_side(_share or cores()):
                     outcome = checkpoint.simulate(
-                        built, resolved.algorithm, spec.rounds, spec.participation,
+                        built, resolved.simulated, spec.rounds, spec.participation,
                         checkpoint=path / "checkpoint.pt", label=resolved.session, progress=after_round,
                     )  # fmt: skip
             more = ({"commits": commits} if len(commits) > 1 else {}) | ({"made": made} if made else {})

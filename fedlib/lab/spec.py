@@ -13,6 +13,7 @@ import torch
 
 from .. import algorithms, data, fields, models, numerics, partition, simulation
 from ..errors import FedlibError, choose, coerce, require
+from ..isolated import Isolated, check_isolated
 from ..protocol import Protocol
 from . import own, plugins, presets
 
@@ -116,6 +117,11 @@ class RunSpec:
     keep: str = field(
         default="none", metadata={"help": "weights kept in final.pt: none, server or clients (with the server's)"}
     )
+    isolated: bool = fields.later(
+        False,
+        neutral=False,
+        help="each client with a server of its own, which sees nobody else's uploads: what the method does by itself",
+    )
 
 
 @dataclass(frozen=True)
@@ -176,6 +182,11 @@ class Resolved:
     def key(self) -> str:
         digest = hashlib.sha256(json.dumps(self.hashed, sort_keys=True).encode()).hexdigest()[:16]
         return f"{self.spec.algorithm}-{self.spec.dataset}-{digest}"
+
+    @property
+    def simulated(self) -> algorithms.Algorithm:
+        """The method as the simulation runs it: isolated where the specification says so."""
+        return Isolated(self.algorithm) if self.spec.isolated else self.algorithm
 
     @property
     def session(self) -> str:
@@ -364,6 +375,8 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
         require(1 <= held <= dataset.num_classes, "classes_per_client", held, allowed)
         values["classes_per_client"] = held
     values |= {"params": dataclasses.asdict(method), "lr": preset.lr}
+    if values["isolated"]:
+        check_isolated(method, preset.inherit)
     images = dataset.num_images
     allowed = f"at most {images // 3}: {dataset.name} has {images} images and a client needs 3"
     require(3 * values["num_clients"] <= images, "num_clients", values["num_clients"], allowed)
@@ -448,5 +461,6 @@ def differences(spec: FilledSpec) -> list[str]:
         found += [f"public {spec.public_fraction:.3g}"] if spec.public_fraction != 0.1 else []
     if spec.batch_size != (32 if spec.dataset in data.EMBEDDED else 64):
         found.append(f"B={spec.batch_size}")
+    found += ["isolated"] if spec.isolated else []
     found += [] if spec.precision == "fp32" else [spec.precision]
     return found + ([] if spec.device == "cpu" else [spec.device])

@@ -92,7 +92,7 @@ def _row(record: lab.Record) -> dict[str, Any]:
 
     try:
         done = simulation.simulate(
-            federation, resolved.algorithm, resolved.spec.rounds, resolved.spec.participation, after_round=after_round
+            federation, resolved.simulated, resolved.spec.rounds, resolved.spec.participation, after_round=after_round
         )
         rows.extend(done.round_rows)
     except _Enough:

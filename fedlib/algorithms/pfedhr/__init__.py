@@ -81,6 +81,7 @@ class PFedHR(Algorithm):
     paper = "Wang et al., NeurIPS 2023"
     exchanges = "model up, reassembled model down"
     public_data = "unlabelled"
+    together = "makes a client's teacher of other clients' layers: of one model there is nothing to group"
     look = Look("#000000", "o")
 
     clusters: int = 4

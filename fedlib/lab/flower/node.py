@@ -44,7 +44,7 @@ def answer(folder: Path, run: str, session: int, requests: Mapping[str, bytes]) 
                 federation = federation or shares.federation_from(share, resolved)
                 client = federation.clients[request.client]
                 kept.restore(client)
-                reply = wire.reply_to_bytes(simulation.answer(federation, resolved.algorithm, request))
+                reply = wire.reply_to_bytes(simulation.answer(federation, resolved.simulated, request))
                 kept.store(client, reply)
             replies[name] = reply
     return replies

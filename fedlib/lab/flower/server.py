@@ -176,7 +176,7 @@ def _serve(post: Post, share: Path, out: Path, patience: float) -> Outcome:
 
     try:
         outcome = checkpoint.simulate(
-            federation, run.algorithm, run.spec.rounds, run.spec.participation,
+            federation, run.simulated, run.spec.rounds, run.spec.participation,
             checkpoint=out / "checkpoint.pt", label=run.session, every=0.0,
             progress=after_round, exchange=nodes,
         )  # fmt: skip
