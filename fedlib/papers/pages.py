@@ -138,11 +138,15 @@ def record_block(grids: str | Sequence[str], paper: pd.DataFrame | None = None) 
     print(*(notebook.coverage(name) for name in names), sep="\n")
     record = notebook.Runs.joined(found)
     if record.cells:
-        largest = results.epochs([cell.spec for name in names for cell in exhibits.cells(name, "paper", seeds=(0,))])
-        print(
-            f"Epochs that a client trains, on average: up to {results.epochs([cell.spec for cell in record.cells]):g} here, up to "
-            f"{largest:g} in the paper."
-        )
+        theirs = [cell.spec for name in names for cell in exhibits.cells(name, "paper", seeds=(0,))]
+        ours_ = [cell.spec for cell in record.cells]
+        columns = {(spec.num_clients, spec.participation): spec for spec in ours_}
+        said = [
+            f"{results.epochs(results.of_column(spec, ours_)):g} here, up to {results.epochs(results.of_column(spec, theirs)):g} "
+            f"in the paper (N = {spec.num_clients})"
+            for spec in columns.values()
+        ]
+        print(f"Epochs that a client trains, on average: {'; '.join(said)}.")
     ours = record.summary("last")
     if paper is None:
         table, shown = (

@@ -526,7 +526,7 @@ def _against(
     `rule` and `column` with its difference to `reference`, paired by seed, the other means, and what the first of `papers`, (name,
     table), that has the row prints, with its difference to what it prints of the reference. n stands in each cell.
 
-    Epochs: those that a client trains on average, and in brackets those of the paper's largest setting.
+    Epochs: those that a client trains on average, and in brackets the most that the paper trains at the same N and C.
     """
     loaded = [(recorded.load_record(grid), names) for grid, names in grids]
     found = notebook.Runs.joined(found.of(*names) if names else found for found, names in loaded)
@@ -535,14 +535,14 @@ def _against(
     changes = _differences(found, reference, instead, rule, column)
     specs = {(cell.method, cell.setting): cell.spec for cell in found.cells}
     of = [specs[row["method"], row["setting"]] for row in rows]
-    largest = results.epochs([cell.spec for grid, _ in grids for cell in exhibits.cells(grid, "paper", seeds=(0,))])
+    theirs = [cell.spec for grid, _ in grids for cell in exhibits.cells(grid, "paper", seeds=(0,))]
     others = {"accuracy_all": "all", "accuracy_selected": "selected"}
     made = {
         "method": [row["method"] for row in rows],
         "setting": [row["setting"] for row in rows],
         "T": [str(spec.rounds) for spec in of],
         "E": [str(spec.local_epochs) for spec in of],
-        "epochs": [f"{results.epochs([spec]):g} ({largest:g})" for spec in of],
+        "epochs": [f"{results.epochs([spec]):g} ({results.epochs(results.of_column(spec, theirs)):g})" for spec in of],
         "protocol": [spec.protocol for spec in of],
         _WHOSE[column]: [tables.mean(row) for row in rows],
         f"less {reference}": [changes.get((row["setting"], row["method"]), "–") for row in rows],

@@ -65,6 +65,11 @@ def epochs(specs: Sequence[Any]) -> float:
     return max((spec.rounds * spec.participation * spec.local_epochs for spec in specs), default=float("nan"))
 
 
+def of_column(spec: Any, specs: Iterable[Any]) -> list[Any]:
+    """Those of `specs` in the column of `spec`: with its N and C."""
+    return [one for one in specs if (one.num_clients, one.participation) == (spec.num_clients, spec.participation)]
+
+
 @dataclass(frozen=True)
 class Runs:
     """The finished runs of a grid: cells and their records, side by side."""

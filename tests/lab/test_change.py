@@ -147,7 +147,7 @@ CHANGES: dict[str, tuple[dict[str, list[tuple[str, str]]], bool]] = {
     ),
     "a generalisation of equal numbers": (
         {
-            "training.py": [("order.split(settings.batch_size)", "torch.split(order, int(settings.batch_size))")],
+            "training.py": [("order.split(sizes)", "torch.split(order, list(sizes))")],
             "federation.py": [("self.architectures = tuple(architectures)", "self.architectures = (*architectures,)")],
             "partition.py": [("return [[part[own] for own in owns]", "return [[part[list(own)] for own in owns]")],
         },

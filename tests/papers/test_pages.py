@@ -99,7 +99,10 @@ def test_record_block_stands_beside_the_paper(monkeypatch, capsys):
     record, rows = pages.record_block("fedssa/heterogeneous", accuracies("FedSSA", "Table 2"))
     said = capsys.readouterr().out.strip().splitlines()
     assert said[0] == notebook.coverage("fedssa/heterogeneous") and "earlier" not in said[0]
-    assert said[1] == "Epochs that a client trains, on average: up to 200 here, up to 5000 in the paper."
+    assert said[1] == (
+        "Epochs that a client trains, on average: 200 here, up to 5000 in the paper (N = 10); 200 here, up to 1000 in the "
+        "paper (N = 50); 100 here, up to 500 in the paper (N = 100)."
+    )
     assert len(record.cells) == len(rows) == 27
     (row,) = rows.query("method == 'Standalone' and clients == 'N = 10, C = 100 %'").to_dict("records")
     assert row["paper"] == 96.53 and (row["all"], row["selected"]) == (85, 91)
