@@ -21,7 +21,7 @@ from . import __version__, algorithms, data, lab, models, partition
 from .errors import FedlibError, choose, coerce, require
 from .lab import costs, presets
 from .lab.boards import Board
-from .papers import checked, comparison, exhibits, explain, grids, groups, recorded, reproduce
+from .papers import checked, comparison, exhibits, explain, grids, planned, recorded, reproduce
 from .show import intervals
 
 WIDTH = 80  # of what is printed, in characters
@@ -186,10 +186,10 @@ def _parser(name: str = "") -> Parser:
     command = commands.add_parser(
         "record",
         help="the results of record: what is on record, and train more of it",
-        description="Without a group, list the groups of runs behind the results of record, in the order of what they decide. With "
-        "one, train what it lacks, seed by seed, and write the summaries to results/ after each run.",
+        description="Without a name, list the arms of the plan (results/planned.csv): what each asks, and what it lacks. With one, "
+        "train that, seed by seed, and add each finished run to results/.",
     )
-    command.add_argument("group", nargs="?", help=", ".join(groups.GROUPS))
+    command.add_argument("arm", nargs="?", help="an arm of the plan")
     command.add_argument(
         "--check",
         nargs="*",
@@ -278,7 +278,7 @@ def _completion(shell: str) -> str:
         "public_dataset": data.names(),
         "rule": list(intervals.SELECTION_RULES),
         "exhibit": ["all", *dict.fromkeys(item.paper for item in exhibits.every().values()), *exhibits.every()],
-        "group": list(groups.GROUPS),
+        "arm": list(planned.arms()),
         "partition": list(partition.BUILT_IN),
         "paper": list(dict.fromkeys(paper for paper, _ in presets.PRESETS)),
         "protocol": list(dict.fromkeys(protocol for _, protocol in presets.PRESETS)),
@@ -509,25 +509,25 @@ def _print(text: str) -> None:
 
 def _record(options: argparse.Namespace) -> int:
     if options.check is not None:
-        require(options.group is None, "group", options.group, "left out with --check, which takes keys")
+        require(options.arm is None, "arm", options.arm, "left out with --check, which takes keys")
         return 0 if checked.print_check(options.check) else 1
-    if options.group is not None:
+    if options.arm is not None:
 
         def export(left: int) -> None:
-            written = f"{recorded.export()} runs written to {recorded.RESULTS}"
-            tqdm.write(f"{written}; {left} of the group remain")  # above the bar
+            written = f"{recorded.export()} runs of the store are in {recorded.RESULTS}"
+            tqdm.write(f"{written}; {left} of the arm remain")  # above the bar
             sys.stdout.flush()
 
-        if not groups.train(options.group, _jobs(options), export):
-            number = len(groups.cells(options.group))
-            print(f"nothing to train: all {number} runs of {options.group} are of record or stored")
+        if not planned.train(options.arm, _jobs(options), export):
+            number = len(planned.arm(options.arm).runs)
+            print(f"nothing to train: all {number} runs of {options.arm} are of record or stored")
         return 0
-    print(f"{'group':<12}{'runs':>9}  hours left on one core; what it decides")
-    for name, (what, _) in groups.GROUPS.items():
-        every, still = groups.cells(name), groups.open_cells(name)
-        hours = sum(lab.expected_seconds([lab.resolve(cell.spec, grids.RECORD) for cell in still])) / 3600
-        head = f"{name:<12}{f'{len(every) - len(still)}/{len(every)}':>9}{hours:7.1f}  "
-        print(textwrap.fill(what, WIDTH, initial_indent=head, subsequent_indent=" " * len(head)))
+    print(f"{'arm':<12}{'runs':>9}  hours left on one core; the question")
+    for arm in planned.arms().values():
+        still = arm.open()
+        hours = sum(lab.expected_seconds([lab.resolve(spec, grids.RECORD) for spec in still])) / 3600
+        head = f"{arm.name:<12}{f'{len(arm.runs) - len(still)}/{len(arm.runs)}':>9}{hours:7.1f}  "
+        print(textwrap.fill(arm.question, WIDTH, initial_indent=head, subsequent_indent=" " * len(head)))
     if recorded.unreadable():
         print(f"{len(recorded.unreadable())} results of record cannot be read: {', '.join(recorded.unreadable())}")
     return 0

@@ -158,7 +158,7 @@ def test_first_rounds_are_compared_with_the_digits_on_record(exported, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"), [(["why", "--check"], "group = 'why'"), (["--check", "FedNothing"], "key = 'FedNothing'")]
+    ("arguments", "said"), [(["long", "--check"], "arm = 'long'"), (["--check", "FedNothing"], "key = 'FedNothing'")]
 )
 def test_a_check_of_what_is_not_there_is_one_line(arguments, said, store, capsys):
     assert main(["record", *arguments]) == 2

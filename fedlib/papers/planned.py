@@ -1,0 +1,90 @@
+"""The plan of the results of record (results/planned.csv): which runs were asked for, why, and by which rule they are judged.
+
+A plain table, written before its runs: an arm answers one question, which stands in its first row with when it was
+planned (and what had been seen by then), the rule that selects a run's round, and the margin in points within which a
+difference counts as none. A row is one case with its seeds; `more` has the fields of a specification that have no column.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from .. import lab
+from ..errors import choose, require
+from . import recorded
+from .grids import RECORD
+
+FIELDS = {
+    **{"dataset": str, "num_clients": int, "participation": float, "rounds": int, "local_epochs": int},
+    **{"batch_size": int, "precision": str, "protocol": str, "paper": str},
+}
+
+
+@dataclass(frozen=True)
+class Arm:
+    """Runs that answer one question. runs: (case, specification), seed by seed, so that what is there is paired."""
+
+    name: str
+    question: str
+    planned: str
+    rule: str
+    margin: float | None
+    runs: list[tuple[str, lab.RunSpec]]
+
+    @property
+    def keys(self) -> list[str]:
+        return [lab.resolve(spec, RECORD).key for _, spec in self.runs]
+
+    def open(self) -> list[lab.RunSpec]:
+        """The runs that neither the results of record nor the store has."""
+        known = recorded.by_key()
+        left = [spec for _, spec in self.runs if lab.resolve(spec, RECORD).key not in known]
+        missing = {run.key for run in lab.missing(left, RECORD)}
+        return [spec for spec in left if lab.resolve(spec, RECORD).key in missing]
+
+
+def arms() -> dict[str, Arm]:
+    """The arms of the plan by name, in the order in which they are trained."""
+    file, made = recorded.RESULTS / "planned.csv", dict[str, Arm]()
+    if not file.exists():  # another folder of results
+        return made
+    table = pd.read_csv(file, dtype=str, keep_default_na=False)
+    for name, rows in table.groupby("arm", sort=False):
+        first = rows.iloc[0]
+        runs = [(int(seed), row) for row in rows.to_dict("records") for seed in row["seeds"].split()]
+        runs.sort(key=lambda run: run[0])
+        margin = float(first["margin"]) if first["margin"] else None
+        specs = [(row["case"], _spec(row, seed)) for seed, row in runs]
+        made[str(name)] = Arm(str(name), first["question"], first["planned"], first["rule"], margin, specs)
+    return made
+
+
+def _spec(row: Mapping[Any, str], seed: int) -> lab.RunSpec:
+    given = {name: kind(row[name]) for name, kind in FIELDS.items() if row[name]}
+    return lab.spec_from({"algorithm": row["algorithm"], "seed": seed} | given | json.loads(row["more"] or "{}"))
+
+
+def arm(name: str) -> Arm:
+    """An arm of the plan; raises FedlibError for an unknown name."""
+    found = arms()
+    choose("arm", name, found)
+    return found[name]
+
+
+def unplanned() -> list[str]:
+    """Keys of results of record that no arm names."""
+    named = {key for one in arms().values() for key in one.keys}
+    return [record.key for record in recorded.read_results() if record.key not in named]
+
+
+def train(name: str, jobs: int, each: Callable[[int], None]) -> int:
+    """Train what is open of an arm, seed by seed, `jobs` runs side by side; `each` is called after each finished run with
+    how many remain. Returns how many were open.
+    """
+    specs = arm(name).open()
+    require(jobs >= 1, "jobs", jobs, "at least 1")
+    lab.sweep(specs, RECORD, jobs=jobs, in_order=True, each=each)
+    return len(specs)

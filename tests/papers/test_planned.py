@@ -1,0 +1,95 @@
+"""The plan of the results of record: every run that is there was asked for, arms train seed by seed and once."""
+
+import re
+
+import pytest
+from results_of_record import of_record
+
+from fedlib import lab
+from fedlib.__main__ import main
+from fedlib.errors import FedlibError
+from fedlib.papers import planned, recorded
+
+
+def test_every_result_of_record_is_named_by_the_plan():
+    assert planned.unplanned() == []
+
+
+def test_a_run_that_no_plan_names_is_found(monkeypatch):
+    spec = lab.RunSpec("FedProx", dataset="cifar10", scenario="homogeneous")
+    monkeypatch.setattr(recorded, "read_results", lambda: [of_record("FedProx-cifar10-0", spec)])
+    assert planned.unplanned() == ["FedProx-cifar10-0"]
+
+
+def test_every_arm_says_what_it_asks_and_by_which_rule_before_its_runs():
+    arms = planned.arms()
+    assert list(arms)[:4] == ["audit", "main-table", "ablations", "history"] and len(arms) >= 8
+    keys = [key for arm in arms.values() for key in arm.keys]
+    assert len(keys) == len(set(keys)), "a run stands in one arm"
+    for arm in arms.values():
+        assert arm.question and arm.rule and re.match("before its runs|after a look", arm.planned), arm.name
+        assert len(arm.name) < 12 and len({case for case, _ in arm.runs}) >= 2
+        assert [spec.seed for _, spec in arm.runs] == sorted(spec.seed for _, spec in arm.runs)
+
+
+def test_the_plan_says_what_the_issue_of_each_arm_does():
+    arms = planned.arms()
+    assert {spec.isolated for _, spec in arms["isolated"].runs} == {True} and len(arms["isolated"].runs) == 9
+    assert {spec.rounds for _, spec in arms["long"].runs} == {500} and len(arms["long"].runs) == 10
+    (stable,) = {spec.params.get("stable_rounds") for case, spec in arms["long"].runs if case == "FedSSA"}
+    assert stable == 20
+    assert sorted({spec.seed for _, spec in arms["five-seeds"].runs}) == [3, 4] and len(arms["five-seeds"].runs) == 8
+
+
+def test_what_is_on_record_or_stored_is_not_open(monkeypatch):
+    arm = planned.arm("ablations")
+    monkeypatch.setattr(recorded, "read_results", lambda: [of_record(arm.keys[0])])
+    assert len(arm.open()) == len(arm.runs) - 1 == 17
+    monkeypatch.setattr(lab, "missing", lambda specs, scale: [lab.resolve(spec, scale) for spec in specs][1:])
+    assert len(arm.open()) == len(arm.runs) - 2
+
+
+def test_an_arm_trains_seed_by_seed_and_says_how_many_remain(monkeypatch):
+    left = []
+
+    def sweep(specs, scale, jobs, in_order, each):
+        assert (scale, jobs, in_order) == ("record", 2, True)
+        assert [spec.seed for spec in specs] == [0] * 9 + [1] * 9 + [2] * 9
+        for run in range(len(specs)):
+            each(len(specs) - 1 - run)
+
+    monkeypatch.setattr(recorded, "read_results", lambda: [])
+    monkeypatch.setattr(lab, "sweep", sweep)
+    assert planned.train("audit", 2, left.append) == 27
+    assert left == list(range(26, -1, -1))
+
+
+def test_an_unknown_arm_is_refused():
+    with pytest.raises(FedlibError, match="arm = 'audits' is unknown: did you mean 'audit'"):
+        planned.arm("audits")
+
+
+def test_the_command_lists_the_arms(capsys, monkeypatch):
+    monkeypatch.setattr(lab, "expected_seconds", lambda runs: [3600.0] * len(runs))
+    assert main(["record"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert [line.split()[0] for line in lines[1:] if not line.startswith(" ")] == list(planned.arms())
+
+
+def test_the_command_writes_the_results_after_each_run(capsys, monkeypatch):
+    monkeypatch.setattr(recorded, "read_results", lambda: [])
+    monkeypatch.setattr(lab, "sweep", lambda specs, scale, jobs, in_order, each: [each(1), each(0)])
+    monkeypatch.setattr(recorded, "export", lambda: 62)
+    assert main(["record", "audit"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"62 runs of the store are in {recorded.RESULTS}; {left} of the arm remain" for left in (1, 0)
+    ]
+
+
+def test_a_whole_arm_says_so(capsys, monkeypatch):
+    held = [of_record(key) for key in planned.arm("ablations").keys]
+    monkeypatch.setattr(recorded, "read_results", lambda: held)
+    monkeypatch.setattr(recorded, "export", lambda: pytest.fail("nothing was trained"))
+    assert main(["record", "ablations"]) == 0
+    assert capsys.readouterr().out == "nothing to train: all 18 runs of ablations are of record or stored\n"
