@@ -161,15 +161,12 @@ def counts(paper: str) -> dict[str, int]:
     return {name: int(own.get(name, 0)) for name in verdicts.VERDICTS}
 
 
-def differences(found: Any, method: str, setting: str) -> tuple[float, float, int]:
+def differences(found: Runs, method: str, setting: str) -> tuple[float, float, int]:
     """A method's mean difference to the reference in a setting, paired by seed, its half-width and n."""
-    own: dict[str, dict[int, float]] = {}
-    for cell, record in found.pairs:
-        if cell.setting == setting and record.status != "diverged":
-            own.setdefault(cell.method, {})[cell.spec.seed] = 100 * intervals.selected_accuracy(record.rounds, "last")
-    one, other = own.get(method, {}), own.get(REFERENCE, {})
-    apart = [one[seed] - other[seed] for seed in one if seed in other]
-    return (*intervals.interval(apart), len(apart)) if apart and method != REFERENCE else (np.nan, np.nan, 0)
+    rows = found.differences(REFERENCE, "last")
+    for row in rows[(rows["method"] == method) & (rows["setting"] == setting)].to_dict("records"):
+        return row["difference"], row["ci95"], row["n"]
+    return np.nan, np.nan, 0
 
 
 # ------------------------------------------------------------------------------------------------------------------ pages

@@ -90,12 +90,14 @@ def test_holdings_of_a_sweep_have_a_row_per_value(monkeypatch):
 def test_record_block_stands_beside_the_paper(monkeypatch, capsys):
     tables = shown(monkeypatch)
     columns = {"accuracy": 0.9, "accuracy_all": 0.85, "accuracy_selected": 0.91}
-    rounds = pd.DataFrame({"round": [-1, 0]} | columns)
     ran = [cell.spec for cell in exhibits.cells("fedssa/heterogeneous", "record", "cifar10", (0,))]
     ran += [cell.spec for cell in exhibits.cells("fedssa/classes", "record", "cifar10", (0,))]
     row = {"code": "c", "commit": "a"}
     made = [
-        recorded.Recorded(str(place), "finished", spec, row, rounds, pd.DataFrame()) for place, spec in enumerate(ran)
+        recorded.Recorded(
+            str(place), "finished", spec, row, pd.DataFrame({"round": range(-1, spec.rounds)} | columns), pd.DataFrame()
+        )
+        for place, spec in enumerate(ran)
     ]
     monkeypatch.setattr(recorded, "read_results", lambda: made)
     record, rows = pages.record_block("fedssa/heterogeneous", accuracies("FedSSA", "Table 2"))
