@@ -230,26 +230,26 @@ class Runs:
         """
         rows = []
         for cell, record in self._once(swept=False):
-            spent, last = costs.until(record.rounds, cell.target), record.rounds.iloc[-1]
             named = {
                 "dataset": cell.dataset,
                 "setting": cell.setting,
                 "method": cell.method,
                 "target": 100 * cell.target,
             }
+            if not intervals.whole(record):
+                rows.append(named | {"reached": False})
+                continue
+            spent, last = costs.until(record.rounds, cell.target), record.rounds.iloc[-1]
             kilobytes = {
                 "per_round_kb": costs.kilobytes(last["published_words"] / last["selected"]),
                 "total_kb": costs.kilobytes(spent.published_words),
                 "real_total_kb": costs.kilobytes(spent.words),
             }
-            spending = {"rounds": float(spent.rounds)} | kilobytes
-            ended = intervals.whole(record)
-            rows.append(
-                named | {"reached": spent.reached and ended} | (spending if ended else dict.fromkeys(spending, np.nan))
-            )
+            rows.append(named | {"reached": spent.reached, "rounds": float(spent.rounds)} | kilobytes)
+        spending = ["per_round_kb", "rounds", "total_kb", "real_total_kb"]
         keys = ["dataset", "setting", "method", "target"]
-        groups = pd.DataFrame(rows).groupby(keys, sort=False)
-        means = groups[["per_round_kb", "rounds", "total_kb", "real_total_kb"]].mean(skipna=False)
+        groups = pd.DataFrame(rows, columns=[*keys, "reached", *spending]).groupby(keys, sort=False)
+        means = groups[spending].mean(skipna=False)
         counts = groups["reached"].agg(n="size", reached="sum")
         means.loc[counts["reached"] < counts["n"], ["rounds", "total_kb", "real_total_kb"]] = float("nan")
         return counts.join(means).reset_index()
