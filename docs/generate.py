@@ -25,7 +25,7 @@ from pygments.lexers import PythonLexer
 import fedlib
 from fedlib import algorithms, lab
 from fedlib.lab import presets
-from fedlib.papers import claims, contradictions, exhibits, printed, recorded, verdicts
+from fedlib.papers import claims, comparison, contradictions, exhibits, printed, recorded, verdicts
 from fedlib.papers.fields import NOT_REPRODUCED, field_table
 from fedlib.papers.grids import RECORD
 from fedlib.papers.pages import source
@@ -161,15 +161,12 @@ def counts(paper: str) -> dict[str, int]:
     return {name: int(own.get(name, 0)) for name in verdicts.VERDICTS}
 
 
-def differences(found: Any, method: str, setting: str) -> tuple[float, float, int]:
+def differences(found: Runs, method: str, setting: str) -> tuple[float, float, int]:
     """A method's mean difference to the reference in a setting, paired by seed, its half-width and n."""
-    own: dict[str, dict[int, float]] = {}
-    for cell, record in found.pairs:
-        if cell.setting == setting and record.status != "diverged":
-            own.setdefault(cell.method, {})[cell.spec.seed] = 100 * intervals.selected_accuracy(record.rounds, "last")
-    one, other = own.get(method, {}), own.get(REFERENCE, {})
-    apart = [one[seed] - other[seed] for seed in one if seed in other]
-    return (*intervals.interval(apart), len(apart)) if apart and method != REFERENCE else (np.nan, np.nan, 0)
+    rows = found.differences(REFERENCE, "last")
+    for row in rows[(rows["method"] == method) & (rows["setting"] == setting)].to_dict("records"):
+        return row["difference"], row["ci95"], row["n"]
+    return np.nan, np.nan, 0
 
 
 # ------------------------------------------------------------------------------------------------------------------ pages
@@ -562,32 +559,54 @@ METRICS = {
     "loss": "training loss",
     "words": "words sent and received in all, millions",
 }
+SHOWN = 4  # methods ticked when the page opens: the reference, and those of highest accuracy
 
 
 def runs_of_record() -> dict[str, Any]:
     """Every run of record for the comparison page: settings with their runs, each with its curves by metric."""
-    settings: dict[str, list[dict[str, Any]]] = {}
+    by_setting: dict[str, list[tuple[lab.FilledSpec, lab.Record]]] = {}
     for run in records().values():
         spec = lab.resolve(run.spec).spec
-        trained = run.rounds[run.rounds["round"] >= 0]
-        words = (trained["download_words"] + trained["upload_words"]).cumsum() / 1e6
-        curves = {name: (100 * trained[name]).round(2) for name in METRICS if name.startswith("accuracy")}
-        curves |= {"loss": trained["loss"].round(4), "words": words.round(4)}
-        kept = {name: [None if np.isnan(one) else float(one) for one in values] for name, values in curves.items()}
-        settings.setdefault(_setting(spec), []).append(
-            {"method": _label(spec), "seed": spec.seed, "key": run.key, "status": run.status, "curves": kept}
-        )
+        by_setting.setdefault(_setting(spec), []).append((spec, run))
+    settings: dict[str, list[dict[str, Any]]] = {}
+    for setting, own in by_setting.items():
+        methods = comparison.told_apart([_label(spec) for spec, _ in own], [run for _, run in own])
+        settings[setting] = [
+            {
+                "method": method,
+                "seed": spec.seed,
+                "key": run.key,
+                "status": "finished"
+                if intervals.whole(run)
+                else "diverged"
+                if run.status == "diverged"
+                else "lacks rounds",
+                "curves": _curves(run.rounds[run.rounds["round"] >= 0]),
+            }
+            for method, (spec, run) in zip(methods, own, strict=True)
+        ]
     order = dict(sorted(settings.items(), key=lambda one: (-len({run["method"] for run in one[1]}), one[0])))
     names = {name: place for place, name in enumerate(algorithms.ALGORITHMS)}
     for runs in order.values():
-        runs.sort(key=lambda run: (names[run["method"].split(" (")[0]], run["method"], run["seed"]))
-    quantiles = [None, *(round(float(intervals.student_t.ppf(0.975, n - 1)), 4) for n in range(2, 11))]  # by n - 1
+        runs.sort(key=lambda run: (names[_method(run["method"])], run["method"], run["seed"]))
+    quantiles = [None, *(round(float(intervals.student_t.ppf(0.975, n - 1)), 10) for n in range(2, 11))]  # by n - 1
     return {
         "metrics": METRICS,
         "reference": REFERENCE,
+        "shown": SHOWN,
         "t": quantiles,
         "looks": _looks(sorted({run["method"] for runs in order.values() for run in runs})),
         "settings": order,
+    }
+
+
+def _curves(trained: pd.DataFrame) -> dict[str, list[float | None]]:
+    """A run's rounds by metric, in the digits that results of record have: what is computed of them is what README computes."""
+    words = (trained["download_words"] + trained["upload_words"]).cumsum() / 1e6
+    curves = {name: 100 * trained[name] for name in METRICS if name.startswith("accuracy")}
+    curves |= {"loss": trained["loss"], "words": words}
+    return {
+        name: [None if np.isnan(one) else round(float(one), 6) for one in values] for name, values in curves.items()
     }
 
 
@@ -595,8 +614,8 @@ def _looks(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Colour and dash of each method; those that differ in parameters share its colour and alternate in their dashes."""
     drawn: dict[str, dict[str, Any]] = {}
     for name in methods:
-        plain = name.split(" (")[0]
-        place = sum(other.split(" (")[0] == plain for other in drawn)
+        plain = _method(name)
+        place = sum(_method(other) == plain for other in drawn)
         colour = looks.look(plain).colour
         drawn[name] = {
             "colour": "currentColor" if colour == "#000000" else colour,
@@ -605,27 +624,54 @@ def _looks(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
     return drawn
 
 
-def _setting(spec: lab.FilledSpec) -> str:
-    words = [labels.dataset(spec.dataset), spec.scenario]
+def _method(label: str) -> str:
+    """The method of one of `_label`'s labels."""
+    return label.split(" (")[0].split(", ")[0]
+
+
+def _held(spec: lab.FilledSpec) -> dict[str, str]:
+    """The fields that make a setting, those that runs must have in common to be compared, and their words; without words: another's
+    say it.
+    """
+    words = {
+        "dataset": labels.dataset(spec.dataset),
+        "scenario": str(spec.scenario),
+        "partition": labels.word("partition", spec.partition),
+        "num_clients": f"N = {spec.num_clients}",
+        "participation": f"C = {100 * spec.participation:g} %",
+        "rounds": f"T = {spec.rounds}",
+        "local_epochs": f"E = {spec.local_epochs}",
+        "batch_size": f"B = {spec.batch_size}",
+        "protocol": f"protocol {spec.protocol} of {spec.paper}",
+        "paper": "",
+        "precision": spec.precision,
+    }
     if spec.partition == "by-class":
-        words.append(f"{spec.classes_per_client} classes a client")
-    else:
-        words.append(f"Dirichlet {spec.alpha:g}" if spec.partition == "dirichlet" else "IID")
-    words += [f"N = {spec.num_clients}", f"C = {labels.per_cent(spec.participation)}", f"T = {spec.rounds}"]
-    words += [f"E = {spec.local_epochs}", f"B = {spec.batch_size}", f"protocol {spec.protocol} of {spec.paper}"]
-    words += [spec.precision] if spec.precision != lab.SCALES[RECORD]["precision"] else []
+        words |= {"partition": f"{spec.classes_per_client} classes a client", "classes_per_client": ""}
+    if spec.partition == "dirichlet":
+        words |= {"partition": f"Dirichlet {spec.alpha}", "alpha": ""}
     if algorithms.ALGORITHMS[spec.algorithm].public_data != "none":
-        words.append("labelled public data" if spec.public_labels else "unlabelled public data")
-    return ", ".join(words)
+        words["public_labels"] = "labelled public data" if spec.public_labels else "unlabelled public data"
+    return words
+
+
+def _setting(spec: lab.FilledSpec) -> str:
+    usual = lab.SCALES[RECORD]["precision"]
+    return ", ".join(text for name, text in _held(spec).items() if text and (name, text) != ("precision", usual))
 
 
 def _label(spec: lab.FilledSpec) -> str:
-    """The method, and what its protocol does not give it."""
-    usual = algorithms.make(spec.algorithm, presets.params(spec.paper, spec.protocol, spec.scenario, spec.algorithm))
-    changed = {name: value for name, value in spec.params.items() if value != getattr(usual, name)} | spec.overrides
-    return spec.algorithm + (
-        f" ({', '.join(f'{name} = {value}' for name, value in changed.items())})" if changed else ""
-    )
+    """The method, and every other field of its specification than the setting's that is not what the method has of itself."""
+    held = {name: getattr(spec, name) for name in _held(spec)}
+    usual = vars(lab.resolve(lab.RunSpec(spec.algorithm, **held), RECORD).spec)
+    rest = {name: value for name, value in vars(spec).items() if name not in (*held, "algorithm", "seed", "keep")}
+    # Parameters and overrides by their own names.
+    changed = {
+        name: value for name, value in spec.params.items() if value != usual["params"].get(name)
+    } | spec.overrides
+    changed |= {name: value for name, value in rest.items() if not isinstance(value, dict) and value != usual[name]}
+    words = ", ".join(f"{name} = {value}" for name, value in changed.items())
+    return spec.algorithm + (f" ({words})" if words else "")
 
 
 def compare_page() -> str:
@@ -637,7 +683,8 @@ def compare_page() -> str:
 
 {total} runs on real data. Choose data and setting, methods and a metric: curves are means over seeds, the band is
 the range over seeds, and differences are paired by seed. Settings are never mixed: numbers of different N, T, E or protocol cannot be
-compared. The same numbers as a file:
+compared; in brackets behind a method stands whatever else it changes. A dash: a run diverged or lacks rounds, or nothing is paired.
+The same numbers as a file:
 {{download}}`runs.json <../_static/runs.json>`.
 
 {

@@ -1,5 +1,6 @@
 """What every test shares: a store of its own, a seed, the tiny architectures, one intra-op thread."""
 
+import shutil
 import signal
 
 import pytest
@@ -43,6 +44,19 @@ def tiny_architectures(registries, monkeypatch):
     """Makes `tiny`, `tiny-a` and `tiny-b` known for the length of a test."""
     for name, builder in ARCHITECTURES.items():
         monkeypatch.setitem(models.BUILDERS, name, builder)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Chromium, driven by playwright, or a reason to skip."""
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if path is None:
+        pytest.skip("no chromium on this machine (Debian: apt-get install chromium)")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser")
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield opened
+        opened.close()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import os
-import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -15,7 +14,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 NEEDED = ("sphinx", "myst_nb", "furo", "latex2mathml")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 SIZES = ((1366, 768), (390, 844))
 
 missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
@@ -128,17 +126,6 @@ def test_every_notebook_exhibit_and_method_has_its_place(site, pages):
     assert sum("github.com/LipingYi" in url and "#L" in url for url in linked) >= 6
 
 
-@pytest.fixture(scope="module")
-def browser():
-    if CHROMIUM is None:
-        pytest.skip("no chromium on this machine (Debian: apt-get install chromium)")
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser")
-    with playwright.sync_playwright() as started:
-        opened = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield opened
-        opened.close()
-
-
 @pytest.fixture
 def watched(browser):
     """Opens a page of a colour scheme, and the list of what went wrong in it."""
@@ -210,14 +197,31 @@ def test_runs_are_compared_by_choice(site, watched):
     page, wrong = watched("light")
     page.goto((site / "results/compare.html").as_uri())
     lines, boxes = page.locator("#compare polyline"), page.locator("#compare input[type=checkbox]")
-    every = lines.count()
-    assert every > 1 and page.locator("#compare tbody tr").count() == every == boxes.count()
-    boxes.nth(1).uncheck()
-    assert lines.count() == every - 1 == page.locator("#compare tbody tr").count()
+    first = lines.count()
+    assert first == min(4, boxes.count()) and page.locator("#compare tbody tr").count() == first
+    assert boxes.first.is_checked() and boxes.first.get_attribute("value") == "Standalone"
+    page.locator("#compare input[type=checkbox]:checked").nth(1).uncheck()
+    assert lines.count() == first - 1 == page.locator("#compare tbody tr").count()
     before = lines.first.get_attribute("points")
     page.get_by_label("metric", exact=True).select_option("loss")
     assert lines.first.get_attribute("points") != before
     for name in page.get_by_label("setting", exact=True).locator("option").all():
         page.get_by_label("setting", exact=True).select_option(name.get_attribute("value"))
-        assert lines.count() == boxes.count() > 0
+        assert lines.count() == min(4, boxes.count()) > 0
+    assert not wrong
+
+
+def test_a_diverged_run_is_a_dash_on_the_page(site, watched):
+    page, wrong = watched("light")
+    page.goto((site / "results/compare.html").as_uri())
+    for box in page.locator("#compare input[type=checkbox]").all():
+        box.check()
+    first = page.locator("#compare tbody tr").first.locator("td")
+    assert "±" in first.nth(1).inner_text()
+    page.evaluate("Object.values(RUNS.settings)[0].find((run) => run.method === 'Standalone').status = 'diverged'")
+    page.get_by_label("metric", exact=True).select_option("accuracy_all")
+    assert first.nth(1).inner_text() == "– (seed 0 diverged)"
+    columns = page.locator("#compare tbody tr td:nth-child(3)").all_inner_texts()
+    paired = page.evaluate("Object.values(RUNS.settings)[0].filter((run) => run.seed === 0).length")
+    assert len(columns) == page.locator("#compare input[type=checkbox]").count() and columns.count("–") == paired
     assert not wrong

@@ -53,24 +53,23 @@ document.addEventListener("DOMContentLoaded", () => {
     return runs.t[n - 1] * Math.sqrt(variance / n);
   };
   const said = (values, sign) => {
-    if (!values.length) return "–";
+    if (!values.length || values.includes(null)) return "–";
     const middle = mean(values);
     const half = interval(values);
     const text = `${sign && middle >= 0 ? "+" : ""}${middle.toFixed(2)}`;
     return `${text}${half === null ? "" : ` ± ${half.toFixed(2)}`} (n = ${values.length})`;
   };
-  const last = (run) => {
-    const values = run.curves[metric.value].filter((value) => value !== null);
-    return run.status === "diverged" || !values.length ? null : values[values.length - 1];
-  };
+  const last = (run) => (run.status === "finished" ? run.curves[metric.value].at(-1) ?? null : null); // null: no number
+  const broken = (own) => own.filter((run) => run.status !== "finished").map((run) => ` (seed ${run.seed} ${run.status})`).join("");
   const look = (name) => runs.looks[name];
 
+  // A point where every seed has one: the mean of the others is no mean of the method's.
   function curve(own) {
     const rounds = Math.max(...own.map((run) => run.curves[metric.value].length));
     const points = [];
     for (let round = 0; round < rounds; round += 1) {
       const values = own.map((run) => run.curves[metric.value][round]).filter((value) => value !== null && value !== undefined);
-      if (values.length) points.push({ round: round + 1, mean: mean(values), low: Math.min(...values), high: Math.max(...values) });
+      if (values.length === own.length) points.push({ round: round + 1, mean: mean(values), low: Math.min(...values), high: Math.max(...values) });
     }
     return points;
   }
@@ -123,17 +122,17 @@ document.addEventListener("DOMContentLoaded", () => {
     chosen.forEach(([name, own]) => {
       const apart = own.map((run) => {
         const other = against.find((one) => one.seed === run.seed);
-        return other && name !== reference.value && last(run) !== null && last(other) !== null ? last(run) - last(other) : null;
-      }).filter((value) => value !== null);
+        if (!other || name === reference.value) return undefined;
+        return last(run) === null || last(other) === null ? null : last(run) - last(other);
+      }).filter((value) => value !== undefined);
       const swatch = make("span", { class: "swatch", style: `border-top-color:${look(name).colour};border-top-style:${look(name).dash ? "dashed" : "solid"}` });
-      const values = own.map(last).filter((value) => value !== null);
       const cells = [make("td", { "data-label": "method" }, swatch, ` ${name}`)];
-      cells.push(make("td", { "data-label": "last round" }, said(values, false)));
-      cells.push(make("td", { "data-label": `less ${reference.value}` }, said(apart, true)));
+      cells.push(make("td", { "data-label": "last round" }, said(own.map(last), false) + broken(own)));
+      cells.push(make("td", { "data-label": `difference to ${reference.value}` }, said(apart, true)));
       cells.push(make("td", { "data-label": "runs" }, own.map((run) => run.key).join(", ")));
       body.append(make("tr", {}, ...cells));
     });
-    const head = make("tr", {}, ...["method", "last round", `less ${reference.value}, paired by seed`, "runs"].map((text) => make("th", {}, text)));
+    const head = make("tr", {}, ...["method", "last round", `difference to ${reference.value}, paired by seed`, "runs"].map((text) => make("th", {}, text)));
     table.replaceChildren(make("table", { class: "data" }, make("thead", {}, head), body));
   }
 
@@ -145,13 +144,25 @@ document.addEventListener("DOMContentLoaded", () => {
     showTable(chosen, found);
   }
 
+  // The reference, and of the others those that are best by the first metric: few enough to tell their curves apart.
+  function firstOf(names) {
+    const found = byMethod();
+    const end = (name) => {
+      const values = found.get(name).map((run) => (run.status === "finished" ? run.curves.accuracy.at(-1) : -1));
+      return mean(values);
+    };
+    const others = names.filter((name) => name !== reference.value).sort((one, other) => end(other) - end(one));
+    return [reference.value, ...others].slice(0, runs.shown);
+  }
+
   function changeSetting() {
     const names = [...byMethod().keys()];
     reference.replaceChildren(...names.map((name) => new Option(name, name)));
     if (names.includes(runs.reference)) reference.value = runs.reference;
+    const first = firstOf(names);
     methods.replaceChildren(...names.map((name) => {
       const box = make("input", { type: "checkbox", value: name });
-      box.checked = true;
+      box.checked = first.includes(name);
       return make("label", {}, box, name);
     }));
     show();

@@ -1,6 +1,7 @@
 """Any runs beside each other, stored or of record: their curves, and their differences, paired by seed and client by client."""
 
 import dataclasses
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,10 +16,10 @@ from . import recorded
 from .grids import Cell
 from .results import Runs, note
 
-# Fields of a specification in short; two runs whose _DEAL differs have other clients.
+# Fields of a specification in short, and those whose value says what they are; two runs whose _DEAL differs have other clients.
 _SHORT = {"num_clients": "N", "participation": "C", "rounds": "T", "local_epochs": "E", "batch_size": "B"}
 _DEAL = ("dataset", "num_clients", "partition", "classes_per_client", "alpha")
-_UNSAID = ("algorithm", "params", "overrides", "seed", "keep", "paper")
+_PLAIN = ("dataset", "scenario", "partition", "precision", "device")
 
 
 def find(key: str) -> Any:
@@ -49,6 +50,7 @@ class Comparison:
     rows: label -> its runs by seed; table: label, n, `accuracy` (per cent, 95 % interval over seeds), `difference` to the
     reference in points, paired by the seeds that both have; clients: label, seed, client, `accuracy` and `reference`
     (per cent), `difference`, of the clients' last visits, where both have the same clients; notes: what to know when reading it.
+    A run that diverged or lacks rounds has no number in either table, and neither has the mean of its row.
     """
 
     rows: Mapping[str, Mapping[int, Any]]
@@ -80,8 +82,8 @@ class Comparison:
             mean, half = intervals.interval(apart.to_numpy())
             over = "" if np.isnan(half) else " (95 % over clients)"
             said.append(
-                f"{label} less {reference}, client by client: {tables.apart(mean, half)}{over} points; of {len(apart)} clients "
-                f"{(apart > 0).sum()} higher, {(apart < 0).sum()} lower, {(apart == 0).sum()} equal"
+                f"{label}, difference to {reference}, client by client: {tables.apart(mean, half)}{over} points; of {len(apart)} "
+                f"clients {(apart > 0).sum()} higher, {(apart < 0).sum()} lower, {(apart == 0).sum()} equal"
             )
         return said
 
@@ -108,15 +110,18 @@ def compare(*runs: Any, rule: str = "last") -> Comparison:
     records = list({record.key: record for record in records}.values())
     require(len(records) >= 2, "runs", len(records), "at least two different ones")
     rows: dict[str, dict[int, Any]] = {}
-    for label, record in zip(_labels([record.spec for record in records]), records, strict=True):
+    for label, record in zip(told_apart(_labels([record.spec for record in records]), records), records, strict=True):
         rows.setdefault(label, {})[record.spec.seed] = record
     reference, *others = rows
     notes = [recorded.say_stale([record for record in records if record.of_record])]
+    short = [record.key for record in records if record.status != "diverged" and not intervals.whole(record)]
+    notes += [f"without all of their rounds, and so without a number: {', '.join(short)}"] if short else []
     parts = []
     for label in others:
         alike = _dealt(rows[label]) == _dealt(rows[reference])
         seeds = [seed for seed in rows[label] if seed in rows[reference]]
-        parts += [_by_client(label, seed, rows[label][seed], rows[reference][seed]) for seed in seeds if alike]
+        pairs = [(seed, rows[label][seed], rows[reference][seed]) for seed in seeds if alike]
+        parts += [_by_client(label, *pair) for pair in pairs if all(map(intervals.whole, pair[1:]))]
         if not alike:
             notes.append(f"{label} and {reference} have other clients or data: the difference says little")
         elif not seeds:
@@ -128,21 +133,60 @@ def compare(*runs: Any, rule: str = "last") -> Comparison:
 
 
 def _labels(specs: Sequence[Any]) -> list[str]:
-    """Each run's method, and the fields in which it differs from another run; hyper-parameters and overrides from one of the
-    same method.
+    """Each run's method, and the fields in which it differs from another run, whichever these are; hyper-parameters and overrides
+    from one of the same method. What a run keeps decides no number: `told_apart` names it where it must.
     """
     every = [vars(spec) for spec in specs]
-    varied = [name for name in every[0] if name not in _UNSAID and len({str(one[name]) for one in every}) > 1]
+    unsaid = ("algorithm", "params", "overrides", "seed", "keep")
+    varied = [name for name in every[0] if name not in unsaid and len({str(one[name]) for one in every}) > 1]
     made = []
     for own in every:
         same = [one for one in every if one["algorithm"] == own["algorithm"]]
-        words = [own["algorithm"], *(f"{_SHORT[n]} = {own[n]}" if n in _SHORT else str(own[n]) for n in varied)]
+        named = [str(own[name]) if name in _PLAIN else f"{_SHORT.get(name, name)} = {own[name]}" for name in varied]
         for part in ("params", "overrides"):
             names = dict.fromkeys(name for one in same for name in one[part])
             told = [name for name in names if len({str(one[part].get(name)) for one in same}) > 1]
-            words += [f"{name} = {own[part][name]}" for name in told if name in own[part]]
-        made.append(", ".join(words))
+            named += [f"{name} = {own[part][name]}" for name in told if name in own[part]]
+        made.append(", ".join([own["algorithm"], *named]))
     return made
+
+
+def told_apart(labels_: Sequence[str], runs: Sequence[Any]) -> list[str]:
+    """The label of each run, so that runs of one label differ in nothing but their seed, and no two of them have the same.
+
+    What two such runs keep is added, and where that is the same too (two versions of one's own method, whose specifications are
+    equal), the short key of each.
+    """
+    made = list(labels_)
+    for tell in (_kept, _short_keys):
+        places: dict[str, list[int]] = {}
+        for place, label in enumerate(made):
+            places.setdefault(label, []).append(place)
+        for label, alike in places.items():
+            own = [runs[place] for place in alike]
+            doubled = len({run.spec.seed for run in own}) < len(own) or len({_but_seed(run) for run in own}) > 1
+            words = tell(own) if doubled else [""]
+            if len(set(words)) > 1:
+                for place, word in zip(alike, words, strict=True):
+                    made[place] = f"{label}, {word}"
+    return made
+
+
+def _but_seed(run: Any) -> str:
+    """What a run was asked to be, but for its seed and what it keeps."""
+    asked = {name: value for name, value in vars(run.spec).items() if name not in ("seed", "keep")}
+    return json.dumps(asked, sort_keys=True, default=str)
+
+
+def _kept(runs: Sequence[Any]) -> list[str]:
+    return [f"keep = {run.spec.keep}" for run in runs]
+
+
+def _short_keys(runs: Sequence[Any]) -> list[str]:
+    """The end of each run's key, which no two of them share; eight signs of it where they do, as `fedlib runs` lists it."""
+    ends = [run.key.rpartition("-")[2] for run in runs]
+    short = [end[:8] for end in ends]
+    return next(words for words in (short, ends, [run.key for run in runs]) if len(set(words)) == len(runs))
 
 
 def _dealt(by_seed: Mapping[int, Any]) -> list[str]:
@@ -158,27 +202,20 @@ def _by_client(label: str, seed: int, one: Any, other: Any) -> pd.DataFrame:
 
 
 def _row(label: str, rows: Mapping[str, Mapping[int, Any]], rule: str) -> dict[str, Any]:
-    own, reference = (_accuracies(rows[name], rule) for name in (label, next(iter(rows))))
-    diverged = sum(record.status == "diverged" for record in rows[label].values())
-    seeds = [seed for seed in own if seed in reference]
-    apart = intervals.interval([own[seed] - reference[seed] for seed in seeds]) if seeds else (np.nan, np.nan)
     first = next(iter(rows))
+    own, reference = (
+        {seed: intervals.reported(run, rule) for seed, run in rows[name].items()} for name in (label, first)
+    )
+    diverged = sum(record.status == "diverged" for record in rows[label].values())
+    apart = [own[seed] - reference[seed] for seed in own if seed in reference and label != first]
     return {
         "run": label,
-        "n": len(rows[label]),
-        "accuracy, %": tables.cell(*_mean(own), len(rows[label]), diverged),
-        f"less {first}": "–" if label == first or not seeds else f"{tables.apart(*apart)} (n = {len(seeds)})",
+        "n": len(own),
+        "accuracy, %": tables.cell(*intervals.interval(list(own.values())), len(own), diverged),
+        f"difference to {first}": "–"
+        if np.isnan(apart or [np.nan]).any()
+        else f"{tables.apart(*intervals.interval(apart))} (n = {len(apart)})",
     }
-
-
-def _accuracies(by_seed: Mapping[int, Any], rule: str) -> dict[int, float]:
-    """Per cent by seed, of the runs that did not diverge."""
-    kept = {seed: record for seed, record in by_seed.items() if record.status != "diverged"}
-    return {seed: 100 * intervals.selected_accuracy(record.rounds, rule) for seed, record in kept.items()}
-
-
-def _mean(values: Mapping[int, float]) -> tuple[float, float]:
-    return intervals.interval(list(values.values())) if values else (np.nan, np.nan)
 
 
 def differing(one: Any, other: Any) -> list[str]:

@@ -331,7 +331,7 @@ def interact(function: Callable[..., Any], **choices: Any) -> None:
     if any(len(values) == 0 for values in choices.values()):
         print("nothing to choose from yet")
         return
-    display(ipywidgets.interactive(function, **choices))
+    display(ipywidgets.interactive(function, {"auto_display": True}, **choices))
 
 
 def display(*shown: Any) -> None:

@@ -475,13 +475,13 @@ def _beside(value: float, reference: float) -> str:
 def _differences(
     found: notebook.Runs, reference: str, instead: Mapping[str, str], rule: str, column: str
 ) -> dict[tuple[str, str], str]:
-    """(setting, method) -> `+9.71 ± 4.20 (n = 3)`: its difference to the reference in points, paired by seed."""
+    """(setting, method) -> `+9.71 ± 4.20 (n = 3)`: its difference to the reference in points, paired by seed; or a dash."""
     made = {}
     prefix = "selected_" if column == "accuracy_selected" else ""
     for row in found.differences(reference, rule, instead).to_dict("records"):
         difference = row[f"{prefix}difference"]
-        text = "diverged" if np.isnan(difference) else tables.apart(difference, row[f"{prefix}ci95"])
-        made[row["setting"], row["method"]] = f"{text} (n = {row['n']})"
+        text = f"{tables.apart(difference, row[f'{prefix}ci95'])} (n = {row['n']})"
+        made[row["setting"], row["method"]] = "–" if np.isnan(difference) else text
     return made
 
 
@@ -552,7 +552,7 @@ def _against(
         made["the same, last 10 rounds"] = [smoothed.get((row["setting"], row["method"]), "–") for row in rows]
     for other, name in others.items():
         if other != column:
-            made[_WHOSE[other]] = [f"{row[name]:.2f}" for row in rows]
+            made[_WHOSE[other]] = [tables.plain(row[name]) for row in rows]
     if papers:
         printed = [accuracies(*paper).set_index(["dataset", "clients", "method"])["value"] for paper in papers]
         made["the paper's"] = [_printed(row, reference, printed) for row in rows]

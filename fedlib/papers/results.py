@@ -91,6 +91,19 @@ class Runs:
     def pairs(self) -> list[tuple[Cell, RunRecord]]:
         return list(zip(self.cells, self.records, strict=True))
 
+    def _once(self, swept: bool = True) -> list[tuple[Cell, RunRecord]]:
+        """The pairs that a table counts: a run that two grids share is there once.
+
+        swept: different values of the swept quantity have rows of their own. Raises FedlibError for two runs of one method,
+        setting, value and seed.
+        """
+        places = [
+            (cell.method, *_place(cell.setting, cell.value if swept else None), f"seed {cell.spec.seed}")
+            for cell in self.cells
+        ]
+        first = dict(zip(reversed(places), reversed(self.cells), strict=True))
+        return [(first[place], run) for place, run in intervals.once(zip(places, self.records, strict=True)).items()]
+
     def summary(self, rule: str, column: str = "accuracy") -> pd.DataFrame:
         """method, dataset, clients, setting (in words), value (of the swept quantity, if any), num_clients, participation,
         stands_for (the paper's N, where another), what else the label names, protocol, scale, then `intervals.summarise`'s columns
@@ -100,17 +113,19 @@ class Runs:
         column: of the record's rounds: `accuracy` over the clients visited so far, `accuracy_all` over all, or
         `accuracy_selected` over the round's own.
         """
+        once = self._once()
+        cells, records = [cell for cell, _ in once], [record for _, record in once]
         swept = any(
-            cell.value is not None for cell in self.cells
+            cell.value is not None for cell in cells
         )  # None itself may be one of the values: the clients' own data
         named = [
             {"method": cell.method, "dataset": cell.dataset, "clients": cell.clients, "setting": cell.setting}
             | ({"value": cell.value} if swept else {})
             | typed
             | {"protocol": cell.spec.protocol, "scale": cell.scale}
-            for cell, typed in zip(self.cells, self._typed(), strict=True)
+            for cell, typed in zip(cells, Runs(cells, records)._typed(), strict=True)
         ]
-        table = intervals.summarise(zip(named, self.records, strict=True), rule, column)
+        table = intervals.summarise(zip(named, records, strict=True), rule, column)
         if not len(table):
             return pd.DataFrame(columns=[*LABELS, "value", *TYPED, "protocol", "scale", *intervals.SUMMARY, *LEADS])
         leads = self._leads(rule, column)
@@ -124,20 +139,14 @@ class Runs:
         return [dict.fromkeys(name for one in typed for name in one) | own for own in typed]
 
     def _leads(self, rule: str, column: str) -> dict[Any, tuple[str, float, float, int]]:
-        """(setting, value, method) -> LEADS."""
+        """(setting, value, method) -> LEADS; a method of which a run diverged or lacks rounds has none, and leads nobody."""
         found: dict[Any, dict[str, dict[int, float]]] = {}
-        diverged = {
-            (*_place(cell.setting, cell.value), cell.method)
-            for cell, record in self.pairs
-            if record.status == "diverged"
-        }
-        for cell, record in self.pairs:
-            if (*_place(cell.setting, cell.value), cell.method) not in diverged:
-                accuracy = 100 * intervals.selected_accuracy(record.rounds, rule, column)
-                place = found.setdefault(_place(cell.setting, cell.value), {})
-                place.setdefault(cell.method, {})[cell.spec.seed] = accuracy
+        for cell, record in self._once():
+            place = found.setdefault(_place(cell.setting, cell.value), {})
+            place.setdefault(cell.method, {})[cell.spec.seed] = intervals.reported(record, rule, column)
         leads = {}
-        for place, by_method in found.items():
+        for place, every in found.items():
+            by_method = {method: own for method, own in every.items() if not np.isnan(list(own.values())).any()}
             for method, own in by_method.items():
                 against = [
                     (name, [own[seed] - other[seed] for seed in own if seed in other])
@@ -171,6 +180,7 @@ class Runs:
         """dataset, clients, setting, method, seed, value (of the swept quantity, if any), typed columns and the records' rounds
         from 0.
         """
+        once = self._once()
         tables = [
             record.rounds.query("round >= 0").assign(
                 dataset=cell.dataset,
@@ -181,7 +191,7 @@ class Runs:
                 value=cell.value,
                 **typed,
             )
-            for (cell, record), typed in zip(self.pairs, self._typed(), strict=True)
+            for (cell, record), typed in zip(once, Runs.of_pairs(once)._typed(), strict=True)
         ]
         return (
             pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=["round", "accuracy", *LABELLED])
@@ -189,6 +199,7 @@ class Runs:
 
     def clients(self) -> pd.DataFrame:
         """dataset, clients, setting, method, seed, typed columns and each client's last measured row."""
+        once = self._once()
         tables = [
             _final(record).assign(
                 dataset=cell.dataset,
@@ -198,7 +209,7 @@ class Runs:
                 seed=cell.spec.seed,
                 **typed,
             )
-            for (cell, record), typed in zip(self.pairs, self._typed(), strict=True)
+            for (cell, record), typed in zip(once, Runs.of_pairs(once)._typed(), strict=True)
         ]
         return (
             pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=["client", "accuracy", *LABELLED])
@@ -219,34 +230,38 @@ class Runs:
     def targets(self) -> pd.DataFrame:
         """Communication as FedGH's Table 3 counts it, means over seeds: dataset, setting, method, n, target (per cent), per_round_kb
         (a client and round, the last one's), reached (seeds whose mean over clients got there), rounds, total_kb and
-        real_total_kb until then. The last three are NaN unless every seed got there. KB is 1024 bytes.
+        real_total_kb until then. The last three are NaN unless every seed got there, and all four where a run diverged or lacks
+        rounds. KB is 1024 bytes.
         """
         rows = []
-        for cell, record in self.pairs:
-            spent, last = costs.until(record.rounds, cell.target), record.rounds.iloc[-1]
+        for cell, record in self._once(swept=False):
             named = {
                 "dataset": cell.dataset,
                 "setting": cell.setting,
                 "method": cell.method,
                 "target": 100 * cell.target,
             }
+            if not intervals.whole(record):
+                rows.append(named | {"reached": False})
+                continue
+            spent, last = costs.until(record.rounds, cell.target), record.rounds.iloc[-1]
             kilobytes = {
                 "per_round_kb": costs.kilobytes(last["published_words"] / last["selected"]),
                 "total_kb": costs.kilobytes(spent.published_words),
                 "real_total_kb": costs.kilobytes(spent.words),
             }
             rows.append(named | {"reached": spent.reached, "rounds": float(spent.rounds)} | kilobytes)
+        spending = ["per_round_kb", "rounds", "total_kb", "real_total_kb"]
         keys = ["dataset", "setting", "method", "target"]
-        groups = pd.DataFrame(rows).groupby(keys, sort=False)
-        means = groups[["per_round_kb", "rounds", "total_kb", "real_total_kb"]].mean()
+        groups = pd.DataFrame(rows, columns=[*keys, "reached", *spending]).groupby(keys, sort=False)
+        means = groups[spending].mean(skipna=False)
         counts = groups["reached"].agg(n="size", reached="sum")
         means.loc[counts["reached"] < counts["n"], ["rounds", "total_kb", "real_total_kb"]] = float("nan")
         return counts.join(means).reset_index()
 
     def effects(self, reference: str, rule: str, instead: Mapping[str, str] = {}) -> pd.DataFrame:
         """What each method changes against the method `reference`, see `intervals.effects`."""
-        pairs = self.pairs
-        runs_ = ((cell.method, cell.dataset, cell.spec.seed, record) for cell, record in pairs)
+        runs_ = ((cell.method, cell.dataset, cell.spec.seed, record) for cell, record in self.pairs)
         return intervals.effects(runs_, reference, rule, instead)
 
     def differences(self, reference: str, rule: str, instead: Mapping[str, str] = {}) -> pd.DataFrame:
@@ -262,14 +277,15 @@ class Runs:
         return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
 
     def costs(self, rule: str) -> pd.DataFrame:
-        """Words and FLOPs until the target accuracy (or in all rounds where it is not reached), means over seeds."""
-        rows = [_cost(cell, record, rule) for cell, record in self.pairs]
+        """Words and FLOPs until the target accuracy (or in all rounds where it is not reached), means over seeds; NaN where a run
+        diverged or lacks rounds.
+        """
+        rows = [_cost(cell, record, rule) for cell, record in self._once(swept=False)]
         keys = ["dataset", "clients", "method"]
         columns = [*keys, "accuracy", "words", "flops", "reached"]
-        means = pd.DataFrame(rows, columns=columns).groupby(keys, sort=False, as_index=False)
-        return means.agg(
-            accuracy=("accuracy", "mean"), words=("words", "mean"), flops=("flops", "mean"), reached=("reached", "all")
-        )
+        groups = pd.DataFrame(rows, columns=columns).groupby(keys, sort=False)
+        means = groups[["accuracy", "words", "flops"]].mean(skipna=False)
+        return means.join(groups["reached"].all()).reset_index()
 
 
 def _place(setting: str, value: Any, *method: str) -> tuple[Any, ...]:
@@ -287,15 +303,15 @@ def _cost(cell: Cell, record: RunRecord, rule: str) -> dict[str, Any]:
     per_image = costs.flops_per_image(
         method, models.architectures(str(spec.scenario)), spec.local_epochs or 1, dataset.num_classes, dataset.channels
     )
-    spent = costs.until(record.rounds, cell.target, flops_per_image=per_image)
+    spent, ended = costs.until(record.rounds, cell.target, flops_per_image=per_image), intervals.whole(record)
     return {
         "dataset": cell.dataset,
         "clients": cell.clients,
         "method": cell.method,
-        "reached": spent.reached,
-        "accuracy": 100 * intervals.selected_accuracy(record.rounds, rule),
-        "words": int(spent.words),
-        "flops": spent.flops,
+        "reached": spent.reached and ended,
+        "accuracy": intervals.reported(record, rule),
+        "words": int(spent.words) if ended else np.nan,
+        "flops": spent.flops if ended else np.nan,
     }
 
 

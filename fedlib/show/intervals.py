@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t as student_t
 
-from ..errors import choose, require
+from ..errors import FedlibError, choose, require
 
 SELECTION_RULES = {
     "last": "the last round",
@@ -45,6 +45,33 @@ def selected_accuracy(rounds: pd.DataFrame, rule: str, column: str = "accuracy")
     return float(trained[column].iloc[int(trained[by].to_numpy().argmax())])
 
 
+def whole(run: RunTables) -> bool:
+    """Whether a run has numbers to print: it did not diverge, and none of its rounds is missing."""
+    trained = [int(number) for number in run.rounds["round"] if number >= 0]
+    asked = getattr(getattr(run, "spec", None), "rounds", None) or len(trained)
+    return run.status != "diverged" and trained == list(range(max(1, asked)))
+
+
+def reported(run: RunTables, rule: str, column: str = "accuracy") -> float:
+    """What `rule` reports of a run, in per cent; NaN where it is not `whole`."""
+    return 100 * selected_accuracy(run.rounds, rule, column) if whole(run) else float("nan")
+
+
+def once(runs: Iterable[tuple[tuple[Any, ...], RunTables]]) -> dict[tuple[Any, ...], Any]:
+    """(place in a table, run) pairs as a dictionary; a run that is there twice counts once.
+
+    Raises FedlibError where two runs claim one place, since a table would show one of them, or their mean, as if it were both.
+    """
+    found: dict[tuple[Any, ...], RunTables] = {}
+    for place, run in runs:
+        if found.setdefault(place, run).key != run.key:
+            named = ", ".join(str(part) for part in place if part is not None)
+            raise FedlibError(
+                f"runs: {found[place].key} and {run.key} are both {named}; `fedlib compare` tells them apart"
+            )
+    return found
+
+
 def interval(values: Sequence[float] | np.ndarray, level: float = 0.95) -> tuple[float, float]:
     """Mean and half-width of its Student t interval, of 95 % unless `level` says; the half-width of a single value is NaN."""
     sample = np.asarray(values, dtype=float)
@@ -66,10 +93,10 @@ def summarise(
 ) -> pd.DataFrame:
     """One row per group of runs that differ only in seed: the labels, mean and interval in per cent, n, diverged.
 
-    runs: (labels, record) pairs; labels such as {"method": ..., "setting": ...} name the group. A group with a diverged run
-    has no mean. `ours` is of the clients visited so far, unless `column` says otherwise; `all` of all clients, `selected` of
-    those that the round selected, which the released code reports: the same number where all of them are. `taught`, where
-    some run has it (pFedHR), is the share of selected clients that had a teacher, a mean over rounds.
+    runs: (labels, record) pairs; labels such as {"method": ..., "setting": ...} name the group. A group with a run that diverged or
+    lacks rounds has no mean. `ours` is of the clients visited so far, unless `column` says otherwise; `all` of all clients,
+    `selected` of those that the round selected, which the released code reports: the same number where all of them are. `taught`,
+    where some run has it (pFedHR), is the share of selected clients that had a teacher, a mean over rounds.
     """
     groups: dict[tuple[Any, ...], list[RunTables]] = {}
     names: list[str] = []
@@ -79,19 +106,18 @@ def summarise(
     rows = []
     for values, records in groups.items():
         diverged = sum(record.status == "diverged" for record in records)
-        accuracies = [100 * selected_accuracy(record.rounds, rule, column) for record in records]
-        mean, half = (np.nan, np.nan) if diverged else interval(accuracies)
+        mean, half = interval([reported(record, rule, column) for record in records])
         others = {
-            name: np.mean([100 * selected_accuracy(record.rounds, rule, f"accuracy_{name}") for record in records])
+            name: float(np.mean([reported(record, rule, f"accuracy_{name}") for record in records]))
             for name in ("all", "selected")
         }
         taught = [record.rounds["taught"].mean() for record in records if "taught" in record.rounds]
-        taught = [share for share in taught if not np.isnan(share)]
+        taught = [share for share in taught if not np.isnan(share)] if all(map(whole, records)) else []
         rows.append(
             dict(zip(names, values, strict=True))
             | {"ours": mean, "ci95": half, "n": len(records), "diverged": diverged}
             | ({"taught": float(np.mean(taught))} if taught else {})
-            | {name: np.nan if diverged else float(value) for name, value in others.items()}
+            | others
         )
     return pd.DataFrame(rows)
 
@@ -108,12 +134,15 @@ def effects(
     """What each case changes against the case `reference`: differences case - reference, paired by seed, in points.
 
     runs: (case, dataset, seed, record); instead: case -> another reference for it. One row a dataset and case: `against`;
-    `ours`, the mean over the visited clients in per cent; `difference` and `ci95` over the `n` seeds that both have (NaN: one seed, or
-    a run diverged); the same of the clients that the round selected, as `selected`, `selected_difference`, `selected_ci95`.
-    Cases without such a seed are left out.
+    `ours`, the mean over the visited clients in per cent; `difference` and `ci95` over the `n` seeds that both have (ci95 NaN: one
+    seed); the same of the clients that the round selected, as `selected`, `selected_difference`, `selected_ci95`. All are NaN
+    where one of these runs is not `whole`. Cases without such a seed are left out. Raises FedlibError for two runs of one case,
+    data set and seed.
     """
     found: dict[tuple[str, str], dict[int, RunTables]] = {}
-    for case, dataset, seed, record in runs:
+    for (dataset, case, _, seed), record in once(
+        ((dataset, case, "seed", seed), run) for case, dataset, seed, run in runs
+    ).items():
         found.setdefault((dataset, case), {})[seed] = record
     rows = []
     for (dataset, case), records in found.items():
@@ -123,14 +152,13 @@ def effects(
         if case == against or not seeds:
             continue
         row: dict[str, Any] = {"case": case, "against": against, "dataset": dataset, "n": len(seeds)}
-        diverged = any(run.status == "diverged" for seed in seeds for run in (records[seed], others[seed]))
+        broken = not all(whole(run) for seed in seeds for run in (records[seed], others[seed]))
         for name, prefix, column in (("ours", "", "accuracy"), ("selected", "selected_", "accuracy_selected")):
             own, other = (
-                np.array([100 * selected_accuracy(some[seed].rounds, rule, column) for seed in seeds])
-                for some in (records, others)
+                np.array([reported(some[seed], rule, column) for seed in seeds]) for some in (records, others)
             )
-            mean, half = (np.nan, np.nan) if diverged else interval(own - other)
-            row |= {name: float(own.mean()), f"{prefix}difference": mean, f"{prefix}ci95": half}
+            mean, half = interval(own - other)
+            row |= {name: np.nan if broken else float(own.mean()), f"{prefix}difference": mean, f"{prefix}ci95": half}
         rows.append(row)
     return pd.DataFrame(rows, columns=EFFECTS)
 

@@ -485,13 +485,14 @@ def comparison(rounds: pd.DataFrame, clients: pd.DataFrame, reference: str) -> P
     rounds: method, seed, round (from 0), accuracy (a fraction); clients: label (a method), difference (points).
     """
     titles = {"rounds": "mean over the clients visited so far"}
-    titles |= {"clients": f"each client, less {reference}"} if len(clients) else {}
+    titles |= {"clients": f"each client, difference to {reference}"} if len(clients) else {}
     figure, panels = _panels(titles, 3.0, 2.2)
     shown = figure.looks(rounds["method"])
     for place, (method, look_) in enumerate(shown.items()):
         own = rounds[rounds["method"] == method]
-        by_seed = 100 * own.pivot_table(index="round", columns="seed", values="accuracy")
-        mean, half = np.array([interval(values[~np.isnan(values)]) for values in by_seed.to_numpy()]).T
+        by_seed = 100 * own.pivot_table(index="round", columns="seed", values="accuracy", dropna=False)
+        by_seed = by_seed.dropna()  # where a run diverged, the mean of the others is no mean of the row's
+        mean, half = np.array([interval(values) for values in by_seed.to_numpy()]).reshape(-1, 2).T
         axes, at = panels["rounds"], by_seed.index + 1
         axes.plot(at, mean, **_line(look_, len(mean), place, len(shown)))
         low, high = np.clip(mean - half, 0, 100), np.clip(mean + half, 0, 100)

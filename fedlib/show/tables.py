@@ -24,8 +24,15 @@ def cell(mean: float, half: float, n: int, diverged: int = 0) -> str:
 
 
 def apart(mean: float, half: float) -> str:
-    """`+1.20 ± 0.80` of a difference in points; without an interval (NaN), of one seed, the difference alone."""
+    """`+1.20 ± 0.80` of a difference in points; without an interval (NaN), of one seed, the difference alone; a dash for NaN."""
+    if np.isnan(mean):
+        return "–"
     return f"{mean:+.2f}" + ("" if np.isnan(half) else f" ± {half:.2f}")
+
+
+def plain(value: float) -> str:
+    """`96.50`, and a dash for NaN."""
+    return "–" if np.isnan(value) else f"{value:.2f}"
 
 
 BEST, SECOND = "best", "second"
@@ -181,8 +188,8 @@ def in_full(table: pd.DataFrame, methods: Sequence[str], column: str = "setting"
             column: row[column],
             "method": row["method"],
             "visited": mean(row),
-            "all": f"{row['all']:.2f}",
-            "selected": f"{row['selected']:.2f}",
+            "all": plain(row["all"]),
+            "selected": plain(row["selected"]),
             "paired difference": _paired(row),
         }
         if not np.isnan(row.get("taught", np.nan)):
@@ -198,9 +205,9 @@ def in_full(table: pd.DataFrame, methods: Sequence[str], column: str = "setting"
 
 
 def mean(row: Mapping[Any, Any]) -> str:
-    """`74.84 ± 3.87 (n = 3)` of one of `intervals.summarise`'s rows; one seed and a diverged run say so once."""
+    """`74.84 ± 3.87 (n = 3)` of one of `intervals.summarise`'s rows; one seed and a diverged run say so once, a dash is alone."""
     text = cell(row["ours"], row["ci95"], row["n"], row["diverged"])
-    return text if row["n"] == 1 or row["diverged"] else f"{text} (n = {row['n']})"
+    return text if row["n"] == 1 or np.isnan(row["ours"]) else f"{text} (n = {row['n']})"
 
 
 def _paired(row: Mapping[Any, Any]) -> str:
@@ -248,7 +255,7 @@ def effect_sentences(table: pd.DataFrame) -> list[str]:
     for row in table.to_dict("records"):
         difference, half = row["selected_difference"], row["selected_ci95"]
         if np.isnan(difference):
-            said.append(f"{row['dataset']}: {row['case']}: a run diverged.")
+            said.append(f"{row['dataset']}: {row['case']}: a run diverged or lacks rounds.")
             continue
         if row["n"] == 1:
             sure = "one seed, so no interval"

@@ -50,8 +50,8 @@ def test_effects_are_paired_by_seed():
 def test_a_diverged_run_has_no_effect():
     runs_ = [("reference", "data", 0, record(0.5, 0.5)), ("case", "data", 0, record(0.6, 0.6, "diverged"))]
     table = intervals.effects(runs_, "reference")
-    assert np.isnan(table["difference"].item())
-    assert tables.effect_sentences(table) == ["data: case: a run diverged."]
+    assert table[["ours", "difference", "ci95", "selected", "selected_difference"]].isna().all(axis=None)
+    assert tables.effect_sentences(table) == ["data: case: a run diverged or lacks rounds."]
     assert intervals.effects([], "reference").empty
 
 

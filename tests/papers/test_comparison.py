@@ -1,14 +1,19 @@
 """Any runs beside each other: paired by seed, client by client, with what differs in their labels."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
+import numpy as np
+import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from results_of_record import write_results
 
 from fedlib import RunSpec, lab, run
 from fedlib.__main__ import main
 from fedlib.errors import FedlibError
-from fedlib.papers import exhibits, notebook, recorded
+from fedlib.papers import comparison, exhibits, notebook, recorded
+from fedlib.show import intervals, plots
 
 
 @pytest.fixture
@@ -27,11 +32,11 @@ def test_runs_are_paired_by_seed_and_compared_client_by_client(results):
     compared = notebook.compare(notebook.load_record("fedssa/heterogeneous"))
     rows = compared.table.set_index("run")
     assert list(rows.index) == ["Standalone", "FedSSA"] and rows["n"].tolist() == [3, 3]
-    assert rows.loc["FedSSA", "less Standalone"] == "+2.00 ± 0.00 (n = 3)"
+    assert rows.loc["FedSSA", "difference to Standalone"] == "+2.00 ± 0.00 (n = 3)"
     assert rows.loc["FedSSA", "accuracy, %"] == "73.00 ± 2.48"  # t of two degrees of freedom, 4.3027 / sqrt(3)
     assert compared.clients["difference"].tolist() == pytest.approx([2, 4, 0] * 3)
     (said,) = compared.by_client
-    assert said.startswith("FedSSA less Standalone, client by client: +2.00 ± ")
+    assert said.startswith("FedSSA, difference to Standalone, client by client: +2.00 ± ")
     assert "of 9 clients 6 higher, 0 lower, 3 equal" in said
     figure = compared.figure
     assert figure.png() and figure.drawn_by == "comparison"
@@ -41,7 +46,11 @@ def test_runs_are_paired_by_seed_and_compared_client_by_client(results):
 
 def test_what_is_not_paired_is_said(results):
     compared = notebook.compare(results["Standalone"], results["FedProto"])
-    assert compared.table["less Standalone"].tolist() == ["–", "–"] and compared.clients.empty and compared.figure.png()
+    assert (
+        compared.table["difference to Standalone"].tolist() == ["–", "–"]
+        and compared.clients.empty
+        and compared.figure.png()
+    )
     assert compared.notes == ("FedProto and Standalone have no seed in common: nothing is paired",)
 
 
@@ -53,6 +62,84 @@ def test_a_label_says_what_differs_and_other_clients_are_not_paired(small_digits
     assert "mu0 = 0.3" in first and "mu0 = 0.5" in second and "N = 5" in third and "seed" not in first
     assert set(compared.clients["label"]) == {second}
     assert any("other clients" in note for note in compared.notes)
+
+
+class Fake:
+    """A finished run of three rounds and two clients, made up."""
+
+    def __init__(self, key, spec, accuracy=0.5, status="finished", trained=3):
+        self.key, self.spec, self.status = key, spec, status
+        self.rounds = pd.DataFrame({"round": range(-1, trained), "accuracy": accuracy})
+        self.clients = pd.DataFrame({"client": [0, 1], "round": trained - 1, "accuracy": accuracy})
+
+    def final(self):
+        return self.clients
+
+
+BASE = RunSpec("Mine", dataset="digits", num_clients=4, rounds=3, local_epochs=1, lr=0.1, paper="FedSSA")
+
+
+def other(value):
+    """Another value of a field of a specification than `value`, of its kind; compare reads specifications that nobody resolves."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, dict):
+        return {"mu0": 0.3}
+    return value + "-other" if isinstance(value, str) else "other" if value is None else value + 1
+
+
+FIELDS = {item.name: getattr(BASE, item.name) for item in fields(RunSpec) if item.name != "rounds"}
+SPECS = st.fixed_dictionaries({}, optional={name: st.just(other(value)) for name, value in FIELDS.items()})
+ENDS = st.sampled_from([{}, {}, {}, {"status": "diverged"}, {"trained": 2}, {"status": "diverged", "trained": 0}])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(SPECS, ENDS, st.sampled_from("ab")), min_size=2, max_size=8))
+def test_every_run_has_one_place_and_a_broken_one_no_number(drawn):
+    """Whatever runs are compared: they may differ in any field, in several, or in nothing but their key."""
+    runs = [
+        Fake(f"Mine-digits-{place}{letter * 12}", replace(BASE, **changed), 0.1 + place / 100, **ended)
+        for place, (changed, ended, letter) in enumerate(drawn)
+    ]
+    compared = comparison.compare(*runs)
+    placed = [(label, seed, record) for label, own in compared.rows.items() for seed, record in own.items()]
+    assert sorted(record.key for _, _, record in placed) == sorted(record.key for record in runs)
+    assert all(seed == record.spec.seed for _, seed, record in placed)
+    assert list(compared.table["run"]) == list(compared.rows) and compared.table["n"].sum() == len(runs)
+    for own in compared.rows.values():  # what is averaged differs in its seed alone
+        assert len({str(replace(record.spec, seed=0, keep="none")) for record in own.values()}) == 1
+    whole = {label: all(map(intervals.whole, own.values())) for label, own in compared.rows.items()}
+    first = next(iter(whole))
+    for row in compared.table.to_dict("records"):
+        assert row["accuracy, %"].startswith("–") != whole[row["run"]]
+        numbers = row[f"difference to {first}"] != "–"
+        common = compared.rows[row["run"]].keys() & compared.rows[first].keys()
+        assert not numbers or (common and all(intervals.whole(compared.rows[row["run"]][seed]) for seed in common))
+    shown = {(label, seed) for label, seed in zip(compared.clients["label"], compared.clients["seed"], strict=True)}
+    for label, seed in shown:
+        assert intervals.whole(compared.rows[label][seed]) and intervals.whole(compared.rows[first][seed])
+    assert "nan" not in repr(compared).lower()
+
+
+@pytest.mark.parametrize("name", [name for name in FIELDS if name != "seed"])
+def test_a_field_that_differs_is_named(name):
+    changed = replace(BASE, **{name: other(FIELDS[name])})
+    one, two = comparison.compare(Fake("Mine-a-1", BASE), Fake("Mine-a-2", changed)).rows
+    assert one != two and "Mine-a" not in one + two
+
+
+def test_two_versions_of_ones_own_method_have_rows_of_their_own():
+    runs = [Fake(key, BASE) for key in ("Mine-digits-0123456789ab", "Mine-digits-abcdef012345")]
+    compared = comparison.compare(*runs)
+    assert list(compared.table["run"]) == ["Mine, 01234567", "Mine, abcdef01"] and set(compared.table["n"]) == {1}
+    weights = comparison.compare(runs[0], Fake("b", replace(BASE, seed=1, keep="clients")))
+    assert list(weights.table["n"]) == [2]  # what is kept decides no number
+
+
+def test_a_run_that_lacks_rounds_is_named():
+    compared = comparison.compare(Fake("a", BASE), Fake("b", replace(BASE, lr=0.3), trained=2))
+    assert compared.table["accuracy, %"].tolist() == ["50.00 (n = 1)", "–"]
+    assert compared.notes == ("without all of their rounds, and so without a number: b",)
 
 
 def test_runs_that_cannot_be_compared_are_refused(results):
@@ -72,3 +159,12 @@ def test_the_command_prints_and_draws_it(results, tmp_path, capsys):
     assert main(["compare", results["Standalone"], results["FedSSA"], "--figure", "a.gif"]) == 2
     assert "must end in .png or .svg" in capsys.readouterr().err
     assert main(["runs", "show", results["FedSSA"]]) == 0  # of record, too
+
+
+def test_a_curve_ends_where_a_seed_of_it_diverged():
+    ran = [(0, number, 0.5) for number in range(3)] + [(1, 0, 0.3), (1, 1, np.nan), (2, 0, np.nan)]
+    rounds = pd.DataFrame(ran, columns=["seed", "round", "accuracy"]).assign(method="A")
+    clients = pd.DataFrame(columns=["label", "difference"])
+    for kept, points in ((rounds[rounds["seed"] < 2], 1), (rounds, 0), (rounds[rounds["seed"] == 0], 3)):
+        (line,) = plots.comparison(kept, clients, "A").axes[0].lines
+        assert len(line.get_xdata()) == points

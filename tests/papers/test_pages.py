@@ -91,10 +91,12 @@ def test_holdings_of_a_sweep_have_a_row_per_value(monkeypatch):
 def test_record_block_stands_beside_the_paper(monkeypatch, capsys):
     tables = shown(monkeypatch)
     columns = {"accuracy": 0.9, "accuracy_all": 0.85, "accuracy_selected": 0.91}
-    rounds = pd.DataFrame({"round": [-1, 0]} | columns)
     ran = [cell.spec for cell in exhibits.cells("fedssa/heterogeneous", "record", "cifar10", (0,))]
     ran += [cell.spec for cell in exhibits.cells("fedssa/classes", "record", "cifar10", (0,))]
-    made = [of_record(lab.resolve(spec, "record").key, spec, rounds) for spec in ran]
+    made = [
+        of_record(lab.resolve(spec, "record").key, spec, pd.DataFrame({"round": range(-1, spec.rounds)} | columns))
+        for spec in ran
+    ]
     monkeypatch.setattr(recorded, "read_results", lambda: made)
     record, rows = pages.record_block("fedssa/heterogeneous", accuracies("FedSSA", "Table 2"))
     said = capsys.readouterr().out.strip().splitlines()

@@ -1,6 +1,7 @@
 """The README's tables of results of record: differences paired by seed, n in every cell."""
 
 import re
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -25,7 +26,7 @@ def record(monkeypatch):
     def of(cell):
         value = MADE.get((cell.spec.algorithm, cell.spec.seed), 50.0) / 100
         columns = {"accuracy": value, "accuracy_all": value - 0.02, "accuracy_selected": value + 0.01}
-        rounds = pd.DataFrame({"round": [-1, 0]} | columns)
+        rounds = pd.DataFrame({"round": range(-1, cell.spec.rounds)} | columns)
         return of_record(lab.resolve(cell.spec).key, cell.spec, rounds)
 
     grids = ("fedssa/heterogeneous", "pfedes/heterogeneous")
@@ -65,6 +66,16 @@ def test_the_audit_reports_what_the_scripts_do(record):
     table = reproduce._audited("FedSSA").set_index("case")
     assert table.loc["FedSSA: Standalone", "the rounds' clients"].startswith("61.50 ")  # 60 and 61, and a point more
     assert table.loc["FedSSA: Standalone", "less its reference"] == "-3.50 ± 6.35 (n = 2)"
+
+
+def test_a_diverged_run_is_a_dash(record, monkeypatch):
+    made = recorded.read_results()
+    broken = [replace(one, status="diverged") if one.spec.algorithm == "FedSSA" else one for one in made]
+    monkeypatch.setattr(recorded, "read_results", lambda: broken)
+    table = column().set_index("method")
+    ours = ["visited clients", "less Standalone", "the same, last 10 rounds", "all clients", "the rounds' clients"]
+    assert table.loc["FedSSA", ours].tolist() == ["– (2 of 2 diverged)", "–", "–", "–", "–"]
+    assert "nan" not in (column().to_string() + reproduce._audited("FedSSA").to_string()).lower()
 
 
 def test_every_number_of_ours_has_its_n(record):

@@ -4,8 +4,9 @@ import pandas as pd
 import pytest
 from results_of_record import of_record
 
-from fedlib import lab
+from fedlib import FedlibError, lab
 from fedlib.papers import exhibits, notebook, recorded, results
+from fedlib.show import tables
 
 
 def record_of(spec):
@@ -88,6 +89,74 @@ def test_a_method_that_diverged_is_no_runner_up():
     found = notebook.Runs(cells, [recorded_run(0.9, status="diverged"), recorded_run(0.5)])
     rows = found.summary("last").set_index("method")
     assert rows.loc["FedSSA", "lead_n"] == 0 and rows.loc["FedSSA", "runner_up"] == ""
+
+
+def ran(accuracy, key="key", status="finished", rounds=20):
+    """A record of the twenty rounds of FedSSA's N = 10, with what tables of costs need."""
+    columns = dict.fromkeys(("accuracy", "accuracy_all", "accuracy_selected"), accuracy)
+    sent = dict.fromkeys(("download_words", "upload_words", "published_words", "selected", "samples"), 10.0)
+    spec = exhibits.cells("fedssa/heterogeneous", "record", "cifar10", (0,))[0].spec
+    table = pd.DataFrame({"round": range(-1, rounds)} | columns | sent)
+    return of_record(key, spec, table, status=status)
+
+
+BROKEN = {
+    "diverged": {"status": "diverged"},
+    "without its last round": {"rounds": 19},
+    "without a round": {"rounds": 0},
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_no_table_has_a_number_of_a_run_that_diverged_or_lacks_rounds(how):
+    cells = exhibits.cells("fedssa/heterogeneous", "record", "cifar10", (0, 1))
+    cells = [cell for cell in cells if cell.num_clients == 10 and cell.method in ("Standalone", "FedSSA", "FedProto")]
+    broken = ("FedSSA", 1)
+    records = [
+        ran(0.7, f"{cell.method}-{cell.spec.seed}", **(BROKEN[how] if (cell.method, cell.spec.seed) == broken else {}))
+        for cell in cells
+    ]
+    found = notebook.Runs(cells, records)
+    summary = found.summary("last").set_index("method")
+    assert summary.loc["FedSSA", ["ours", "ci95", "all", "selected", "lead", "lead_ci95"]].isna().all()
+    assert summary.loc["FedSSA", "n"] == 2 and "FedSSA" not in set(summary["runner_up"])
+    assert summary.loc["Standalone", ["ours", "all", "selected", "lead"]].notna().all()
+    full = tables.in_full(summary.reset_index(), ["Standalone", "FedSSA", "FedProto"]).xs("FedSSA", level="method")
+    assert all(text.startswith("–") for text in full.iloc[0]) and "nan" not in full.to_string()
+    changes = found.differences("Standalone", "last").set_index("method")
+    assert changes.loc["FedSSA"].iloc[-4:].isna().all() and changes.loc["FedProto", "difference"] == 0
+    against = found.effects("FedSSA", "last")  # as the reference
+    assert against[["ours", "difference", "selected", "selected_difference"]].isna().all(axis=None)
+    costs, targets = found.costs("last").set_index("method"), found.targets().set_index("method")
+    assert costs.loc["FedSSA", ["accuracy", "words", "flops"]].isna().all() and not costs.loc["FedSSA", "reached"]
+    assert costs.loc["FedProto"].iloc[2:].notna().all()
+    spent = ["per_round_kb", "rounds", "total_kb", "real_total_kb"]
+    assert targets.loc["FedSSA", spent].isna().all() and targets.loc["FedProto", "per_round_kb"] > 0
+
+
+def test_two_runs_of_one_place_are_refused_and_one_that_two_grids_share_counts_once():
+    cells = exhibits.cells("fedssa/heterogeneous", "record", "cifar10", (0,))
+    cells = [cell for cell in cells if cell.num_clients == 10 and cell.method in ("Standalone", "FedSSA")]
+    once = notebook.Runs(cells, [ran(0.6, "a"), ran(0.7, "b")])
+    shared = notebook.Runs.joined([once, once])
+    assert shared.summary("last").equals(once.summary("last")) and set(shared.summary("last")["n"]) == {1}
+    assert shared.targets().equals(once.targets()) and shared.costs("last").equals(once.costs("last"))
+    assert shared.effects("Standalone", "last").equals(once.effects("Standalone", "last"))
+    twice = notebook.Runs.joined([once, notebook.Runs(cells, [ran(0.6, "a"), ran(0.9, "c")])])
+    made = {
+        "summary": lambda: twice.summary("last"),
+        "differences": lambda: twice.differences("Standalone", "last"),
+        "effects": lambda: twice.effects("Standalone", "last"),
+        "costs": lambda: twice.costs("last"),
+        "targets": twice.targets,
+        "rounds": twice.rounds,
+    }
+    for name, table in made.items():
+        with pytest.raises(
+            FedlibError, match=r"^runs: b and c are both .*FedSSA.*seed.*0; `fedlib compare` tells"
+        ) as raised:
+            table()
+        assert "\n" not in str(raised.value), name
 
 
 def test_tables_have_typed_columns_beside_their_labels():
