@@ -67,6 +67,8 @@ def test_a_label_says_what_differs_and_other_clients_are_not_paired(small_digits
 class Fake:
     """A finished run of three rounds and two clients, made up."""
 
+    of_record = False
+
     def __init__(self, key, spec, accuracy=0.5, status="finished", trained=3):
         self.key, self.spec, self.status = key, spec, status
         self.rounds = pd.DataFrame({"round": range(-1, trained), "accuracy": accuracy})
