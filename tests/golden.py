@@ -304,6 +304,27 @@ def moved(case: str, found: dict[str, Any]) -> dict[str, float]:
     return {name: off[name] for name in sorted(off, key=lambda name: -off[name]) if off[name] > 1}
 
 
+def verdict(case: str, found: dict[str, Any] | None = None) -> str:
+    """What is wrong with a case, whose numbers are `found` today, and what to do; empty where all is well."""
+    before, versions = stored(case), numerics.versions(parts(case))
+    if before["asked"] != asked(case):
+        return f"{case}: has no golden values, or those of another case: run `python tests/golden.py`"
+    off = moved(case, values(case) if found is None else found)
+    other = [part for part in versions if before["versions"].get(part) != versions[part]]
+    worst = ", ".join(f"{name} ({share:.3g} of what is allowed)" for name, share in list(off.items())[:5])
+    if other:
+        numbers = f"its numbers moved ({worst}) and " if off else ""
+        return (
+            f"{case}: {numbers}its golden values are of another version of {', '.join(other)}: run `python tests/golden.py`"
+        )
+    if off:
+        return (
+            f"numbers of {case} moved ({len(off)}; the worst: {worst}): raise the version of the part in fedlib/numerics.py "
+            f"and run `python tests/golden.py`, or find the fault. Its parts: {', '.join(versions)}"
+        )
+    return ""
+
+
 def rounded(value: Any) -> Any:
     if isinstance(value, list):
         return [rounded(number) for number in value]
