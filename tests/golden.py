@@ -111,6 +111,7 @@ def cases() -> dict[str, RunSpec]:
         words = " ".join(f"{key}={value}" for key, value in params.items())
         found[f"{name} {words}"] = question(name, params=params)
     found["pFedHR unlabelled"] = question("pFedHR", public_labels=False)
+    found["FedProto isolated"] = question("FedProto", isolated=True)
     found["FCCL another public set"] = question("FCCL", public_dataset="digits-inverted", public_images=20)
     return found
 
@@ -142,7 +143,7 @@ def part_of_digits(name: str) -> data.Dataset:
     whole, size = data.load("digits"), SIZES[name]
     train, test = slice(size), slice(whole.num_train, None, 6 * (len(whole.labels) - whole.num_train) // size)
     images, labels = whole.images.numpy(), whole.labels.numpy()
-    return data.Dataset.from_arrays(name, images[train], labels[train], images[test], labels[test], 10)
+    return data.Dataset.from_arrays(name, images[train], labels[train], images[test], labels[test], 10, augment=True)
 
 
 def resolved(case: str) -> lab.Resolved:
@@ -153,9 +154,11 @@ def resolved(case: str) -> lab.Resolved:
 
 def parts(case: str) -> list[str]:
     """The parts of fedlib whose numbers a case shows."""
-    whole = resolved(case)
-    spec = whole.spec
-    return numerics.parts(whole.algorithm, whole.protocol, whole.architectures, spec.partition, spec.precision)
+    return numerics.parts(resolved(case).hashed)
+
+
+def versions_of(used: list[str]) -> dict[str, int]:
+    return {part: numerics.version(part) for part in used}
 
 
 # ------------------------------------------------------------------------------------------------- numbers of a case
@@ -211,7 +214,7 @@ def plain(value: Any) -> Any:
 def values(case: str) -> dict[str, Any]:
     """Name -> [norm, norm of the change, projection] of a tensor, or a number or text."""
     whole = resolved(case)
-    federation, method, spec = lab.federation_of(whole), whole.algorithm, whole.spec
+    federation, method, spec = lab.federation_of(whole), whole.simulated, whole.spec
     with torch.random.fork_rng(devices=[]):
         outcome = simulate(federation, method, spec.rounds, spec.participation)
         first = method.init_server(federation.server_context(0, spec.rounds))
@@ -375,7 +378,7 @@ def moved(case: str, found: dict[str, Any]) -> dict[str, float]:
 
 def verdict(case: str, found: dict[str, Any] | None = None) -> str:
     """What is wrong with a case, whose numbers are `found` today, and what to do; empty where all is well."""
-    before, versions = stored(case), numerics.versions(parts(case))
+    before, versions = stored(case), versions_of(parts(case))
     if before["asked"] != asked(case):
         return f"{case}: has no golden values, or those of another case: run `python tests/golden.py`"
     off = moved(case, values(case) if found is None else found)
@@ -406,7 +409,7 @@ def lines(entries: dict[str, Any]) -> str:
 def write(case: str, found: dict[str, Any]) -> None:
     """Store values with their tolerances."""
     entries = {name: rounded(value) for name, value in found.items()}
-    head = {"asked": asked(case), "versions": numerics.versions(parts(case))}
+    head = {"asked": asked(case), "versions": versions_of(parts(case))}
     heads = "".join(f"{json.dumps(name)}: {json.dumps(value)},\n" for name, value in head.items())
     FOLDER.mkdir(exist_ok=True)
     file(case).write_text(f'{{\n{heads}"values": {lines(entries)}\n}}\n')
@@ -437,7 +440,7 @@ def main() -> None:
             print(f"{off[name]:9.3g} of what is allowed: {case}: {name}", flush=True)
             refused += [case] if off[name] > 1 else []
             continue
-        old = before["asked"] == asked(case) and before["versions"] == numerics.versions(parts(case))
+        old = before["asked"] == asked(case) and before["versions"] == versions_of(parts(case))
         if old and moved(case, found) and not given.all:
             refused.append(case)
         elif not old or moved(case, found) or given.all:
@@ -449,7 +452,7 @@ def main() -> None:
     if not given.cases:
         before, after = stored_deals(), {}
         for name, (used, make) in deals().items():
-            after[name] = [digest(make()), numerics.versions(used)]
+            after[name] = [digest(make()), versions_of(used)]
             same = name in before and before[name][1] == after[name][1]
             if same and before[name] != after[name] and not given.all:
                 refused.append(name)

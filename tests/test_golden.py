@@ -31,7 +31,7 @@ def test_the_deal_stays_as_it_is_or_has_a_new_version():
     wrong = []
     for name, (used, make) in today.items():
         digest, versions = stored[name]
-        if versions != numerics.versions(used):
+        if versions != golden.versions_of(used):
             wrong.append(f"{name}: written under another version: run `python tests/golden.py`")
         elif digest != golden.digest(make()):
             wrong.append(f"{name}: images are dealt otherwise: raise the version of {used[-1]} in fedlib/numerics.py")
@@ -40,7 +40,7 @@ def test_the_deal_stays_as_it_is_or_has_a_new_version():
 
 def test_every_part_has_a_case():
     shown = {part for case in golden.CASES for part in golden.parts(case)}
-    known = {"training", *(f"precision {name}" for name in golden.SHARE)}
+    known = {"training", "isolated", *(f"precision {name}" for name in golden.SHARE)}
     known |= {f"method {name}" for name in ALGORITHMS} | {f"network {name}" for name in models.BUILT_IN}
     known |= {f"partition {name}" for name in partition.BUILT_IN}
     known |= {f"{name} {value}" for name, allowed in STATED.items() for value in allowed}
