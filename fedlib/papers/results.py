@@ -177,12 +177,13 @@ class Runs:
         return Runs.of_pairs(pair for pair in self.pairs if pair[0].spec.seed in common[pair[0].setting])
 
     def rounds(self) -> pd.DataFrame:
-        """dataset, clients, setting, method, seed, value (of the swept quantity, if any), typed columns and the records' rounds
-        from 0.
+        """key, dataset, clients, setting, method, seed, value (of the swept quantity, if any), typed columns and the records'
+        rounds from 0.
         """
         once = self._once()
         tables = [
             record.rounds.query("round >= 0").assign(
+                key=record.key,
                 dataset=cell.dataset,
                 clients=cell.clients,
                 setting=cell.setting,
@@ -198,10 +199,11 @@ class Runs:
         )
 
     def clients(self) -> pd.DataFrame:
-        """dataset, clients, setting, method, seed, typed columns and each client's last measured row."""
+        """key, dataset, clients, setting, method, seed, typed columns and each client's last measured row."""
         once = self._once()
         tables = [
             _final(record).assign(
+                key=record.key,
                 dataset=cell.dataset,
                 clients=cell.clients,
                 setting=cell.setting,
