@@ -71,7 +71,7 @@ def names(home) -> list[str]:
         ("data digits --seed 9", "data`: option = '--seed' is unknown: did you mean '--help'?"),
         ("runs --json", "runs`: option = '--json' is unknown: known are --help"),
         ("runs list --seed 4", "runs list`: option = '--seed' is unknown: did you mean '--json'?"),
-        ("runs prune --rounds 7", "runs prune`: option = '--rounds' is unknown: known are --help, --yes"),
+        ("runs prune --rounds 7", "runs prune`: option = '--rounds' is unknown: known are --help, --older-than, --yes"),
         ("reproduce fedssa/table2 --dry-run --train-only", "not allowed with argument --dry-run"),
         ("data digits cifar10", "argument 'cifar10' is one too many"),
         ("reproduce fedssa/table2 --figures-only", "18 of 18 runs are missing"),
@@ -115,7 +115,7 @@ def names(home) -> list[str]:
         ("run FedSSA --dataset svhn", "dataset = 'svhn': not found in"),
         ("data cifar100", "run `python -m fedlib data cifar100` where there is a network"),
         ("run FedSSA --dataset cifar10", "are incomplete or corrupted"),
-        ("record column", "dataset = 'cifar100': not found in"),  # not a line a run
+        ("record long", "dataset = 'cifar100': not found in"),  # not a line a run
     ],
 )  # fmt: skip
 def test_one_clear_line(text, message, home, tmp_path, monkeypatch, capsys):
@@ -437,7 +437,9 @@ def test_a_full_disk(call, keep, home, small_digits, monkeypatch, capsys):
         assert "Traceback" not in error
         assert not [name for name in names(home) if name.endswith(".tmp")]
         assert "DONE" not in names(home)
-    assert allowed == (8 if keep == "clients" else 7)  # spec twice, three tables, provenance, DONE, and what is kept
+    assert allowed == (
+        9 if keep == "clients" else 8
+    )  # spec twice, sessions, three tables, provenance, DONE, what is kept
     assert "DONE" in names(home)
 
 

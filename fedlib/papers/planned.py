@@ -3,6 +3,9 @@
 A plain table, written before its runs: an arm answers one question, which stands in its first row with when it was
 planned (and what had been seen by then), the rule that selects a run's round, and the margin in points within which a
 difference counts as none. A row is one case with its seeds; `more` has the fields of a specification that have no column.
+
+Finished runs of an arm that would change tables only half wait in results/pending/runs, which no table reads, until the
+arm is whole.
 """
 
 import json
@@ -39,8 +42,9 @@ class Arm:
         return [lab.resolve(spec, RECORD).key for _, spec in self.runs]
 
     def open(self) -> list[lab.RunSpec]:
-        """The runs that neither the results of record nor the store has."""
-        known = recorded.by_key()
+        """The runs that neither the results of record, nor what waits to be among them, nor the store has."""
+        waiting = (recorded.RESULTS / "pending" / "runs").glob("*/DONE")
+        known = {*recorded.by_key(), *(done.parent.name for done in waiting)}
         left = [spec for _, spec in self.runs if lab.resolve(spec, RECORD).key not in known]
         missing = {run.key for run in lab.missing(left, RECORD)}
         return [spec for spec in left if lab.resolve(spec, RECORD).key in missing]

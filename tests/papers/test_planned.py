@@ -93,3 +93,13 @@ def test_a_whole_arm_says_so(capsys, monkeypatch):
     monkeypatch.setattr(recorded, "export", lambda: pytest.fail("nothing was trained"))
     assert main(["record", "ablations"]) == 0
     assert capsys.readouterr().out == "nothing to train: all 18 runs of ablations are of record or stored\n"
+
+
+def test_what_waits_for_its_arm_is_whole_planned_and_in_no_table():
+    waiting = [done.parent for done in (recorded.RESULTS / "pending" / "runs").glob("*/DONE")]
+    named = {key for arm in planned.arms().values() for key in arm.keys}
+    of_record_ = {record.key for record in recorded.read_results()}
+    for path in waiting:
+        record = lab.read(path)
+        assert record is not None and record.key in named and record.key not in of_record_
+        assert lab.resolve(record.spec).key == record.key

@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 from results_of_record import of_record
 
-from fedlib.lab import RunSpec
 from fedlib.papers import exhibits, notebook, printed
 from fedlib.show import tables
 
@@ -45,7 +44,7 @@ def record(accuracies, selected=2):
         "selected": [0] + [selected] * (count - 1),
     }
     sent = {"download_words": 256 * selected, "upload_words": 256 * selected, "published_words": 256 * selected}
-    return of_record("key", RunSpec(), pd.DataFrame(rounds | sent | {"samples": 1}))
+    return of_record("key", rounds=pd.DataFrame(rounds | sent | {"samples": 1}))
 
 
 @pytest.fixture
