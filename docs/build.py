@@ -1,7 +1,7 @@
-"""Build the site from the committed notebooks, results and figures: python docs/build.py FOLDER [RESULTS]
+"""Build the site from the committed notebooks, results and figures: python docs/build.py FOLDER
 
 Nothing is executed, trained or fetched. FOLDER/source gets what Sphinx reads, FOLDER/html the site; a warning is an
-error. RESULTS: another folder of results of record than results/.
+error.
 """
 
 import base64
@@ -104,8 +104,6 @@ def build(folder: Path) -> int:
 
 if __name__ == "__main__":
     target = Path(sys.argv[1] if len(sys.argv) > 1 else "site").resolve()
-    if len(sys.argv) > 2:
-        generate.recorded.RESULTS = Path(sys.argv[2]).resolve()
     status = build(target)
     print(f"site: {target / 'html' / 'index.html'}" if status == 0 else "site: not built")
     sys.exit(status)

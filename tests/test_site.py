@@ -1,7 +1,6 @@
 """The site is built from what is committed, without a warning, and looked at in a browser: no error, broken link, overflow or fetch."""
 
 import importlib.util
-import json
 import os
 import subprocess
 import sys
@@ -9,7 +8,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
-import pandas as pd
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -23,43 +21,12 @@ pytestmark = [
 ]
 
 
-def write_results(folder: Path) -> None:
-    """Results of record as `export` writes them, of two methods with three seeds and a third with one; the numbers are made up."""
-    from fedlib import lab
-    from fedlib.papers import exhibits
-
-    cells = [cell for cell in exhibits.cells("fedssa/heterogeneous", "record", "cifar10") if cell.num_clients == 100]
-    seeds = {"Standalone": (0, 1, 2), "FedSSA": (0, 1, 2), "FedProto": (0,)}
-    runs, rounds, clients = [], [], []
-    for cell in cells:
-        if cell.spec.seed not in seeds.get(cell.method, ()):
-            continue
-        resolved = lab.resolve(cell.spec, "record")
-        filled = vars(resolved.spec)
-        row = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in filled.items()}
-        last = {"Standalone": 0.7, "FedSSA": 0.75, "FedProto": 0.72}[cell.method] + cell.spec.seed / 100
-        runs.append({"key": resolved.key, "status": "finished", "code": "c", "commit": "a"} | row)
-        for number in range(-1, resolved.spec.rounds):
-            accuracy = last * (number + 1) / resolved.spec.rounds
-            means = dict.fromkeys(("accuracy", "accuracy_all", "accuracy_selected", "validation_accuracy"), accuracy)
-            sent = dict.fromkeys(("download_words", "upload_words", "published_words"), 1000.0)
-            counted = {"selected": 10, "visited": 100, "samples": 1, "loss": 1 - accuracy}
-            rounds.append({"key": resolved.key, "round": number} | counted | means | sent)
-        clients += [{"key": resolved.key, "client": one, "round": number, "accuracy": accuracy} for one in range(3)]
-    folder.mkdir()
-    for name, rows in (("runs", runs), ("rounds", rounds), ("clients", clients)):
-        pd.DataFrame(rows).to_csv(folder / f"{name}.csv", index=False)
-
-
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The built site's folder; without results of record, it is built with some that are made up."""
+    """The built site's folder."""
     folder = tmp_path_factory.mktemp("site")
     environment = os.environ | {"FEDLIB_HOME": str(folder / "home"), "FEDLIB_DATA": str(folder / "data")}
     command = [sys.executable, str(ROOT / "docs/build.py"), str(folder)]
-    if not (ROOT / "results/runs.csv").exists():
-        write_results(folder / "results")
-        command.append(str(folder / "results"))
     ended = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert ended.returncode == 0, (ended.stdout + ended.stderr)[-3000:]
     assert not (folder / "home/runs").exists()  # nothing was trained

@@ -69,7 +69,7 @@ def by_key() -> dict[str, lab.Record]:
 
 
 def load_record(grid: str, scale: str = RECORD) -> Runs:
-    """The results of record (``results/*.csv``) that are runs of `grid` at `scale`; what has not been run yet is absent."""
+    """The results of record that are runs of `grid` at `scale`; what has not been run yet is absent."""
     known = by_key()
     cells = [(cell, lab.resolve(cell.spec, scale).key) for cell in exhibits.cells(grid, scale)] if known else []
     return Runs.of_pairs((cell, known[key]) for cell, key in cells if key in known)
@@ -110,7 +110,7 @@ def say_stale(records: Sequence[lab.Record]) -> str:
 
 
 def load_maps(grid: str, scale: str = RECORD) -> pd.DataFrame:
-    """The t-SNE maps of a grid's results of record (results/maps.csv), of each method's first seed: method and the columns of
+    """The t-SNE maps of a grid's results of record, of each method's first seed: method and the columns of
     `views.map_representations`. Without rows where no such run kept its clients.
     """
     pairs = sorted(load_record(grid, scale).pairs, key=lambda pair: pair[0].spec.seed)
@@ -123,7 +123,7 @@ def load_maps(grid: str, scale: str = RECORD) -> pd.DataFrame:
 
 
 def load_images(grid: str, scale: str = RECORD) -> pd.DataFrame:
-    """The enhanced images of a grid's results of record (results/images.csv), of the first seed: the columns of
+    """The enhanced images of a grid's results of record, of the first seed: the columns of
     `views.encode_images`. Without rows where no such run kept its extractor.
     """
     found = load_record(grid, scale)
@@ -131,7 +131,7 @@ def load_images(grid: str, scale: str = RECORD) -> pd.DataFrame:
 
 
 def load_matches(grid: str, scale: str = RECORD) -> pd.DataFrame:
-    """What pFedHR's server matched (results/matches.csv) in a grid's results of record, of the first Non-IID run that has it, by
+    """What pFedHR's server matched in a grid's results of record, of the first Non-IID run that has it, by
     seed: `views.list_matches`'s columns. Without rows where there is none.
     """
     found = load_record(grid, scale)
