@@ -47,6 +47,8 @@ SHARE = {"fp32": 0.02, "bf16": 0.1}
 ROUNDING = 1e-6  # what a tensor may be off, of its norm
 DISTURBANCE = {"fp32": 1e-6, "bf16": 1e-4}  # of the initial weights, of each weight
 MARGIN, DISTURBED = 16, 2  # times what it then is off; number of disturbed runs
+# Of FedKEMF less, whose server would hide faults otherwise; a machine without AVX moves a seventh of it.
+MARGINS = {"FedKEMF": 4}
 # What an accuracy may be off, a client's and the mean of three to five: a client has about four test images.
 IMAGES = {"fp32": (0.26, 0.09), "bf16": (0.51, 0.17)}
 
@@ -60,7 +62,7 @@ USUAL: dict[str, dict[str, Any]] = {
     "FedClassAvg": {"params": {"rho": 10.0}},
     "FedKD": {"local_epochs": 3, "lr": 0.03, "classes_per_client": 2},
     "FCCL": {"params": {"off_diagonal": 0.5}},
-    "FedKEMF": {"batch_size": 8, "params": {"label_weight": 0.05}},
+    "FedKEMF": {"batch_size": 8},
     "FedGH": {"params": {"server_lr": 0.1}},
     "pFedES": {"params": {"mu": 0.5}},
     "pFedHR": {"params": {"clusters": 2, "server_epochs": 1, "max_candidates": 2, "weight": 1.0}},
@@ -305,7 +307,7 @@ def with_tolerances(case: str) -> dict[str, Any]:
         noise |= {name: max(noise[name], away[name]) for name in away if np.isfinite(away[name])}
     found, noise = {}, evened(noise, now)
     for name, value in now.items():
-        allowed = MARGIN * noise[name]
+        allowed = MARGINS.get(CASES[case].algorithm, MARGIN) * noise[name]
         if isinstance(value, list):
             allowed += SHARE[precision] * value[1] + ROUNDING * value[0] + 1e-9
         elif "accuracy" in name and np.isfinite(value):
