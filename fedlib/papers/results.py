@@ -195,7 +195,9 @@ class Runs:
             for (cell, record), typed in zip(once, Runs.of_pairs(once)._typed(), strict=True)
         ]
         return (
-            pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=["round", "accuracy", *LABELLED])
+            pd.concat(tables, ignore_index=True)
+            if tables
+            else pd.DataFrame(columns=["round", "accuracy", "dataset", "clients", *LABELLED])
         )
 
     def clients(self) -> pd.DataFrame:
