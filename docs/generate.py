@@ -25,7 +25,7 @@ from pygments.lexers import PythonLexer
 import fedlib
 from fedlib import algorithms, lab
 from fedlib.lab import presets
-from fedlib.papers import claims, comparison, contradictions, exhibits, printed, recorded, verdicts
+from fedlib.papers import claims, comparison, contradictions, exhibits, loading, printed, recorded, verdicts
 from fedlib.papers.fields import NOT_REPRODUCED, field_table
 from fedlib.papers.grids import RECORD
 from fedlib.papers.pages import source
@@ -114,7 +114,7 @@ def records() -> dict[str, lab.Record]:
     return recorded.by_key()
 
 
-load = functools.cache(recorded.load_record)  # (grid, scale) -> its results of record
+load = functools.cache(loading.load_record)  # (grid, scale) -> its results of record
 
 
 def of_record(grid: str) -> tuple[Runs, str]:

@@ -11,10 +11,10 @@ import pandas as pd
 
 from .. import data, lab
 from ..errors import FedlibError, require
-from ..show import intervals, labels, plots, tables
-from . import recorded
+from ..show import intervals, labels, paired, plots, tables
+from . import loading, recorded
 from .grids import Cell
-from .results import Runs, note
+from .results import Runs, common_error, note
 
 # Fields of a specification in short, and those whose value says what they are; two runs whose _DEAL differs have other clients.
 _SHORT = {"num_clients": "N", "participation": "C", "rounds": "T", "local_epochs": "E", "batch_size": "B"}
@@ -113,7 +113,7 @@ def compare(*runs: Any, rule: str = "last") -> Comparison:
     for label, record in zip(told_apart(_labels([record.spec for record in records]), records), records, strict=True):
         rows.setdefault(label, {})[record.spec.seed] = record
     reference, *others = rows
-    notes = [recorded.say_stale([record for record in records if record.of_record])]
+    notes = [loading.say_stale([record for record in records if record.of_record])]
     short = [record.key for record in records if record.status != "diverged" and not intervals.whole(record)]
     notes += [f"without all of their rounds, and so without a number: {', '.join(short)}"] if short else []
     parts = []
@@ -129,6 +129,12 @@ def compare(*runs: Any, rule: str = "last") -> Comparison:
     columns = ["label", "seed", "client", "accuracy", "reference", "difference"]
     clients = pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
     table = pd.DataFrame([_row(label, rows, rule) for label in rows])
+    values = {label: {seed: intervals.reported(run, rule) for seed, run in own.items()} for label, own in rows.items()}
+    error, outside = common_error(rows, lambda run: intervals.reported(run, rule))
+    made = {
+        one.own: one for one in paired.differences(values, [(label, reference) for label in others], error, outside)
+    }
+    table[f"difference to {reference}"] = [_apart(made.get(label)) for label in rows]
     return Comparison(rows, table, clients, tuple(filter(None, notes)))
 
 
@@ -202,20 +208,13 @@ def _by_client(label: str, seed: int, one: Any, other: Any) -> pd.DataFrame:
 
 
 def _row(label: str, rows: Mapping[str, Mapping[int, Any]], rule: str) -> dict[str, Any]:
-    first = next(iter(rows))
-    own, reference = (
-        {seed: intervals.reported(run, rule) for seed, run in rows[name].items()} for name in (label, first)
-    )
+    own = [intervals.reported(run, rule) for run in rows[label].values()]
     diverged = sum(record.status == "diverged" for record in rows[label].values())
-    apart = [own[seed] - reference[seed] for seed in own if seed in reference and label != first]
-    return {
-        "run": label,
-        "n": len(own),
-        "accuracy, %": tables.cell(*intervals.interval(list(own.values())), len(own), diverged),
-        f"difference to {first}": "–"
-        if np.isnan(apart or [np.nan]).any()
-        else f"{tables.apart(*intervals.interval(apart))} (n = {len(apart)})",
-    }
+    return {"run": label, "n": len(own), "accuracy, %": tables.cell(*intervals.interval(own), len(own), diverged)}
+
+
+def _apart(one: paired.Difference | None) -> str:
+    return "–" if one is None or np.isnan(one.mean) else f"{tables.apart(one.mean, one.half)} (n = {one.n})"
 
 
 def differing(one: Any, other: Any) -> list[str]:

@@ -1,10 +1,10 @@
 """What a notebook calls: check its parameters, get its runs and the results of record, save its exhibits with a stamp.
 
-Everything here is defined in a room of its own: settings, results, recorded, stamps.
+Everything here is defined in a room of its own: settings, results, loading, stamps.
 """
 
 from .comparison import compare
-from .recorded import coverage, load_images, load_maps, load_matches, load_record, train_cells
+from .loading import coverage, load_images, load_maps, load_matches, load_record, train_cells
 from .results import Runs, check_training
 from .settings import PARAMETERS, Settings, settings
 from .stamps import NOTEBOOKS, figures, freshness, save, save_record

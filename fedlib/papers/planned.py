@@ -3,14 +3,17 @@
 A plain table, written before its runs: an arm answers one question, which stands in its first row with when it was
 planned (and what had been seen by then), the rule that selects a run's round, and the margin in points within which a
 difference counts as none. A row is one case with its seeds; `more` has the fields of a specification that have no column.
+`grids` names the grids whose common error a row's runs are part of (`show/paired.py`): a row that is not planned turns no
+verdict.
 
 Finished runs of an arm that would change tables only half wait in results/pending/runs, which no table reads, until the
 arm is whole.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import pandas as pd
@@ -64,6 +67,44 @@ def arms() -> dict[str, Arm]:
         specs = [(row["case"], _spec(row, seed)) for seed, row in runs]
         made[str(name)] = Arm(str(name), first["question"], first["planned"], first["rule"], margin, specs)
     return made
+
+
+@dataclass(frozen=True)
+class Row:
+    """A planned run of a grid: the grid's name, the case, its seed and its key."""
+
+    grid: str
+    place: tuple[Any, ...]
+    case: str
+    seed: int
+    key: str
+
+
+def grid_of(keys: Collection[str]) -> list[Row]:
+    """The planned grid, in one place (data set, N, C, T, E, B), that holds most of the runs `keys`; empty where none of them is
+    planned. Of two that hold as many, the first in the plan.
+    """
+    file = recorded.RESULTS / "planned.csv"
+    rows = _rows(str(file), file.stat().st_mtime_ns) if file.exists() else ()
+    held: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        held.setdefault((row.grid, row.place), []).append(row)
+    counts = [(sum(row.key in keys for row in own), own) for own in held.values()]
+    most = max((count for count, _ in counts), default=0)
+    return next(own for count, own in counts if count == most) if most else []
+
+
+@cache
+def _rows(file: str, _written: int) -> tuple[Row, ...]:
+    found = []
+    for row in pd.read_csv(file, dtype=str, keep_default_na=False).to_dict("records"):
+        place = tuple(
+            row[name] for name in ("dataset", "num_clients", "participation", "rounds", "local_epochs", "batch_size")
+        )
+        for seed in map(int, row["seeds"].split()):
+            key = lab.resolve(_spec(row, seed), RECORD).key
+            found += [Row(grid, place, row["case"], seed, key) for grid in row["grids"].split()]
+    return tuple(found)
 
 
 def _spec(row: Mapping[Any, str], seed: int) -> lab.RunSpec:

@@ -23,7 +23,7 @@ from .. import lab
 from ..errors import FedlibError, choose, require
 from ..lab import estimates
 from ..show import labels, tables
-from . import checked, claims, exhibits, hours, notebook, recorded, results, settings, verdicts
+from . import checked, claims, exhibits, hours, loading, notebook, recorded, results, settings, verdicts
 from .grids import RECORD
 from .printed import NO_RECORD, accuracies, beside_paper, standing
 
@@ -130,7 +130,7 @@ def describe(plan: Plan, jobs: int) -> str:
     of_record = ""
     if plan.read:
         said = f"of record are read from {recorded.RESULTS} (--afresh trains them)."
-        of_record = "\n" + " ".join(filter(None, (f"{len(plan.read)} runs {said}", recorded.say_stale(plan.read))))
+        of_record = "\n" + " ".join(filter(None, (f"{len(plan.read)} runs {said}", loading.say_stale(plan.read))))
     stored = plan.needed - len(plan.todo) - len(plan.read)
     where = f"{stored} stored, {len(plan.read)} of record" if plan.read else f"{stored} stored"
     if not plan.todo:
@@ -400,7 +400,7 @@ def readme() -> str:
 
 def _judged() -> pd.DataFrame:
     """What the results of record say of each paper's claims: which are supported and contradicted, how many the rest are."""
-    found = {grid: recorded.load_record(grid) for grid in claims.grids_of()}
+    found = {grid: loading.load_record(grid) for grid in claims.grids_of()}
     table = claims.ledger(verdicts.Evidence(found, scale=RECORD))
     rows = []
     for paper, own in table.groupby("paper", sort=False):
@@ -442,7 +442,7 @@ def _sentences() -> str:
     """A line a paper: what the results of record say of its method's lead in its main table."""
     lines = []
     for paper, grids, methods, item in _LEADS:
-        found = notebook.Runs.joined(map(recorded.load_record, grids))
+        found = notebook.Runs.joined(map(loading.load_record, grids))
         summary = (found.of(*methods) if methods else found).summary("last")
         table = beside_paper(summary, accuracies(paper, item), ["method", "dataset", "clients"])
         said = standing(table, paper)
@@ -454,7 +454,7 @@ def _on_record(exhibit: exhibits.Exhibit) -> str:
     """`5 of 27 runs, n = 1 to 3`, `smoke only`, or that it needs none."""
     if not exhibit.grids:
         return "needs no run"
-    found = notebook.Runs.joined(map(recorded.load_record, exhibit.grids))
+    found = notebook.Runs.joined(map(loading.load_record, exhibit.grids))
     seeds: dict[tuple[Any, ...], set[int]] = {}
     for cell in found.cells:
         seeds.setdefault((cell.method, cell.setting, cell.value), set()).add(cell.spec.seed)
@@ -496,7 +496,7 @@ def _audited(paper: str) -> pd.DataFrame:
         [(grid, ())], exhibits.AS_RELEASED, exhibits.AUDIT_INSTEAD, rule="last10", column="accuracy_selected"
     )
     if len(table):
-        lead = _differences(recorded.load_record(grid), "Standalone", {}, "last10", "accuracy_selected")
+        lead = _differences(loading.load_record(grid), "Standalone", {}, "last10", "accuracy_selected")
         places = zip(table["setting"], table["method"], strict=True)
         table.insert(
             list(table.columns).index("all clients"), "less Standalone", [lead.get(place, "–") for place in places]
@@ -528,7 +528,7 @@ def _against(
 
     Epochs: those that a client trains on average, and in brackets the most that the paper trains at the same N and C.
     """
-    loaded = [(recorded.load_record(grid), names) for grid, names in grids]
+    loaded = [(loading.load_record(grid), names) for grid, names in grids]
     found = notebook.Runs.joined(found.of(*names) if names else found for found, names in loaded)
     settings_ = list(dict.fromkeys(cell.setting for cell in found.cells))
     rows = sorted(found.summary(rule, column).to_dict("records"), key=lambda row: settings_.index(row["setting"]))

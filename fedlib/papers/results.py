@@ -1,6 +1,6 @@
 """The finished runs of exhibits, side by side with the cells that asked for them, as tables: accuracies, rounds, clients, costs."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -9,7 +9,8 @@ import pandas as pd
 
 from .. import algorithms, data, models
 from ..lab import costs
-from ..show import intervals, labels
+from ..show import intervals, labels, paired
+from . import planned, recorded
 from .grids import Cell
 
 
@@ -140,23 +141,22 @@ class Runs:
 
     def _leads(self, rule: str, column: str) -> dict[Any, tuple[str, float, float, int]]:
         """(setting, value, method) -> LEADS; a method of which a run diverged or lacks rounds has none, and leads nobody."""
-        found: dict[Any, dict[str, dict[int, float]]] = {}
+        found: dict[Any, dict[str, dict[int, RunRecord]]] = {}
         for cell, record in self._once():
-            place = found.setdefault(_place(cell.setting, cell.value), {})
-            place.setdefault(cell.method, {})[cell.spec.seed] = intervals.reported(record, rule, column)
+            found.setdefault(_place(cell.setting, cell.value), {}).setdefault(cell.method, {})[cell.spec.seed] = record
         leads = {}
-        for place, every in found.items():
-            by_method = {method: own for method, own in every.items() if not np.isnan(list(own.values())).any()}
-            for method, own in by_method.items():
-                against = [
-                    (name, [own[seed] - other[seed] for seed in own if seed in other])
-                    for name, other in by_method.items()
-                    if name != method
-                ]
-                made = [(name, differences) for name, differences in against if differences]
-                if made:
-                    name, differences = min(made, key=lambda one: float(np.mean(one[1])))
-                    leads[(*place, method)] = (name, *intervals.interval(differences), len(differences))
+        for place, runs_ in found.items():
+            values = {
+                name: {seed: intervals.reported(run, rule, column) for seed, run in own.items()}
+                for name, own in runs_.items()
+            }
+            values = {name: own for name, own in values.items() if not np.isnan(list(own.values())).any()}
+            error, outside = common_error(runs_, lambda run: intervals.reported(run, rule, column))
+            for method in values:
+                pairs = [(method, name) for name in values if name != method]
+                if made := paired.differences(values, pairs, error, outside):
+                    least = min(made, key=lambda one: one.mean)
+                    leads[(*place, method)] = (least.other, least.mean, least.half, least.n)
         return leads
 
     def of(self, *methods: str) -> "Runs":
@@ -265,8 +265,12 @@ class Runs:
 
     def effects(self, reference: str, rule: str, instead: Mapping[str, str] = {}) -> pd.DataFrame:
         """What each method changes against the method `reference`, see `intervals.effects`."""
-        runs_ = ((cell.method, cell.dataset, cell.spec.seed, record) for cell, record in self.pairs)
-        return intervals.effects(runs_, reference, rule, instead)
+        runs_ = [(cell.method, cell.dataset, cell.spec.seed, record) for cell, record in self.pairs]
+        grid = []
+        for dataset in dict.fromkeys(cell.dataset for cell in self.cells):
+            own = [record for cell, record in self.pairs if cell.dataset == dataset]
+            grid += [(case, dataset, seed, record) for case, seed, record in grid_runs(own)]
+        return intervals.effects(runs_, reference, rule, instead, grid or None)
 
     def differences(self, reference: str, rule: str, instead: Mapping[str, str] = {}) -> pd.DataFrame:
         """`effects`, setting by setting, as rows of a table beside others: LABELS, then n, difference, ci95, selected_difference and
@@ -290,6 +294,31 @@ class Runs:
         groups = pd.DataFrame(rows, columns=columns).groupby(keys, sort=False)
         means = groups[["accuracy", "words", "flops"]].mean(skipna=False)
         return means.join(groups["reached"].all()).reset_index()
+
+
+def grid_runs(records: Iterable[Any]) -> list[tuple[str, int, Any]]:
+    """(case, seed, run) of the planned grid that most of `records` belong to, as far as it is on record (or among `records`); empty
+    where none of them is planned.
+    """
+    known = recorded.by_key() | {record.key: record for record in records}
+    keys = {record.key for record in records}
+    return [(row.case, row.seed, known[row.key]) for row in planned.grid_of(keys) if row.key in known]
+
+
+def common_error(
+    by_method: Mapping[str, Mapping[int, Any]], measure: Callable[[Any], float]
+) -> tuple[paired.Error, frozenset[str]]:
+    """The common error of the planned grid that these runs (method -> seed -> run) belong to, or of themselves where they are not
+    planned, and the methods that are outside of it. measure: what is compared, of a run.
+    """
+    grid = grid_runs([run for own in by_method.values() for run in own.values()])
+    values: dict[str, dict[int, float]] = {}
+    for case, seed, run in grid:
+        values.setdefault(case, {})[seed] = measure(run)
+    keys = {run.key for _, _, run in grid}
+    outside = {name for name, own in by_method.items() if grid and not keys.issuperset(run.key for run in own.values())}
+    values = values or {name: {seed: measure(run) for seed, run in own.items()} for name, own in by_method.items()}
+    return paired.error(values), frozenset(outside)
 
 
 def _place(setting: str, value: Any, *method: str) -> tuple[Any, ...]:

@@ -18,7 +18,7 @@ from .. import data, lab
 from ..errors import choose
 from ..lab import write_bytes
 from ..show import intervals, looks, plots, tables
-from . import exhibits, recorded
+from . import exhibits, loading, recorded
 from .grids import RECORD
 from .results import Runs, note
 from .settings import Settings, defaults
@@ -93,7 +93,7 @@ def save_record(
         return figure
     choose("exhibit", name, exhibits.every())
     exhibit = exhibits.every()[name]
-    found = [used] if used else [recorded.load_record(grid, scale) for grid in exhibit.grids]
+    found = [used] if used else [loading.load_record(grid, scale) for grid in exhibit.grids]
     cells = [cell for runs_ in found for cell in runs_.cells]
     if not used:  # counts of claims are of many grids' runs: no line says what they have in common
         cells = [] if exhibit.drawn == "tallies" else _in_table(cells, table, set(figure.methods))

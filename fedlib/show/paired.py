@@ -121,9 +121,8 @@ def differences(
     seeds = {pair: [seed for seed in values[pair[0]] if seed in values[pair[1]]] for pair in pairs}
     pairs = [pair for pair in pairs if seeds[pair]]
     sharing = [pair for pair in pairs if common.shared and outside.isdisjoint(pair)]
-    wide = (
-        critical(_correlation(sharing, seeds), common.df, 1 - (1 - LEVEL) * len(sharing) / len(pairs)) if sharing else 0
-    )
+    tested = sum(pair in sharing or len(seeds[pair]) > 1 for pair in pairs)
+    wide = critical(_correlation(sharing, seeds), common.df, 1 - (1 - LEVEL) * len(sharing) / tested) if sharing else 0
     found = []
     for own, other in pairs:
         apart = np.array([values[own][seed] - values[other][seed] for seed in seeds[own, other]])
@@ -131,7 +130,7 @@ def differences(
         if (own, other) in sharing:
             found.append(Difference(own, other, n, mean, common.sigma * (2 / n) ** 0.5, common.df, True, wide))
         elif n > 1:
-            alone = float(student_t.ppf(1 - (1 - LEVEL) / 2 / len(pairs), n - 1))
+            alone = float(student_t.ppf(1 - (1 - LEVEL) / 2 / tested, n - 1))
             found.append(Difference(own, other, n, mean, float(apart.std(ddof=1)) / n**0.5, n - 1, False, alone))
         else:
             found.append(Difference(own, other, n, mean, float("nan"), 0, False, float("nan")))

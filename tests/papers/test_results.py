@@ -6,7 +6,7 @@ from results_of_record import of_record
 
 from fedlib import FedlibError, lab
 from fedlib.papers import exhibits, notebook, recorded, results
-from fedlib.show import tables
+from fedlib.show import paired, tables
 
 
 def record_of(spec):
@@ -80,7 +80,12 @@ def test_a_summary_says_the_lead_over_the_runner_up_paired_by_seed():
     assert rows.loc["FedGH", "lead"] == pytest.approx(
         1.5
     )  # 2 and 1, though its mean is below LG-FedAvg's of three seeds
-    assert rows.loc["FedGH", "lead_ci95"] == pytest.approx(12.7062 * 0.5)  # t of one degree of freedom
+    # One error for the three, by least squares on 3 degrees of freedom, and intervals that hold for both of FedGH's leads.
+    values = {name: {} for name in ("LG-FedAvg", "FedProto", "FedGH")}
+    for (name, seed), value in accuracy.items():
+        values[name][seed] = 100 * value
+    lead = paired.differences(values, [("FedGH", "LG-FedAvg"), ("FedGH", "FedProto")])[0]
+    assert lead.df == 3 and lead.shared and rows.loc["FedGH", "lead_ci95"] == pytest.approx(lead.half)
     assert rows["ours"].to_dict() == pytest.approx({"LG-FedAvg": 60, "FedProto": 10, "FedGH": 56.5})
 
 

@@ -1,0 +1,110 @@
+"""The runs of exhibits: read from the store, from the results of record, or trained."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pandas as pd
+
+from .. import lab
+from . import exhibits, views
+from .grids import RECORD
+from .recorded import by_key
+from .results import Runs
+
+
+def load_record(grid: str, scale: str = RECORD) -> Runs:
+    """The results of record that are runs of `grid` at `scale`; what has not been run yet is absent."""
+    known = by_key()
+    cells = [(cell, lab.resolve(cell.spec, scale).key) for cell in exhibits.cells(grid, scale)] if known else []
+    return Runs.of_pairs((cell, known[key]) for cell, key in cells if key in known)
+
+
+def train_cells(cells: Sequence[exhibits.Cell], jobs: int = 2, whole: bool = False) -> Runs:
+    """The runs of `cells`, each read from the store, or else from the results of record, or else trained (side by side, with a
+    progress bar).
+
+    whole: what follows needs more of a run than its rounds and each client's last row, such as weights or what a method noted
+    in a round: results of record will not do. Nor do they for a cell of your own that keeps weights.
+    """
+    known = {} if whole else by_key()
+    missing = {run.key for run in lab.missing([cell.spec for cell in cells])} if known else set()
+    keys = [lab.resolve(cell.spec).key for cell in cells]
+    read = {
+        key: known[key]
+        for cell, key in zip(cells, keys, strict=True)
+        if key in missing and key in known and (cell.scale or cell.spec.keep == "none")
+    }
+    if read:
+        print(
+            " ".join(
+                filter(None, (f"{len(read)} runs are of record, read from results/.", say_stale([*read.values()])))
+            )
+        )
+    trained = iter(lab.sweep([cell.spec for cell, key in zip(cells, keys, strict=True) if key not in read], jobs=jobs))
+    return Runs(list(cells), [read[key] if key in read else next(trained) for key in keys])
+
+
+def say_stale(records: Sequence[lab.Record]) -> str:
+    """Which of some results of record today's code computes otherwise, in a sentence; empty where it computes them all."""
+    stale = [record for record in records if record.stale]
+    if not stale:
+        return ""
+    parts = sorted({part for record in stale for part in record.moved})
+    return f"{len(stale)} of {len(records)} are of earlier numbers than today's code computes ({', '.join(parts)})."
+
+
+def load_maps(grid: str, scale: str = RECORD) -> pd.DataFrame:
+    """The t-SNE maps of a grid's results of record, of each method's first seed: method and the columns of
+    `views.map_representations`. Without rows where no such run kept its clients.
+    """
+    pairs = sorted(load_record(grid, scale).pairs, key=lambda pair: pair[0].spec.seed)
+    columns = ["client", "architecture", "label", "x", "y", *views.SHARES]
+    chosen = {cell.method: _beside(record, "maps", columns) for cell, record in reversed(pairs)}
+    parts = [rows.assign(method=method) for method, rows in chosen.items() if len(rows)]
+    joined = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["method", *columns])
+    order = [method for method in exhibits.GRIDS[grid].methods if method in set(joined["method"])]
+    return joined.sort_values("method", key=lambda names: names.map(order.index), kind="stable")[["method", *columns]]
+
+
+def load_images(grid: str, scale: str = RECORD) -> pd.DataFrame:
+    """The enhanced images of a grid's results of record, of the first seed: the columns of
+    `views.encode_images`. Without rows where no such run kept its extractor.
+    """
+    found = load_record(grid, scale)
+    return _of_first_seed("images", ["row", "picture", "pixels"], found.pairs)
+
+
+def load_matches(grid: str, scale: str = RECORD) -> pd.DataFrame:
+    """What pFedHR's server matched in a grid's results of record, of the first Non-IID run that has it, by
+    seed: `views.list_matches`'s columns. Without rows where there is none.
+    """
+    found = load_record(grid, scale)
+    pairs = [pair for pair in found.pairs if pair[0].spec.partition == "by-class"]
+    return _of_first_seed("matches", views.MATCHES, pairs)
+
+
+def _of_first_seed(name: str, columns: Sequence[str], found: Iterable[tuple[exhibits.Cell, Any]]) -> pd.DataFrame:
+    """The rows of <name>.csv of the first record of `found`, by seed, that has some."""
+    for _, record in sorted(found, key=lambda pair: pair[0].spec.seed):
+        table = _beside(record, name, columns)
+        if len(table):
+            return table
+    return pd.DataFrame(columns=list(columns))
+
+
+def _beside(record: Any, name: str, columns: Sequence[str]) -> pd.DataFrame:
+    """The table <name>.csv that a result of record has beside its own; without rows where it has none."""
+    for file in (f"{name}.csv", f"{name}.csv.gz"):
+        if file in record.files:
+            return pd.read_csv(record.path / file)
+    return pd.DataFrame(columns=list(columns))
+
+
+def coverage(grid: str, scale: str = RECORD) -> str:
+    """How much of a grid the results of record hold, in a sentence."""
+    found, every = load_record(grid, scale), exhibits.cells(grid, scale)
+    if not found.cells:
+        return f"{grid}: no results of record yet (0 of {len(every)} runs at scale {scale})."
+    settings = list(dict.fromkeys(cell.setting for cell in found.cells))
+    said = f"{grid}: {len(found.cells)} of {len(every)} runs at scale {scale} are on record ({'; '.join(settings)})."
+    return " ".join(filter(None, (said, say_stale(found.records))))
