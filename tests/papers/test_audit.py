@@ -28,7 +28,8 @@ def test_effects_are_paired_by_seed():
         ("other", "data", 1, record(0.56, 0.54)),
         ("case", "alone", 0, record(0.5, 0.5)),  # no reference there
     ]
-    case, other = intervals.effects(runs_, "reference", instead={"other": "case"}).to_dict("records")
+    grid = [run for run in runs_ if run[0] != "other" and run[1] == "data"]  # the other is outside of it
+    case, other = intervals.effects(runs_, "reference", instead={"other": "case"}, grid=grid).to_dict("records")
     assert (case["n"], case["against"]) == (2, "reference")
     assert (case["ours"], case["selected"]) == pytest.approx((57, 47))
     # Differences of 3 and 1 points: mean 2, standard error 1, t(0.975, 1 degree of freedom) = 12.706.
