@@ -15,6 +15,7 @@ import torch
 from .. import models
 from ..algorithms import ALGORITHMS, Algorithm, make
 from ..data import Dataset
+from ..data import info as data_info
 from ..errors import choose
 from ..federation import Federation, Message, Upload
 from ..randomness import generator
@@ -135,9 +136,9 @@ class Flops:
     """FLOPs of a method on one architecture, in the parts that they grow by.
 
     epoch: a training image and epoch; round: a training image and round, however many epochs (FedGH's extraction);
-    public: a public image and round; fixed: a client and round, whatever its data. Of the server, a round:
-    upload: an upload; upload_public: an upload and public image (FedKEMF's ensemble); server_public: a public image;
-    server: whatever comes.
+    public: a public image and round; fixed: a client and round, whatever its data; first, first_public: once a client, before
+    its first visit, a training and a public image (FedMD's and FCCL's training before). Of the server, a round: upload: an upload;
+    upload_public: an upload and public image (FedKEMF's ensemble); server_public: a public image; server: whatever comes.
     """
 
     epoch: float
@@ -148,6 +149,8 @@ class Flops:
     upload_public: float
     server_public: float
     server: float
+    first: float = 0.0
+    first_public: float = 0.0
 
     def local(self, samples: int, epochs: int, public_samples: int = 0) -> float:
         """A client's round."""
@@ -169,7 +172,7 @@ def flops(
     classes_per_client: int = 2,
 ) -> Flops:
     """What a steady-state round of `algorithm` computes, measured once on a few real rounds of one and of two batches,
-    epochs and public batches; a client's first visit (FedMD's transfer learning) is not in it.
+    epochs and public batches.
 
     An upload grows with the seen classes where the server trains on them (FedGH). pFedHR's candidates depend on the
     weights, so its parts are an example, not a rule: `tests/benchmarks/bench_reassembly.py` measures its server.
@@ -189,7 +192,8 @@ def flops(
     server = [run["one upload"] - upload for run, upload in zip((once, public), uploads, strict=True)]
     upload_image, server_image = ((more - less) / batch_size for less, more in (uploads, server))
     upload, rest = uploads[0] - upload_image * batch_size, server[0] - server_image * batch_size
-    return Flops(epoch, sample - epoch, image, fixed, upload, upload_image, server_image, rest)
+    first, first_public = ((run["visit"] - once["visit"]) / (2 * batch_size) for run in (samples, public))
+    return Flops(epoch, sample - epoch, image, fixed, upload, upload_image, server_image, rest, first, first_public)
 
 
 def relative_to_standalone(
@@ -202,15 +206,30 @@ def relative_to_standalone(
     return (cost.epoch + cost.round / epochs) / training_flops(architecture, num_classes, channels)
 
 
-def flops_per_image(
-    algorithm: Algorithm, architectures: Sequence[str], epochs: int, num_classes: int, channels: int
-) -> float:
-    """FLOPs of a training image and epoch, mean over clients with `architectures` in turn.
+def of_run(run: Any) -> np.ndarray:
+    """FLOPs that a run had spent by the end of each round, from 0: of all clients and the server, public images and what is
+    trained before a client's first visit included.
 
-    The method's share beyond plain training is measured on CNN-3, where it is within 1 % of the mean of CNN-1..5.
+    run: a record, whose rounds say how many images were trained on. What a method computes beyond plain training is measured on
+    CNN-3, where it is within 1 % of the mean of CNN-1..5.
     """
-    plain = [training_flops(name, num_classes, channels) for name in architectures]
-    return sum(plain) / len(plain) * relative_to_standalone(algorithm, "CNN-3", epochs)
+    spec, trained = run.spec, run.rounds[run.rounds["round"] >= 0]
+    info = data_info(str(spec.dataset))
+    algorithm, shape = make(spec.algorithm, spec.params), (info.num_classes, info.channels)
+    plain = [training_flops(name, *shape) for name in models.architectures(str(spec.scenario))]
+    scale = sum(plain) / len(plain) / training_flops("CNN-3", *shape)
+    cost = flops(algorithm, "CNN-3", *shape, classes_per_client=min(spec.classes_per_client or 2, 10))
+    public = 0.0
+    if algorithm.public_data != "none":
+        source = data_info(spec.public_dataset) if spec.public_dataset else info
+        held = min(spec.public_fraction * source.num_train, spec.public_images or np.inf)
+        public = min(held, getattr(algorithm, "public_samples", held))
+    images, visits = trained["samples"] / spec.local_epochs, trained["selected"]
+    new = np.diff(trained["visited"], prepend=0)
+    clients = trained["samples"] * cost.epoch + images * cost.round + visits * (public * cost.public + cost.fixed)
+    before = new * (images / visits * cost.first + public * cost.first_public)
+    server = visits * (cost.upload + public * cost.upload_public) + public * cost.server_public + cost.server
+    return np.asarray(np.cumsum(scale * (clients + before) + server))
 
 
 # ------------------------------------------------------------------------------------------------ costs to a target
@@ -220,26 +239,22 @@ def flops_per_image(
 class Spent:
     """What the clients of a run spent together in its first rounds.
 
-    reached: whether those rounds end at the target; words: 32-bit, up and down, as they travel and as the papers count;
-    flops: of local training, NaN where nothing was given to compute them from.
+    reached: whether those rounds end at the target; words: 32-bit, up and down, as they travel and as the papers count.
     """
 
     reached: bool
     rounds: int
     words: float
     published_words: float
-    flops: float
 
 
-def until(rounds: pd.DataFrame, target: float, column: str = "accuracy", flops_per_image: float = np.nan) -> Spent:
+def until(rounds: pd.DataFrame, target: float, column: str = "accuracy") -> Spent:
     """What it took until `column` (a fraction) first reached `target`, or what all rounds took if it never did.
 
-    rounds: a record's table; its untrained start (round -1) counts for nothing. flops_per_image: of a training image and
-    epoch.
+    rounds: a record's table; its untrained start (round -1) counts for nothing.
     """
     trained = rounds[rounds["round"] >= 0]
     there = (trained[column] >= target).to_numpy()
     part = trained.iloc[: int(there.argmax()) + 1] if there.any() else trained
     words = float(part["download_words"].sum() + part["upload_words"].sum())
-    flops = float(part["samples"].sum() * flops_per_image) if np.isfinite(flops_per_image) else np.nan
-    return Spent(bool(there.any()), len(part), words, float(part["published_words"].sum()), flops)
+    return Spent(bool(there.any()), len(part), words, float(part["published_words"].sum()))

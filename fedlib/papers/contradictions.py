@@ -12,8 +12,9 @@ import pandas as pd
 
 from .. import algorithms, models
 from ..lab import presets
+from ..show import intervals
 from .reported import ACCURACY, PLACE, SIZE, accuracy, numbers, reported
-from .verdicts import Run, Runs
+from .verdicts import Runs
 
 
 @dataclass(frozen=True)
@@ -171,8 +172,9 @@ def _selected(record: Runs) -> str:
     apart: dict[str, list[float]] = {}
     for cell, run in zip(record.cells, record.records, strict=True):
         if cell.spec.num_clients == 100 and run.status != "diverged":
-            made = Run(cell, run)
-            selected, every = (made.of_rounds(column, "last") for column in ("accuracy_selected", "accuracy_all"))
+            selected, every = (
+                intervals.reported(run, "last", column) for column in ("accuracy_selected", "accuracy_all")
+            )
             apart.setdefault(cell.method, []).append(selected - every)
     means = [np.mean(values) for values in apart.values()]
     if not means:

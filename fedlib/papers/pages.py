@@ -17,7 +17,7 @@ from .. import data, lab, models, randomness
 from ..algorithms.pfedhr import reassembly
 from ..errors import FedlibError, choose, require
 from ..show import intervals, plots, tables
-from . import exhibits, hours, notebook, printed, reproduce, results
+from . import conclusions, exhibits, hours, notebook, parts, prices, printed, recorded, reproduce, results
 
 # ------------------------------------------------------------------------------------------------ a method's source
 
@@ -202,6 +202,34 @@ def leads_of_record(
         return
     drawn = plots.leads(table, reference, banded).note("Each point is the mean of the ten rounds until then.")
     display(notebook.save_record(name, settings, drawn, table.round(4), used=runs_, view="leads"))
+
+
+def prices_of_record(name: str, settings: notebook.Settings, runs_: notebook.Runs, method: str) -> pd.DataFrame:
+    """Save and show the leads of `method` over each other one at equal rounds, FLOPs and words; hands back the table in words."""
+    rows = prices.against(runs_, method)
+    if not len(rows):
+        print(f"{name}: no method is on record with {method} yet, so there is nothing to draw")
+        return pd.DataFrame()
+    kinds = {kind: f"at equal {'FLOPs' if kind == 'flops' else kind}" for kind in prices.KINDS}
+    drawn = plots.differences(rows, "other", kinds, f"points of {method} above the method named")
+    drawn = drawn.note(
+        "A run that spends more is cut at the round within what the other spent; it was not planned for that many."
+    )
+    shown = rows.drop(columns=[column for column in rows if str(column).endswith("_at")]).round(4)
+    display(notebook.save_record(name, settings, drawn, shown, used=runs_, view="prices"))
+    return conclusions.at_each_price(runs_, method)
+
+
+def parts_of_record(name: str, settings: notebook.Settings) -> pd.DataFrame:
+    """Save and show what of each lead over training alone is local and what the exchange adds, of the isolated runs of record."""
+    table = parts.parts(recorded.read_results())
+    if not len(table):
+        print(f"{name}: no isolated run is on record yet, so there is nothing to draw")
+        return table
+    kinds = {"gain": "gain over training alone", "local": "local part", "exchange": "exchange part"}
+    drawn = plots.differences(table, "method", kinds, "points of mean test accuracy")
+    display(notebook.save_record(name, settings, drawn, table.round(4), view="parts"))
+    return table.round(2)
 
 
 def sweep_of_record(

@@ -1,17 +1,15 @@
 """What the papers print, and our numbers beside it."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from ..data import info
 from ..errors import choose
-from ..show import labels, tables
+from ..show import labels
 from .reported import ACCURACY, reported
-from .verdicts import Lead, judge_lead
 
 
 def accuracies(paper: str, item: str) -> pd.DataFrame:
@@ -85,58 +83,6 @@ def _level(row: Mapping[Any, Any]) -> str:
     if row["n"] == 1:
         return "one seed, no interval"
     return "inside the interval" if abs(row["difference"]) <= row["ci95"] else "outside the interval"
-
-
-def standing(table: pd.DataFrame, method: str, claimed: Collection[str] = ()) -> list[str]:
-    """What `table` says of `method` against the others, one sentence per setting: its mean, its rank where all have the same number
-    of seeds, its lead over the best other one, paired by seed, the lead that the paper prints over the best of the same ones, and
-    the verdict on that lead by the rule of `verdicts`: supported, contradicted, or undecided with what it leans to and why.
-
-    table: `beside_paper`'s rows; claimed: the methods, `method` among them, that the paper compares where it claims a lead without
-    a number. Either way a lead stays undecided until all that the paper compares have run. An empty table gives one sentence that
-    says so.
-    """
-    sentences = []
-    for setting, group in table.dropna(subset=["ours"]).groupby("setting", sort=False):
-        rows = group.to_dict("records")
-        mine = next((row for row in rows if row["method"] == method), None)
-        if mine is None or not mine["lead_n"]:
-            continue
-        ours = f"{setting}: {method} {mine['ours']:.2f}, {_rank(mine, rows)}{_lead(mine)}"
-        compared = [row for row in rows if not np.isnan(row["paper"])]
-        rivals = [row for row in compared if row is not mine]
-        if not np.isnan(mine["paper"]) and rivals:
-            rival = max(rivals, key=lambda row: row["paper"])
-            printed, in_paper = mine["paper"] - rival["paper"], int(mine.get("in_paper", 0))
-            said = f"in the paper {printed:+.2f} against {rival['method']}"
-        elif claimed:
-            compared = [row for row in rows if row["method"] in claimed]
-            printed, in_paper, said = 1.0, len(claimed), "the paper claims a lead"
-        else:
-            sentences.append(f"{ours}; the paper prints nothing to compare with.")
-            continue
-        lead = Lead(mine["lead"] * np.sign(printed), mine["lead_ci95"], int(mine["lead_n"]), over=len(rows) - 1)
-        absent = f"{len(compared)} of the paper's {in_paper} methods run" if len(compared) < in_paper else ""
-        verdict = judge_lead(
-            lead, mine["scale"], mine["protocol"], absent=absent, embedded=info(mine["dataset"]).embedded
-        )
-        sentences.append(f"{ours}; {said}: {verdict}.")
-    return sentences or [NO_RECORD]
-
-
-def _rank(mine: Mapping[Any, Any], rows: Sequence[Mapping[Any, Any]]) -> str:
-    """`rank 1 of 3, `; nothing where the methods have different numbers of seeds."""
-    if len({row["n"] for row in rows}) > 1:
-        return ""
-    return f"rank {1 + sum(row['ours'] > mine['ours'] for row in rows)} of {len(rows)}, "
-
-
-def _lead(row: Mapping[Any, Any]) -> str:
-    """`+3.00 ± 1.20 against C (n = 3)`."""
-    return f"{tables.apart(row['lead'], row['lead_ci95'])} against {row['runner_up']} (n = {int(row['lead_n'])})"
-
-
-NO_RECORD = "No result of record compares these methods yet: not testable here."
 
 
 # Metrics of FedGH's Table 3.

@@ -22,10 +22,10 @@ import psutil
 from .. import lab
 from ..errors import FedlibError, choose, require
 from ..lab import estimates
-from ..show import labels, tables
-from . import checked, claims, exhibits, hours, loading, notebook, recorded, results, settings, verdicts
+from ..show import tables
+from . import checked, conclusions, exhibits, hours, loading, notebook, prices, recorded, results, settings, verdicts
 from .grids import RECORD
-from .printed import NO_RECORD, accuracies, beside_paper, standing
+from .printed import accuracies
 
 # A busy machine may start a kernel slowly; the kernel's own log says nothing that a reader needs.
 PAPERMILL: Any = {
@@ -384,9 +384,9 @@ def readme() -> str:
     }
     for mark, table in tables_.items():
         text = _between(text, mark, _markdown(table) + ("" if len(table) else "\n\nNot run yet."))
-    cells = exhibits.cells("fedssa/heterogeneous", RECORD, seeds=(0,))
-    hundred = {cell.setting: labels.dataset(cell.dataset) for cell in cells if cell.spec.num_clients == 100}
-    text = _between(text, "front", _markdown(_front(tables_["record"], hundred)))
+    text = _between(text, "front", _markdown(_front()))
+    hundred = _main_table().where(num_clients=100)
+    text = _between(text, "prices", _markdown(conclusions.at_each_price(hundred, "FedSSA")))
     text = _between(text, "sentences", _sentences())
     text = _between(text, "checked", checked.last_agreed())
     index = exhibits.index()
@@ -399,54 +399,81 @@ def readme() -> str:
 
 
 def _judged() -> pd.DataFrame:
-    """What the results of record say of each paper's claims: which are supported and contradicted, how many the rest are."""
-    found = {grid: loading.load_record(grid) for grid in claims.grids_of()}
-    table = claims.ledger(verdicts.Evidence(found, scale=RECORD))
+    """What the results of record say of each paper's claims: which are supported, contradicted or of no difference by training and
+    by counting, how many the rest are.
+    """
     rows = []
-    for paper, own in table.groupby("paper", sort=False):
-        by = {verdict: list(own["claim"][own["verdict"] == verdict]) for verdict in verdicts.VERDICTS}
+    for paper, own in conclusions.judged().groupby("paper", sort=False):
+        row: dict[str, Any] = {"paper": paper, "claims": len(own)}
+        for by in (verdicts.TRAINED, verdicts.COUNTED):
+            for verdict in (verdicts.SUPPORTED, verdicts.CONTRADICTED, verdicts.NO_DIFFERENCE):
+                names = own["claim"][(own["verdict"] == verdict) & (own["by"] == by)]
+                if by == verdicts.TRAINED or verdict != verdicts.NO_DIFFERENCE:
+                    row[f"{verdict}, {by}"] = "; ".join(names) or "–"
+        row |= {name: int((own["verdict"] == name).sum()) for name in (verdicts.UNDECIDED, verdicts.NOT_RUN)}
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _front() -> pd.DataFrame:
+    """The main table in short, CIFAR-100 with 100 clients, a row a method: its compute and words, its mean, its gain over Standalone
+    at equal rounds and at equal FLOPs, and the gain that the papers print.
+    """
+    found = _main_table().where(dataset="cifar100", num_clients=100)
+    gains = prices.over(found, "Standalone").set_index("own")
+    theirs = [accuracies(*paper) for paper in (("FedSSA", "Table 2"), ("pFedES", "Table 3"))]
+    kilobytes = conclusions.sent(found)
+    rows = []
+    for row in found.summary("last").to_dict("records"):
+        method, gain = row["method"], gains.loc[row["method"]] if row["method"] in gains.index else None
+        values = [
+            table[(table["dataset"] == row["dataset"]) & (table["clients"] == row["clients"])] for table in theirs
+        ]
+        printed = [own.set_index("method")["value"] for own in values]
+        paper = next(
+            (own[method] - own["Standalone"] for own in printed if not np.isnan(own.get(method, np.nan))), np.nan
+        )
         rows.append(
             {
-                "paper": paper,
-                "claims": len(own),
-                **{name: "; ".join(by[name]) or "–" for name in (verdicts.SUPPORTED, verdicts.CONTRADICTED)},
-                **{name: len(by[name]) for name in (verdicts.UNDECIDED, verdicts.NOT_RUN)},
+                "method": method,
+                "computes": f"{1.0 if gain is None else gain['compute']:.2f}",
+                "sends, KB": f"{kilobytes[row['setting'], method]:.3g}",
+                "accuracy": tables.mean(row),
+                "gain": "–" if gain is None else f"{tables.apart(gain['rounds'], gain['rounds_ci95'])}",
+                "gain at equal FLOPs": "–" if gain is None else f"{tables.apart(gain['flops'], gain['flops_ci95'])}",
+                "the paper's gain": "–" if np.isnan(paper) or gain is None else f"{paper:+.2f}",
             }
         )
     return pd.DataFrame(rows)
 
 
-def _front(record: pd.DataFrame, settings_: Mapping[str, str]) -> pd.DataFrame:
-    """The main table in short, a row a method: for each of `settings_` (as the table names it -> a heading) that is on record the
-    mean, its difference to Standalone, and the paper's two.
-    """
-    columns = ["visited clients", "less Standalone", "the paper's"]
-    parts = [pd.DataFrame(index=record["method"].unique())]
-    for setting, heading in settings_.items():
-        rows = record[record["setting"] == setting]
-        names = {"visited clients": heading, "the paper's": f"{heading}, the paper's"}
-        parts += [rows.set_index("method")[columns].rename(columns=names)] if len(rows) else []
-    return pd.concat(parts, axis=1).fillna("not run yet").rename_axis("method").reset_index()
+def _main_table() -> notebook.Runs:
+    """FedSSA's Table 2 of record, FedGH beside it, and pFedES, from its own paper's table."""
+    own = loading.load_record("pfedes/heterogeneous").of("pFedES")
+    return notebook.Runs.joined([loading.load_record("fedssa/heterogeneous"), own])
 
 
-# The lead that each paper's main table is about: its method, the grids with it and its rivals (all, or these), the printed table.
-_LEADS = (
-    ("FedSSA", ("fedssa/heterogeneous",), (), "Table 2"),
-    ("FedGH", ("fedssa/heterogeneous",), exhibits.FEDGH_TABLE3, "Table 3"),
-    ("pFedES", ("pfedes/heterogeneous",), (), "Table 3"),
-    ("pFedHR", ("pfedhr/labelled", "pfedhr/unlabelled"), (), "Table 2"),
-)
+# The claim that each paper's main table is about: its name, the grids with the method and its rivals, the printed table.
+_HEADLINES = {
+    "FedSSA": ("largest lead, heterogeneous models", ("fedssa/heterogeneous",), "Table 2"),
+    "FedGH": ("best everywhere, heterogeneous models", ("fedssa/heterogeneous",), "Table 3"),
+    "pFedES": ("best everywhere, heterogeneous models", ("pfedes/heterogeneous",), "Table 3"),
+    "pFedHR": ("best in Table 2", ("pfedhr/labelled", "pfedhr/unlabelled"), "Table 2"),
+}
 
 
 def _sentences() -> str:
-    """A line a paper: what the results of record say of its method's lead in its main table."""
+    """A line a paper: its main claim, the verdict, and how its method stands in the results of record."""
     lines = []
-    for paper, grids, methods, item in _LEADS:
+    for paper, (name, grids, item) in _HEADLINES.items():
+        own = conclusions.judged(paper=paper)
+        claim = own[own["claim"] == name].iloc[0]
         found = notebook.Runs.joined(map(loading.load_record, grids))
-        summary = (found.of(*methods) if methods else found).summary("last")
-        table = beside_paper(summary, accuracies(paper, item), ["method", "dataset", "clients"])
-        said = standing(table, paper)
-        lines.append(f"* **{paper}**: {' '.join(said) if said != [NO_RECORD] else 'not on record yet.'}")
+        printed = f", printed {claim['printed']} {claim['unit']}" if claim["printed"] else ""
+        why = f" ({claim['why']})" if claim["why"] else ""
+        said = conclusions.standing(found, paper, accuracies(paper, item)) if found.cells else []
+        head = f"* **{paper}**. {claim['words']} ({claim['where']}{printed}): **{claim['verdict']}**{why}."
+        lines.append("\n".join([head, *(f"  * {sentence}" for sentence in said)]))
     return "\n".join(lines)
 
 
@@ -480,7 +507,8 @@ def _differences(
     prefix = "selected_" if column == "accuracy_selected" else ""
     for row in found.differences(reference, rule, instead).to_dict("records"):
         difference = row[f"{prefix}difference"]
-        text = f"{tables.apart(difference, row[f'{prefix}ci95'])} (n = {row['n']})"
+        own = "" if row["shared"] or row["n"] < 2 else " †"
+        text = f"{tables.apart(difference, row[f'{prefix}ci95'])}{own} (n = {row['n']})"
         made[row["setting"], row["method"]] = "–" if np.isnan(difference) else text
     return made
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from .. import algorithms, data, models
+from .. import data
 from ..lab import costs
 from ..show import intervals, labels, paired
 from . import planned, recorded
@@ -163,6 +163,14 @@ class Runs:
         """The runs of some methods only."""
         return Runs.of_pairs(pair for pair in self.pairs if pair[0].method in methods)
 
+    def where(self, *, dataset: str = "", num_clients: int = 0) -> "Runs":
+        """The runs on one data set, with so many clients."""
+        return Runs.of_pairs(
+            (cell, record)
+            for cell, record in self.pairs
+            if dataset in ("", cell.dataset) and num_clients in (0, cell.spec.num_clients)
+        )
+
     def among(self, methods: Iterable[str]) -> list[str]:
         """Those of `methods` that have a run here, in the same order."""
         present = {cell.method for cell in self.cells}
@@ -281,7 +289,7 @@ class Runs:
             own = Runs.of_pairs(pair for pair in self.pairs if pair[0].setting == cell.setting)
             found = own.effects(reference, rule, instead).rename(columns={"case": "method"})
             parts.append(found.assign(clients=cell.clients, setting=cell.setting))
-        columns = [*LABELS, "n", "difference", "ci95", "selected_difference", "selected_ci95"]
+        columns = [*LABELS, "n", "difference", "ci95", "selected_difference", "selected_ci95", "shared"]
         return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
 
     def costs(self, rule: str) -> pd.DataFrame:
@@ -331,12 +339,7 @@ def _final(record: RunRecord) -> pd.DataFrame:
 
 
 def _cost(cell: Cell, record: RunRecord, rule: str) -> dict[str, Any]:
-    spec, dataset = cell.spec, data.info(cell.dataset)
-    method = algorithms.make(spec.algorithm, spec.params)
-    per_image = costs.flops_per_image(
-        method, models.architectures(str(spec.scenario)), spec.local_epochs or 1, dataset.num_classes, dataset.channels
-    )
-    spent, ended = costs.until(record.rounds, cell.target, flops_per_image=per_image), intervals.whole(record)
+    spent, ended = costs.until(record.rounds, cell.target), intervals.whole(record)
     return {
         "dataset": cell.dataset,
         "clients": cell.clients,
@@ -344,7 +347,7 @@ def _cost(cell: Cell, record: RunRecord, rule: str) -> dict[str, Any]:
         "reached": spent.reached and ended,
         "accuracy": intervals.reported(record, rule),
         "words": int(spent.words) if ended else np.nan,
-        "flops": spent.flops if ended else np.nan,
+        "flops": float(costs.of_run(record)[spent.rounds - 1]) if ended else np.nan,
     }
 
 

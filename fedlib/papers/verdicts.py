@@ -1,32 +1,44 @@
 """The rule by which runs support or contradict a claim, or leave it undecided.
 
-A check (`papers/checks.py`) turns runs into comparisons: differences paired by seed, and the bounds between which the claim puts
-their mean. The rule is symmetric. A claim is *supported* when the 95 % interval of every comparison lies within its bounds, and
-*contradicted* when the interval of some comparison lies outside (of most, where the claim says most), widened for the number
-of comparisons that were looked at. Both need every cell of the claim, at scale record or paper, under the protocol
-`reconstructed`, with at least three seeds that both sides have. Everything else is *undecided*, with the reason, or *not run*.
+A comparator (`papers/comparators.py`) turns runs into comparisons: means of differences paired by seed, and the bounds between which
+the claim puts them. A claim is
+
+- *supported* when every comparison lies clearly within its bounds (of most, where the claim says most), and all of its cells
+  are there;
+- *contradicted* when one lies clearly outside, with intervals that hold for all comparisons together: a missing cell does not
+  save it;
+- *no difference* when all are within MARGIN points, by two one-sided tests;
+- else *undecided*, with the reason, or *not run*.
+
+All need scale record or paper, the protocol `reconstructed`, and three seeds in each comparison that counts. A claim is read by the
+last round and by the mean of the last ten, and words by what the paper counts and by what is sent: where the readings disagree, it is
+undecided. What a claim says that can be counted without a run is judged by counting, and tallied apart.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-import pandas as pd
+from scipy.stats import t as student_t
 
 from ..show import intervals, tables
 from . import exhibits
 
 SUPPORTED, CONTRADICTED, UNDECIDED, NOT_RUN = "supported", "contradicted", "undecided", "not run"
+NO_DIFFERENCE = "no difference"
 STAND_IN = "stand-in"  # embedded data, or another set than the claim's: evidence without a verdict
-VERDICTS = (SUPPORTED, CONTRADICTED, UNDECIDED, NOT_RUN, STAND_IN)
+VERDICTS = (SUPPORTED, CONTRADICTED, NO_DIFFERENCE, UNDECIDED, NOT_RUN, STAND_IN)
+COUNTED, TRAINED = "counted", "trained"
 
 DECISIVE_SCALES = ("record", "paper")
 DECISIVE_PROTOCOL = "reconstructed"
 MIN_SEEDS = 3
 LEVEL = 0.95
+MARGIN = 1.0  # points; chosen after the first 99 results of record were known, and before all later ones
+RULES = ("last", "last10")
+COUNTS = {"published": "as the paper counts", "sent": "as sent"}
 
 # Embedded data and what they stand for at scale smoke.
 _STANDS_FOR = {"digits": ("cifar10", "svhn", "mnist"), "digits100": ("cifar100",)}
@@ -35,14 +47,16 @@ _SAME_MODELS = {"reassembly-500": "reassembly"}
 
 
 class RunRecord(Protocol):
-    """What a check reads of a finished run: `lab.Record` has it."""
+    """What a comparator reads of a finished run: `lab.Record` has it."""
 
+    @property
+    def key(self) -> str: ...
     @property
     def status(self) -> str: ...
     @property
-    def rounds(self) -> pd.DataFrame: ...
+    def rounds(self) -> Any: ...
     @property
-    def clients(self) -> pd.DataFrame: ...
+    def clients(self) -> Any: ...
 
 
 class Runs(Protocol):
@@ -86,34 +100,10 @@ class Run:
 
     cell: exhibits.Cell
     record: RunRecord
-    rule: str = "last"
 
     @cached_property
     def place(self) -> Place:
         return Place.of(self.cell)
-
-    @property
-    def diverged(self) -> bool:
-        return self.record.status == "diverged"
-
-    @cached_property
-    def finals(self) -> np.ndarray:
-        """Each client's last accuracy in per cent; clients that were never visited have none."""
-        last = self.record.clients.groupby("client").last()
-        return 100 * last.loc[last["round"] >= 0, "accuracy"].to_numpy()
-
-    @cached_property
-    def accuracy(self) -> float:
-        """In per cent, over the clients visited so far. NaN: diverged."""
-        return float("nan") if self.diverged else self.of_rounds("accuracy", self.rule)
-
-    def of_rounds(self, column: str, rule: str) -> float:
-        return 100 * intervals.selected_accuracy(self.record.rounds, rule, column)
-
-    @cached_property
-    def trained(self) -> pd.DataFrame:
-        """The record's rounds without its untrained start."""
-        return self.record.rounds.query("round >= 0")
 
 
 Seeds = Mapping[int, Run]
@@ -121,41 +111,39 @@ Found = Mapping[Place, Mapping[str, Seeds]]  # place -> method -> seed -> run
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """The runs at hand by grid (a missing grid has none), the scale at which they were made, and the rule that reads them."""
+class Reading:
+    """How runs are read: the rule that selects a run's round, how words are counted, and the scale."""
 
-    grids: Mapping[str, Runs] = field(default_factory=dict)
-    scale: str = "smoke"
-    rule: str = "last"
-
-    def runs(self, check: "Check") -> list[Run]:
-        """Those that a check is about."""
-        found = [self.grids[name] for name in check.grids if name in self.grids]
-        pairs = [pair for runs in found for pair in zip(runs.cells, runs.records, strict=True)]
-        return [Run(cell, record, self.rule) for cell, record in pairs if check.concerns(cell)]
+    rule: str = RULES[0]
+    count: str = "published"
+    scale: str = "record"
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One thing that a claim says: that the mean of these differences (one per common seed) lies between two bounds.
+    """One thing that a claim says: that a mean over `n` seeds lies between two bounds.
 
-    obstacle: why it decides nothing, whatever the differences are.
+    se, df: the mean's standard error and its degrees of freedom; wide: how many of them the interval reaches that holds for all
+    comparisons of the claim together; ratio: mean and bounds are logarithms of a quotient, in words `1.20 times`; obstacle: why
+    it decides nothing, whatever it is.
     """
 
     what: str
-    differences: tuple[float, ...]
+    n: int
+    mean: float = float("nan")
+    se: float = float("nan")
+    df: int = 0
+    wide: float = float("nan")
     low: float = 0.0
     high: float = float("inf")
     unit: str = "points"
+    ratio: bool = False
     obstacle: str = ""
 
     @property
-    def n(self) -> int:
-        return len(self.differences)
-
-    @property
-    def mean(self) -> float:
-        return float(np.mean(self.differences))
+    def half(self) -> float:
+        """Half-width of its own 95 % interval; NaN: none."""
+        return float(student_t.ppf(0.5 + LEVEL / 2, self.df)) * self.se if self.df else float("nan")
 
     @property
     def as_claimed(self) -> bool:
@@ -167,41 +155,56 @@ class Comparison:
         return min(self.mean - self.low, self.high - self.mean)
 
     def clearly_for(self) -> bool:
-        mean, half = intervals.interval(self.differences, LEVEL)
-        return self.low < mean - half and mean + half < self.high
+        return self.n >= MIN_SEEDS and self.low < self.mean - self.half and self.mean + self.half < self.high
 
-    def clearly_against(self, looked_at: int) -> bool:
-        """Whether the interval lies outside, at a level that holds for `looked_at` comparisons together (Bonferroni)."""
-        mean, half = intervals.interval(self.differences, 1 - (1 - LEVEL) / looked_at)
-        return mean + half < self.low or mean - half > self.high
+    def clearly_against(self) -> bool:
+        reach = self.wide * self.se
+        return (
+            self.n >= MIN_SEEDS
+            and not self.obstacle
+            and bool(self.mean + reach < self.low or self.mean - reach > self.high)
+        )
+
+    def clearly_equal(self) -> bool:
+        """Whether two one-sided tests at 5 % put a difference of points within +-MARGIN."""
+        reach = float(student_t.ppf(LEVEL, self.df)) * self.se if self.df else float("nan")
+        return self.unit == "points" and self.n >= MIN_SEEDS and bool(abs(self.mean) + reach < MARGIN)
 
     def __str__(self) -> str:
-        mean, half = intervals.interval(self.differences, LEVEL)
-        return f"{self.what} {tables.apart(mean, half)} {self.unit} (n = {self.n})"
+        if not self.ratio:
+            return f"{self.what} {tables.apart(self.mean, self.half)} {self.unit} (n = {self.n})"
+        if self.unit == "%":
+            mean, *ends = (
+                100 * (np.exp(value) - 1) for value in (self.mean, self.mean - self.half, self.mean + self.half)
+            )
+            return f"{self.what} {mean:+.2f} %{_ends(ends, '+.2f')} (n = {self.n})"
+        mean, *ends = (np.exp(value) for value in (self.mean, self.mean - self.half, self.mean + self.half))
+        return f"{self.what} {mean:.2f} times{_ends(ends, '.2f')} (n = {self.n})"
+
+
+def _ends(ends: Sequence[float], form: str) -> str:
+    return "" if np.isnan(ends[0]) else f" ({ends[0]:{form}} to {ends[1]:{form}})"
+
+
+Comparator = Callable[..., list[Comparison]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check(ABC):
-    """How a claim is held against runs.
+class Part:
+    """What a claim is held against: which runs, by which comparator, with which arguments.
 
-    grids: whose runs; datasets, num_clients (the paper's N): only those, or all of the grids'; most: the claim is about most
-    comparisons, not every one; sized: it prints a number for them.
+    grids: whose runs; datasets, num_clients (the paper's N): only those, or all of the grids'; methods: those compared, or all;
+    most: the claim is about most comparisons, not every one; sized: it prints a number for them.
     """
 
+    comparator: Comparator
+    args: Mapping[str, Any]
     grids: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()
     num_clients: tuple[int, ...] = ()
+    methods: tuple[str, ...] = ()
     most: bool = False
     sized: bool = False
-
-    @property
-    def methods(self) -> tuple[str, ...]:
-        """The labels that the check compares; empty: all of the grids'."""
-        return ()
-
-    @property
-    def parts(self) -> "tuple[Check, ...]":
-        return (self,)
 
     def concerns(self, cell: exhibits.Cell) -> bool:
         names = {cell.dataset, *_STANDS_FOR.get(cell.dataset, ())}
@@ -223,49 +226,31 @@ class Check(ABC):
         there = {(cell.method, without_value(Place.of(cell))) for cell in fewer}
         return fewer + [cell for cell in published if (cell.method, without_value(Place.of(cell))) not in there]
 
-    @abstractmethod
-    def compare(self, found: Found, scale: str) -> list[Comparison]:
-        """What the runs at hand say of the claim."""
-
-    def printed_of(self, comparisons: list[Comparison]) -> list[Comparison]:
-        """Which of the comparisons the printed number is about."""
-        return comparisons
+    def runs(self, grids: Mapping[str, Runs]) -> list[Run]:
+        found = [grids[name] for name in self.grids if name in grids]
+        pairs = [pair for runs in found for pair in zip(runs.cells, runs.records, strict=True)]
+        return [Run(cell, record) for cell, record in pairs if self.concerns(cell)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Exact(Check):
-    """A claim that is settled by counting, without a run."""
+@dataclass(frozen=True)
+class Evidence:
+    """The runs at hand by grid (a missing grid has none), and the scale at which they were made."""
 
-    @abstractmethod
-    def count(self) -> tuple[bool, float, str]:
-        """Whether it is so, the number that was counted (NaN: several), and the evidence."""
-
-    def compare(self, found: Found, scale: str) -> list[Comparison]:
-        return []
-
-
-@dataclass(frozen=True, kw_only=True)
-class All(Check):
-    """Several checks that a claim needs together."""
-
-    checks: tuple[Check, ...]
-
-    @property
-    def parts(self) -> tuple[Check, ...]:
-        return self.checks
-
-    def compare(self, found: Found, scale: str) -> list[Comparison]:
-        raise NotImplementedError("its parts are compared, each on its own runs")
+    grids: Mapping[str, Runs] = field(default_factory=dict)
+    scale: str = "smoke"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What runs say of a claim: the verdict, why it is none, the numbers behind it, and how its printed size compares."""
+    """What runs say of a claim: the verdict, why it is none, the numbers behind it, how its printed size compares, and whether it
+    was counted or trained.
+    """
 
     verdict: str
     why: str = ""
     evidence: str = ""
     size: str = ""
+    by: str = TRAINED
 
 
 def by_place(runs: Sequence[Run]) -> dict[Place, dict[str, dict[int, Run]]]:
@@ -281,128 +266,93 @@ def without_value(place: Place) -> Place:
     return replace(place, value=None)
 
 
-def paired(
-    what: str,
-    own: Seeds,
-    other: Seeds,
-    measure: Callable[[Run], float],
-    *,
-    relative: bool = False,
-    low: float = 0.0,
-    high: float = float("inf"),
-) -> Comparison:
-    """Own less other (in per cent of other, if relative), on the seeds that both have and neither diverged at."""
-    seeds = [seed for seed in own if seed in other]
-    values = [(measure(own[seed]), measure(other[seed])) for seed in seeds]
-    kept = [(mine, its) for mine, its in values if not np.isnan(mine - its)]
-    differences = tuple(100 * (mine / its - 1) if relative else mine - its for mine, its in kept)
-    obstacle = "no common seed" if not seeds else "a run diverged" if len(kept) < len(seeds) else ""
-    return Comparison(what, differences, low, high, "%" if relative else "points", obstacle)
+def judge(parts: Sequence[Part], found: Evidence, printed: float = float("nan"), counts: Sequence[str] = ()) -> Finding:
+    """The verdict of the runs at hand on one claim, which prints the number `printed` (NaN: none): that of all readings, or none.
 
-
-def judge(check: Check | None, found: Evidence, printed: float = float("nan")) -> Finding:
-    """The verdict of the runs at hand on one claim, which prints the number `printed` (NaN: none)."""
-    if check is None:
+    counts: how words may be counted, where the claim is about words.
+    """
+    if not parts:
         return Finding(UNDECIDED, "nothing that a run could be held against")
-    if isinstance(check, Exact):
-        right, counted, evidence = check.count()
-        size = (
-            "" if np.isnan(printed) or np.isnan(counted) else "as printed" if counted == printed else "not as printed"
-        )
-        return Finding(SUPPORTED if right else CONTRADICTED, "", evidence, size)
+    readings = [Reading(rule, count, found.scale) for count in counts or ("published",) for rule in RULES]
+    judged = {reading: _judge(parts, found, reading, printed) for reading in readings}
+    first = judged[readings[0]]
+    if len({one.verdict for one in judged.values()}) == 1:
+        if len({reading.count for reading in readings}) > 1:  # words: each count has evidence of its own
+            said = [f"{COUNTS[one.count]}: {judged[one].evidence}" for one in readings if one.rule == RULES[0]]
+            return replace(first, evidence="; ".join(dict.fromkeys(said)) if first.evidence else "")
+        return first
+    if len({judged[one].verdict for one in readings if one.count == readings[0].count}) > 1:
+        said = [
+            f"{intervals.SELECTION_RULES[one.rule]}: {judged[one].verdict}"
+            for one in readings
+            if one.count == readings[0].count
+        ]
+        why = f"depends on the round ({'; '.join(said)})"
+    else:
+        said = [
+            f"{COUNTS[one.count]}: {judged[one].verdict}, {judged[one].evidence}"
+            for one in readings
+            if one.rule == RULES[0]
+        ]
+        why = f"depends on how words are counted ({'; '.join(said)})"
+    return replace(first, verdict=UNDECIDED, why=why)
+
+
+def _judge(parts: Sequence[Part], found: Evidence, reading: Reading, printed: float) -> Finding:
     comparisons: list[Comparison] = []
     runs: list[Run] = []
     planned: set[tuple[str, Place]] = set()
     foreign: set[str] = set()
-    for part in check.parts:
-        own, cells = found.runs(part), part.planned(found.scale)
-        comparisons += part.compare(by_place(own), found.scale)
+    for part in parts:
+        own, cells = part.runs(found.grids), part.planned(found.scale)
+        comparisons += part.comparator(by_place(own), reading, **part.args)
         planned |= {(cell.method, Place.of(cell)) for cell in cells}
         foreign |= {run.cell.dataset for run in own} - {cell.dataset for cell in cells}
         runs += own
-    run = {(run.cell.method, run.place) for run in runs}
+    there, most = len(planned & {(run.cell.method, run.place) for run in runs}), parts[0].most
     if not comparisons:
-        return Finding(NOT_RUN, f"{len(planned & run)} of {len(planned)} cells run" if runs else "")
-    evidence = _evidence(comparisons, check.most)
+        return Finding(NOT_RUN, f"{there} of {len(planned)} cells run" if runs else "")
+    evidence = _evidence(comparisons, most)
     if foreign:
         return Finding(STAND_IN, f"on {', '.join(sorted(foreign))}", evidence)
-    reasons = _reasons(comparisons, runs, found.scale, len(planned & run), len(planned))
-    if any(_varied(part, found) for part in check.parts):
+    size = _size(comparisons, printed) if parts[0].sized else ""
+    reasons = obstacles(found.scale, {run.cell.spec.protocol for run in runs})
+    if any(_varied(part, found) for part in parts):
         reasons.append(f"T, E or B are not those of scale {found.scale}")
-    size = _size(check.printed_of([c for c in comparisons if c.n]), printed) if check.sized else ""
-    if reasons:
-        return Finding(UNDECIDED, "; ".join([*_lean(comparisons), *reasons]), evidence, size)
+    decisive = not reasons
+    lacking = list(dict.fromkeys(one.obstacle for one in comparisons if one.obstacle))
+    lacking += [f"{there} of {len(planned)} cells run"] if there < len(planned) else []
+    lacking += _few(comparisons)
     sure = sum(one.clearly_for() for one in comparisons)
-    against = sum(one.clearly_against(len(comparisons)) for one in comparisons)
+    against = sum(one.clearly_against() for one in comparisons)
     half = len(comparisons) / 2
-    if sure > half if check.most else sure == len(comparisons):
-        return Finding(SUPPORTED, "", evidence, size)
-    if against >= half if check.most else against:
+    if decisive and (against >= half and not lacking if most else against):
         return Finding(CONTRADICTED, "", evidence, size)
+    if reasons or lacking:
+        return Finding(UNDECIDED, "; ".join([*_lean(comparisons), *lacking, *reasons]), evidence, size)
+    if sure > half if most else sure == len(comparisons):
+        return Finding(SUPPORTED, "", evidence, size)
+    if all(one.clearly_equal() for one in comparisons):
+        return Finding(NO_DIFFERENCE, f"within {MARGIN:g} point", evidence, size)
     return Finding(UNDECIDED, f"only {sure} of {len(comparisons)} intervals are clear of the bound", evidence, size)
 
 
-def _reasons(comparisons: list[Comparison], runs: list[Run], scale: str, there: int, planned: int) -> list[str]:
-    """Why the runs at hand decide nothing, whatever they say."""
-    reasons = list(dict.fromkeys(one.obstacle for one in comparisons if one.obstacle))
-    reasons += [f"{there} of {planned} cells run"] if there < planned else []
-    counts = {one.n for one in comparisons if one.n}
-    return reasons + obstacles(counts, scale, {run.cell.spec.protocol for run in runs})
-
-
-def obstacles(counts: Collection[int], scale: str, protocols: Collection[str]) -> list[str]:
-    """What keeps paired differences from deciding anything: too few seeds, another scale or protocol; counts: of seeds."""
-    fewest, others = min(counts, default=MIN_SEEDS), sorted(set(protocols) - {DECISIVE_PROTOCOL})
-    reasons = []
-    if fewest < MIN_SEEDS:
-        few = "one seed" if fewest == 1 else f"{fewest} seeds"
-        reasons.append(few + (" in places" if max(counts) > fewest else ""))
-    reasons += [f"scale {scale}"] if scale not in DECISIVE_SCALES else []
+def obstacles(scale: str, protocols: Collection[str]) -> list[str]:
+    """What keeps runs from deciding anything: another scale or protocol."""
+    others = sorted(set(protocols) - {DECISIVE_PROTOCOL})
+    reasons = [f"scale {scale}"] if scale not in DECISIVE_SCALES else []
     return reasons + ([f"protocol {', '.join(others)}"] if others else [])
 
 
-@dataclass(frozen=True)
-class Lead:
-    """A method's lead over the best of `over` others, positive as claimed: the mean of the differences over `n` common seeds, in
-    points, and its 95 % interval.
-    """
-
-    mean: float
-    half: float
-    n: int
-    over: int = 1
-
-    @property
-    def looked_at(self) -> int:
-        """Above the best is above all: one comparison. But one that is above it was looked for among `over`."""
-        return 1 if self.mean > 0 else self.over
-
-    def clear(self) -> bool:
-        """Whether the interval excludes zero, widened as in `Comparison.clearly_against`."""
-        level = 1 - (1 - LEVEL) / self.looked_at
-        return abs(self.mean) > self.half * intervals.quantile(self.n, level) / intervals.quantile(self.n, LEVEL)
+def _few(comparisons: Sequence[Comparison]) -> list[str]:
+    counts = [one.n for one in comparisons if one.n]
+    fewest = min(counts, default=MIN_SEEDS)
+    if fewest >= MIN_SEEDS:
+        return []
+    return [("one seed" if fewest == 1 else f"{fewest} seeds") + (" in places" if max(counts) > fewest else "")]
 
 
-def judge_lead(lead: Lead, scale: str, protocol: str, *, absent: str = "", embedded: bool = False) -> str:
-    """The verdict on a single claimed lead, in words: `supported`, `contradicted`, or `undecided` with what it leans to and why.
-
-    absent: which of the methods that the claim is about have not been run, if any; embedded: on a stand-in for the claim's data.
-    """
-    if not lead.n:
-        return f"{UNDECIDED}: no common seed"
-    lean = f"leans {'for' if lead.mean > 0 else 'against'} (n = {lead.n})"
-    if embedded:
-        return f"{STAND_IN}: {lean}"
-    reasons = [reason for reason in (absent, *obstacles({lead.n}, scale, {protocol})) if reason]
-    if not reasons and not lead.clear():
-        widened = f", widened for {lead.looked_at} methods," if lead.looked_at > 1 else ""
-        reasons = [f"the interval{widened} includes 0"]
-    if reasons:
-        return f"{UNDECIDED}: {'; '.join([lean, *reasons])}"
-    return SUPPORTED if lead.mean > 0 else CONTRADICTED
-
-
-def _varied(check: Check, found: Evidence) -> bool:
+def _varied(part: Part, found: Evidence) -> bool:
     """Whether some run has other sizes than its scale gives it: a reader's variation is not a result at that scale."""
     if found.scale not in DECISIVE_SCALES:
         return False
@@ -410,9 +360,9 @@ def _varied(check: Check, found: Evidence) -> bool:
     def sizes(cell: exhibits.Cell) -> tuple[Any, ...]:
         return cell.spec.rounds, cell.spec.local_epochs, cell.spec.batch_size
 
-    cells = exhibits.cells(check.grids, found.scale, seeds=(0,))
+    cells = exhibits.cells(part.grids, found.scale, seeds=(0,))
     own = {(cell.method, Place.of(cell)): sizes(cell) for cell in cells}
-    ran = [run.cell for run in found.runs(check)]
+    ran = [run.cell for run in part.runs(found.grids)]
     return any(sizes(cell) != own.get((cell.method, Place.of(cell)), sizes(cell)) for cell in ran)
 
 
@@ -438,11 +388,11 @@ def _evidence(comparisons: list[Comparison], most: bool) -> str:
 
 
 def _size(comparisons: list[Comparison], printed: float) -> str:
-    """Whether the printed number lies in the intervals of what was measured; one seed has none."""
-    found = [intervals.interval(one.differences, LEVEL) for one in comparisons if one.n > 1]
-    inside = sum(abs(printed - mean) <= half for mean, half in found)
-    if not found:
+    """Whether the printed number, which is about the least of the differences, lies in the interval of ours; one seed has none."""
+    made = sorted((one for one in comparisons if one.n), key=lambda one: one.mean)[:1]
+    if not made or np.isnan(made[0].half):
         return ""
-    if len(found) == 1:
-        return "inside the interval" if inside else "outside the interval"
-    return f"inside {inside} of {len(found)} intervals"
+    (least,) = made
+    if least.ratio:
+        printed = float(np.log(1 + printed / 100) if least.unit == "%" else np.log(1 - printed / 100))
+    return "inside the interval" if abs(printed - least.mean) <= least.half else "outside the interval"

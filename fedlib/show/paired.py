@@ -110,19 +110,23 @@ def _usual(present: bytes, shape: tuple[int, int]) -> float:
 
 
 def differences(
-    values: Values, pairs: Sequence[tuple[str, str]], common: Error | None = None, outside: frozenset[str] = frozenset()
+    values: Values,
+    pairs: Sequence[tuple[str, str]],
+    common: Error | None = None,
+    outside: frozenset[str] = frozenset(),
+    level: float = LEVEL,
 ) -> list[Difference]:
     """Each (own, other) of `pairs`, with intervals that hold for all of them together; pairs without a common seed are left out.
 
     common: the error of the grid that the methods belong to, of these values by default; outside: methods that do not belong to
-    it, whose pairs keep their own error.
+    it, whose pairs keep their own error; level: at which the intervals hold together.
     """
     common = error(values) if common is None else common
     seeds = {pair: [seed for seed in values[pair[0]] if seed in values[pair[1]]] for pair in pairs}
     pairs = [pair for pair in pairs if seeds[pair]]
     sharing = [pair for pair in pairs if common.shared and outside.isdisjoint(pair)]
     tested = sum(pair in sharing or len(seeds[pair]) > 1 for pair in pairs)
-    wide = critical(_correlation(sharing, seeds), common.df, 1 - (1 - LEVEL) * len(sharing) / tested) if sharing else 0
+    wide = critical(_correlation(sharing, seeds), common.df, 1 - (1 - level) * len(sharing) / tested) if sharing else 0
     found = []
     for own, other in pairs:
         apart = np.array([values[own][seed] - values[other][seed] for seed in seeds[own, other]])
@@ -130,7 +134,7 @@ def differences(
         if (own, other) in sharing:
             found.append(Difference(own, other, n, mean, common.sigma * (2 / n) ** 0.5, common.df, True, wide))
         elif n > 1:
-            alone = float(student_t.ppf(1 - (1 - LEVEL) / 2 / tested, n - 1))
+            alone = float(student_t.ppf(1 - (1 - level) / 2 / tested, n - 1))
             found.append(Difference(own, other, n, mean, float(apart.std(ddof=1)) / n**0.5, n - 1, False, alone))
         else:
             found.append(Difference(own, other, n, mean, float("nan"), 0, False, float("nan")))

@@ -744,6 +744,36 @@ def effects(table: pd.DataFrame, label: str = "difference in mean test accuracy 
     return figure
 
 
+@_styled
+def differences(table: pd.DataFrame, rows: str, kinds: Mapping[str, str], label: str) -> Picture:
+    """Several differences of each row side by side, one panel per setting: a lead at equal rounds, FLOPs and words, say.
+
+    table: setting, n, the column `rows`, which names the rows, and for each of `kinds` (column -> what it is) the difference in
+    points and `<column>_ci95` (NaN: one seed); a NaN difference is not drawn.
+    """
+    looks_ = [Look(BLUE, "o"), Look(RED, "s"), Look("#117733", "^")]
+    titles = _titles(table, counted=False)
+    names = list(dict.fromkeys(table[rows]))
+    figure, panels = _panels(titles, 3.0, 0.7 + 0.36 * len(names), 2, xlabel=label)
+    hollow = False
+    for setting, axes in panels.items():
+        counts = {}
+        for row in table[table["setting"] == setting].to_dict("records"):
+            place = names.index(row[rows])
+            counts[float(place)] = row["n"]
+            for kind, shown, shift in zip(kinds, looks_, _places(len(kinds), 0.24), strict=False):
+                if not np.isnan(row[kind]):
+                    hollow |= _mean(axes, row[kind], place + shift, row[f"{kind}_ci95"], shown, "x", (-100, 100))
+        axes.axvline(0, color="black", linewidth=0.8)
+        axes.margins(x=0.08)
+        _span(axes, "x", None)
+        _rows(axes, names)
+        _row_counts(axes, counts)
+    handles = [_handle(name, shown) for name, shown in zip(kinds.values(), looks_, strict=False)]
+    _legend_below(figure, [*handles, _ONE_SEED] if hollow else handles)
+    return figure
+
+
 # Told apart by the colour-blind where neighbours overlap: Paul Tol's muted scheme and black.
 _TEN = (
     "#332288", "#88ccee", "#117733", "#ddcc77", "#cc6677", "#aa4499", "#44aa99", "#999933", "#882255", "#000000",

@@ -1,0 +1,53 @@
+"""A lead over training alone in two parts: what a method does by itself (*local*) and what the exchange adds.
+
+Local is the method run isolated, each client with a server of its own, less Standalone; exchange is the method less its isolated self.
+Both are paired by seed, and add up to the gain.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from .. import lab
+from ..show import intervals, labels, paired
+from .grids import RECORD
+from .results import common_error
+
+COLUMNS = ["setting", "method", "n", "gain", "gain_ci95", "local", "local_ci95", "exchange", "exchange_ci95"]
+
+
+def parts(records: Iterable[Any], rule: str = "last") -> pd.DataFrame:
+    """The two parts of each method that has isolated runs among `records`, in points, a row a setting and method: gain = local +
+    exchange, each with the half-width of an interval that holds for the three together (NaN: one seed), over the `n` seeds for
+    which all three runs are there.
+    """
+    known = {record.key: record for record in records}
+    found: dict[tuple[str, str], dict[str, dict[int, Any]]] = {}
+    for record in known.values():
+        if not record.spec.isolated:
+            continue
+        together = replace(record.spec, isolated=False)
+        alone = replace(together, algorithm="Standalone", params={})
+        partners = [known.get(lab.resolve(spec, RECORD).key) for spec in (together, alone)]
+        if None in partners or not all(map(intervals.whole, [record, *partners])):
+            continue
+        spec = record.spec
+        setting = f"{labels.dataset(str(spec.dataset))}, {labels.setting(num_clients=spec.num_clients, participation=spec.participation)}"
+        place = found.setdefault((setting, spec.algorithm), {"isolated": {}, "together": {}, "alone": {}})
+        for name, run in zip(place, (record, *partners), strict=True):
+            place[name][spec.seed] = run
+    rows = []
+    for (setting, method), runs in found.items():
+        values = {
+            name: {seed: intervals.reported(run, rule) for seed, run in own.items()} for name, own in runs.items()
+        }
+        error, outside = common_error(runs, lambda run: intervals.reported(run, rule))
+        pairs = [("together", "alone"), ("isolated", "alone"), ("together", "isolated")]
+        made = paired.differences(values, pairs, error, outside)
+        row = {"setting": setting, "method": method, "n": made[0].n}
+        for name, one in zip(("gain", "local", "exchange"), made, strict=True):
+            row |= {name: one.mean, f"{name}_ci95": one.half}
+        rows.append(row)
+    return pd.DataFrame(rows, columns=COLUMNS)
