@@ -86,6 +86,9 @@ def stage(source: Path) -> None:
         shutil.copy(path, source)
     for name in generate.notebooks():
         stage_notebook(name, source / name)
+    (static / "figures").mkdir()
+    prices = generate.ROOT / "figures" / "record" / "fedssa" / "table2-prices-of-record.png"
+    shutil.copy(prices, static / "figures" / "fedssa-prices.png")
     shutil.copytree(generate.ROOT / "figures" / "benchmarks", source / "figures" / "benchmarks")
     runs = json.dumps(generate.runs_of_record(), separators=(",", ":"))
     (static / "runs.json").write_text(runs, encoding="utf-8")

@@ -52,10 +52,10 @@ document.addEventListener("DOMContentLoaded", () => {
     const variance = values.reduce((sum, value) => sum + (value - middle) ** 2, 0) / (n - 1);
     return runs.t[n - 1] * Math.sqrt(variance / n);
   };
-  const said = (values, sign) => {
+  const said = (values, sign, joint) => {
     if (!values.length || values.includes(null)) return "–";
     const middle = mean(values);
-    const half = interval(values);
+    const half = joint === undefined ? interval(values) : joint;
     const text = `${sign && middle >= 0 ? "+" : ""}${middle.toFixed(2)}`;
     return `${text}${half === null ? "" : ` ± ${half.toFixed(2)}`} (n = ${values.length})`;
   };
@@ -118,6 +118,8 @@ document.addEventListener("DOMContentLoaded", () => {
 
   function showTable(chosen, found) {
     const against = found.get(reference.value) || [];
+    // Of accuracy the intervals are README's: one error for the planned methods of a setting, and they hold together.
+    const joint = (name) => (metric.value === "accuracy" ? ((runs.halves[setting.value] || {})[reference.value] || {})[name] : undefined);
     const body = make("tbody");
     chosen.forEach(([name, own]) => {
       const apart = own.map((run) => {
@@ -128,7 +130,7 @@ document.addEventListener("DOMContentLoaded", () => {
       const swatch = make("span", { class: "swatch", style: `border-top-color:${look(name).colour};border-top-style:${look(name).dash ? "dashed" : "solid"}` });
       const cells = [make("td", { "data-label": "method" }, swatch, ` ${name}`)];
       cells.push(make("td", { "data-label": "last round" }, said(own.map(last), false) + broken(own)));
-      cells.push(make("td", { "data-label": `difference to ${reference.value}` }, said(apart, true)));
+      cells.push(make("td", { "data-label": `difference to ${reference.value}` }, said(apart, true, joint(name))));
       cells.push(make("td", { "data-label": "runs" }, own.map((run) => run.key).join(", ")));
       body.append(make("tr", {}, ...cells));
     });

@@ -308,9 +308,10 @@ def grid_runs(records: Iterable[Any]) -> list[tuple[str, int, Any]]:
     """(case, seed, run) of the planned grid that most of `records` belong to, as far as it is on record (or among `records`); empty
     where none of them is planned.
     """
-    known = recorded.by_key() | {record.key: record for record in records}
-    keys = {record.key for record in records}
-    return [(row.case, row.seed, known[row.key]) for row in planned.grid_of(keys) if row.key in known]
+    own = {record.key: record for record in records}
+    planned_ = planned.grid_of(own.keys())
+    known = recorded.by_key() | own if planned_ else {}
+    return [(row.case, row.seed, known[row.key]) for row in planned_ if row.key in known]
 
 
 def common_error(

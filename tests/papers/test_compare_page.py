@@ -84,12 +84,13 @@ def last(run):
     return run["curves"]["accuracy"][-1] if run["status"] == "finished" else None
 
 
-def said(values, quantiles, sign=""):
-    """As compare.js prints the mean of some seeds with its interval."""
+def said(values, quantiles, sign="", joint=None):
+    """As compare.js prints the mean of some seeds with its interval, its own or the table's."""
     if not values or None in values:
         return "–"
     n, mean = len(values), np.mean(values)
     half = "" if n < 2 else f" ± {quantiles[n - 1] * np.std(values, ddof=1) / np.sqrt(n):.2f}"
+    half = half if joint is None else f" ± {joint:.2f}"
     return f"{mean:{sign}.2f}{half} (n = {n})"
 
 
@@ -116,7 +117,8 @@ def test_each_row_is_readmes(page):
             else [(run, against[run["seed"]]) for run in runs if run["seed"] in against]
         )
         (column,) = [name for name in head if "Standalone" in name]
-        assert said([last(one) - last(two) for one, two in pairs], page["t"], "+") == row[column]
+        joint = page["halves"][setting][page["reference"]].get(method)
+        assert said([last(one) - last(two) for one, two in pairs], page["t"], "+", joint) == row[column]
         compared += 1
     assert compared == len(rows) > 10
 

@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 
-import pandas as pd
 import pytest
 
 from fedlib.papers import notebook, reproduce
@@ -17,19 +16,12 @@ def test_generated_tables_are_up_to_date():
     assert (ROOT / "README.md").read_text() == reproduce.readme(), "run `make notebooks`"
 
 
-def test_the_front_table_has_a_row_a_method_and_only_the_column_of_100_clients():
-    rows = [
-        ("A", "CIFAR-10, N = 10, C = 100 %", "1", "–", "2"),
-        ("A", "CIFAR-10, N = 100, C = 10 %", "3", "–", "4"),
-        ("B", "CIFAR-10, N = 100, C = 10 %", "5", "+2", "6"),
-        ("B", "CIFAR-100, N = 100, C = 10 %", "7", "–", "8"),
-    ]
-    record = pd.DataFrame(rows, columns=["method", "setting", "visited clients", "less Standalone", "the paper's"])
-    hundred = {"CIFAR-10, N = 100, C = 10 %": "CIFAR-10", "CIFAR-100, N = 100, C = 10 %": "CIFAR-100"}
-    front = reproduce._front(record, hundred)
-    assert list(front["method"]) == ["A", "B"] and list(front["CIFAR-10"]) == ["3", "5"]
-    assert list(front["CIFAR-100"]) == ["not run yet", "7"] and "1" not in front.to_numpy()
-    assert list(reproduce._front(record[:0], hundred).columns) == ["method"]
+def test_the_front_table_says_what_a_gain_costs():
+    front = reproduce._front().set_index("method")
+    assert front.loc["Standalone", ["computes", "sends, KB", "gain"]].tolist() == ["1.00", "0", "–"]
+    assert float(front.loc["FedKD", "computes"]) > 1.8 and front["gain"].iloc[1:].str.match(r"[+-]\d").all()
+    assert front.loc["FedSSA", "gain"] == front.loc["FedSSA", "gain at equal FLOPs"]  # it computes what Standalone does
+    assert front.loc["FedKD", "gain"] != front.loc["FedKD", "gain at equal FLOPs"]
 
 
 def test_the_commands_are_makefile_targets_and_ci_calls_the_test_command():

@@ -99,7 +99,7 @@ def test_a_method_that_diverged_is_no_runner_up():
 def ran(accuracy, key="key", status="finished", rounds=20):
     """A record of the twenty rounds of FedSSA's N = 10, with what tables of costs need."""
     columns = dict.fromkeys(("accuracy", "accuracy_all", "accuracy_selected"), accuracy)
-    sent = dict.fromkeys(("download_words", "upload_words", "published_words", "selected", "samples"), 10.0)
+    sent = dict.fromkeys(("download_words", "upload_words", "published_words", "selected", "visited", "samples"), 10.0)
     spec = exhibits.cells("fedssa/heterogeneous", "record", "cifar10", (0,))[0].spec
     table = pd.DataFrame({"round": range(-1, rounds)} | columns | sent)
     return of_record(key, spec, table, status=status)
@@ -129,7 +129,7 @@ def test_no_table_has_a_number_of_a_run_that_diverged_or_lacks_rounds(how):
     full = tables.in_full(summary.reset_index(), ["Standalone", "FedSSA", "FedProto"]).xs("FedSSA", level="method")
     assert all(text.startswith("–") for text in full.iloc[0]) and "nan" not in full.to_string()
     changes = found.differences("Standalone", "last").set_index("method")
-    assert changes.loc["FedSSA"].iloc[-4:].isna().all() and changes.loc["FedProto", "difference"] == 0
+    assert changes.loc["FedSSA", ["difference", "ci95", "selected_difference", "selected_ci95"]].isna().all() and changes.loc["FedProto", "difference"] == 0
     against = found.effects("FedSSA", "last")  # as the reference
     assert against[["ours", "difference", "selected", "selected_difference"]].isna().all(axis=None)
     costs, targets = found.costs("last").set_index("method"), found.targets().set_index("method")

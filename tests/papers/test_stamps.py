@@ -151,7 +151,7 @@ def test_a_picture_carries_its_settings_and_says_stand_in_only_of_embedded_runs(
 def test_a_picture_of_record_has_an_svg_and_the_settings_of_what_is_in_it(home, monkeypatch):
     cells = exhibits.cells("fedssa/heterogeneous", "record", "cifar10", (0,))
     found = notebook.Runs(cells, [stored(str(place)) for place, _ in enumerate(cells)])
-    monkeypatch.setattr(stamps.recorded, "load_record", lambda grid, scale: found)
+    monkeypatch.setattr(stamps.loading, "load_record", lambda grid, scale: found)
     summary = found.summary("last")
     rows = summary[summary["num_clients"] == 10]
     figure = notebook.save_record("fedssa/table2", settings(), plots.intervals(rows, list(rows["method"])), rows)
@@ -172,7 +172,7 @@ def test_a_picture_of_record_has_an_svg_and_the_settings_of_what_is_in_it(home, 
 def test_a_picture_of_what_one_run_kept_counts_one_seed(home, monkeypatch):
     cells = exhibits.cells("pfedes/images", "record", seeds=(2, 0, 1))
     found = notebook.Runs(cells, [stored(str(place)) for place, _ in enumerate(cells)])
-    monkeypatch.setattr(stamps.recorded, "load_record", lambda grid, scale: found)
+    monkeypatch.setattr(stamps.loading, "load_record", lambda grid, scale: found)
     drawn = plots.images({"original": np.zeros((1, 32, 32, 3))})
     (said,) = text_of(notebook.save_record("pfedes/fig7", settings(), drawn, pd.DataFrame({"row": ["original"]})))
     assert "protocol reconstructed; n = 1;" in said.replace("\n", " ")
