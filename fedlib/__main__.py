@@ -21,7 +21,7 @@ from . import __version__, algorithms, data, lab, models, partition
 from .errors import FedlibError, choose, coerce, require
 from .lab import costs, presets
 from .lab.boards import Board
-from .papers import checked, comparison, exhibits, explain, grids, planned, recorded, reproduce
+from .papers import checked, comparison, exhibits, explain, planned, recorded, reproduce
 from .show import intervals
 
 WIDTH = 80  # of what is printed, in characters
@@ -525,7 +525,7 @@ def _record(options: argparse.Namespace) -> int:
     print(f"{'arm':<12}{'runs':>9}  hours left on one core; the question")
     for arm in planned.arms().values():
         still = arm.open()
-        hours = sum(lab.expected_seconds([lab.resolve(spec, grids.RECORD) for spec in still])) / 3600
+        hours = planned.expected_hours(still)
         head = f"{arm.name:<12}{f'{len(arm.runs) - len(still)}/{len(arm.runs)}':>9}{hours:7.1f}  "
         print(textwrap.fill(arm.question, WIDTH, initial_indent=head, subsequent_indent=" " * len(head)))
     if recorded.unreadable():

@@ -6,17 +6,29 @@ from typing import Any
 import pandas as pd
 
 from .. import lab
-from . import exhibits, views
+from . import exhibits, planned, views
 from .grids import RECORD
 from .recorded import by_key
 from .results import Runs
 
 
 def load_record(grid: str, scale: str = RECORD) -> Runs:
-    """The results of record that are runs of `grid` at `scale`; what has not been run yet is absent."""
+    """The results of record that are runs of `grid` at `scale`, those of further seeds that the plan names included; what has not
+    been run yet is absent.
+    """
     known = by_key()
-    cells = [(cell, lab.resolve(cell.spec, scale).key) for cell in exhibits.cells(grid, scale)] if known else []
+    cells = (
+        [(cell, lab.resolve(cell.spec, scale).key) for cell in exhibits.cells(grid, scale, seeds=_seeds(scale))]
+        if known
+        else []
+    )
     return Runs.of_pairs((cell, known[key]) for cell, key in cells if key in known)
+
+
+def _seeds(scale: str) -> tuple[int, ...]:
+    """The scale's own, and at scale record those that an arm of the plan adds."""
+    own = exhibits.SEEDS[scale]
+    return tuple(sorted({*own, *planned.seeds()})) if scale == RECORD else own
 
 
 def train_cells(cells: Sequence[exhibits.Cell], jobs: int = 2, whole: bool = False) -> Runs:
@@ -106,5 +118,7 @@ def coverage(grid: str, scale: str = RECORD) -> str:
     if not found.cells:
         return f"{grid}: no results of record yet (0 of {len(every)} runs at scale {scale})."
     settings = list(dict.fromkeys(cell.setting for cell in found.cells))
-    said = f"{grid}: {len(found.cells)} of {len(every)} runs at scale {scale} are on record ({'; '.join(settings)})."
+    own = sum(cell.spec.seed in exhibits.SEEDS[scale] for cell in found.cells)
+    more = f", and {len(found.cells) - own} of further seeds" if own < len(found.cells) else ""
+    said = f"{grid}: {own} of {len(every)} runs at scale {scale} are on record{more} ({'; '.join(settings)})."
     return " ".join(filter(None, (said, say_stale(found.records))))

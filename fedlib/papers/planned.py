@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from .. import lab
@@ -80,18 +81,27 @@ class Row:
     key: str
 
 
+def seeds() -> set[int]:
+    """Every seed that the plan names."""
+    return {row.seed for row in _planned_rows()}
+
+
 def grid_of(keys: Collection[str]) -> list[Row]:
     """The planned grid, in one place (data set, N, C, T, E, B), that holds most of the runs `keys`; empty where none of them is
     planned. Of two that hold as many, the first in the plan.
     """
-    file = recorded.RESULTS / "planned.csv"
-    rows = _rows(str(file), file.stat().st_mtime_ns) if file.exists() else ()
+    rows = _planned_rows()
     held: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         held.setdefault((row.grid, row.place), []).append(row)
     counts = [(sum(row.key in keys for row in own), own) for own in held.values()]
     most = max((count for count, _ in counts), default=0)
     return next(own for count, own in counts if count == most) if most else []
+
+
+def _planned_rows() -> tuple[Row, ...]:
+    file = recorded.RESULTS / "planned.csv"
+    return _rows(str(file), file.stat().st_mtime_ns) if file.exists() else ()
 
 
 @cache
@@ -123,6 +133,26 @@ def unplanned() -> list[str]:
     """Keys of results of record that no arm names."""
     named = {key for one in arms().values() for key in one.keys}
     return [record.key for record in recorded.read_results() if record.key not in named]
+
+
+def expected_hours(specs: Collection[lab.RunSpec]) -> float:
+    """Hours on one core that runs will take: by the median seconds a round of those of record with the same method, data set, N, C, E
+    and B, or, where there are none, as this machine is timed to do it (`lab.expected_seconds`).
+    """
+    known: dict[tuple[Any, ...], list[float]] = {}
+    for record in recorded.read_results():
+        known.setdefault(_kind(record.spec), []).append(record.provenance["seconds"] / record.spec.rounds)
+    resolved = [lab.resolve(spec, RECORD) for spec in specs]
+    seconds = [
+        float(np.median(known[_kind(one.spec)])) * one.spec.rounds for one in resolved if _kind(one.spec) in known
+    ]
+    others = [one for one in resolved if _kind(one.spec) not in known]
+    return (sum(seconds) + sum(lab.expected_seconds(others))) / 3600
+
+
+def _kind(spec: Any) -> tuple[Any, ...]:
+    sizes = spec.num_clients, spec.participation, spec.local_epochs, spec.batch_size
+    return (spec.algorithm, spec.dataset, *sizes, str(spec.scenario), spec.precision)
 
 
 def train(name: str, jobs: int, each: Callable[[int], None]) -> int:

@@ -527,10 +527,10 @@ def _audited(paper: str) -> pd.DataFrame:
         lead = _differences(loading.load_record(grid), "Standalone", {}, "last10", "accuracy_selected")
         places = zip(table["setting"], table["method"], strict=True)
         table.insert(
-            list(table.columns).index("all clients"), "less Standalone", [lead.get(place, "–") for place in places]
+            list(table.columns).index("all clients"), _gain("Standalone"), [lead.get(place, "–") for place in places]
         )
         table["method"] = [f"{paper}: {case}" for case in table["method"]]
-    return table.rename(columns={"method": "case", f"less {exhibits.AS_RELEASED}": "less its reference"})
+    return table.rename(columns={"method": "case", _gain(exhibits.AS_RELEASED): "difference to its reference"})
 
 
 # Whose mean, by the column of a record's rounds.
@@ -573,7 +573,7 @@ def _against(
         "epochs": [f"{results.epochs([spec]):g} ({results.epochs(results.of_column(spec, theirs)):g})" for spec in of],
         "protocol": [spec.protocol for spec in of],
         _WHOSE[column]: [tables.mean(row) for row in rows],
-        f"less {reference}": [changes.get((row["setting"], row["method"]), "–") for row in rows],
+        _gain(reference): [changes.get((row["setting"], row["method"]), "–") for row in rows],
     }
     if rule != "last10":
         smoothed = _differences(found, reference, instead, "last10", column)
@@ -585,6 +585,10 @@ def _against(
         printed = [accuracies(*paper).set_index(["dataset", "clients", "method"])["value"] for paper in papers]
         made["the paper's"] = [_printed(row, reference, printed) for row in rows]
     return pd.DataFrame(made)
+
+
+def _gain(reference: str) -> str:
+    return "gain over Standalone" if reference == "Standalone" else f"difference to {reference}"
 
 
 def _printed(row: Mapping[Any, Any], reference: str, printed: Sequence[pd.Series]) -> str:

@@ -10,7 +10,8 @@ the claim puts them. A claim is
 - *no difference* when all are within MARGIN points, by two one-sided tests;
 - else *undecided*, with the reason, or *not run*.
 
-All need scale record or paper, the protocol `reconstructed`, and three seeds in each comparison that counts. A claim is read by the
+All need scale record or paper, the protocol `reconstructed`, no fewer rounds than the papers have, and three seeds in each comparison
+that counts. A claim is read by the
 last round and by the mean of the last ten, and words by what the paper counts and by what is sent: where the readings disagree, it is
 undecided. What a claim says that can be counted without a run is judged by counting, and tallied apart.
 """
@@ -38,6 +39,8 @@ MIN_SEEDS = 3
 LEVEL = 0.95
 MARGIN = 1.0  # points; chosen after the first 99 results of record were known, and before all later ones
 RULES = ("last", "last10")
+# The fewest rounds of the papers' own grids, T of {100, 500}; pFedHR prints none, and its reductions are named in its plan.
+PAPERS_ROUNDS = {"FedSSA": 100, "FedGH": 100, "pFedES": 100}
 COUNTS = {"published": "as the paper counts", "sent": "as sent"}
 
 # Embedded data and what they stand for at scale smoke.
@@ -319,6 +322,10 @@ def _judge(parts: Sequence[Part], found: Evidence, reading: Reading, printed: fl
     reasons = obstacles(found.scale, {run.cell.spec.protocol for run in runs})
     if any(_varied(part, found) for part in parts):
         reasons.append(f"T, E or B are not those of scale {found.scale}")
+    rounds = {(str(run.cell.spec.paper), run.cell.spec.rounds or 0) for run in runs}
+    short = sorted({number for paper, number in rounds if number < PAPERS_ROUNDS.get(paper, 0)})
+    if found.scale in DECISIVE_SCALES and short:
+        reasons.append(f"T = {', '.join(map(str, short))}, below the papers'")
     decisive = not reasons
     lacking = list(dict.fromkeys(one.obstacle for one in comparisons if one.obstacle))
     lacking += [f"{there} of {len(planned)} cells run"] if there < len(planned) else []

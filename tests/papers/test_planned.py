@@ -1,5 +1,6 @@
 """The plan of the results of record: every run that is there was asked for, arms train seed by seed and once."""
 
+import dataclasses
 import re
 
 import pytest
@@ -8,7 +9,7 @@ from results_of_record import of_record
 from fedlib import lab
 from fedlib.__main__ import main
 from fedlib.errors import FedlibError
-from fedlib.papers import planned, recorded
+from fedlib.papers import exhibits, loading, planned, recorded
 
 
 def test_every_result_of_record_is_named_by_the_plan():
@@ -75,6 +76,37 @@ def test_the_command_lists_the_arms(capsys, monkeypatch):
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
     assert [line.split()[0] for line in lines[1:] if not line.startswith(" ")] == list(planned.arms())
+
+
+def test_hours_are_those_of_runs_on_record_where_there_are_some(monkeypatch):
+    (_, spec), *_ = planned.arm("ablations").runs
+    done = lab.resolve(spec, "record").spec
+    taken = [
+        of_record("a", done, seconds=3600.0),
+        of_record("b", done, seconds=7200.0),
+        of_record("c", done, seconds=3600.0),
+    ]
+    monkeypatch.setattr(recorded, "read_results", lambda: taken)
+    monkeypatch.setattr(lab, "expected_seconds", lambda runs: [1800.0] * len(runs))
+    assert planned.expected_hours([spec]) == 1.0  # their median
+    half = dataclasses.replace(spec, rounds=spec.rounds // 2)
+    other = dataclasses.replace(spec, algorithm="FedProto", params={}, overrides={})
+    assert planned.expected_hours([half, other]) == 0.5 + 0.5
+
+
+def test_further_seeds_of_the_plan_are_read(monkeypatch):
+    (cell,) = [
+        c
+        for c in exhibits.cells("fedssa/heterogeneous", "record", "cifar100", (4,))
+        if c.method == "FedSSA" and c.num_clients == 100
+    ]
+    held = of_record(lab.resolve(cell.spec, "record").key, cell.spec)
+    monkeypatch.setattr(recorded, "read_results", lambda: [held])
+    (found,) = loading.load_record("fedssa/heterogeneous").cells
+    assert found.spec.seed == 4
+    assert loading.coverage("fedssa/heterogeneous").startswith(
+        "fedssa/heterogeneous: 0 of 162 runs at scale record are on record, and 1 of further seeds ("
+    )
 
 
 def test_the_command_writes_the_results_after_each_run(capsys, monkeypatch):

@@ -49,9 +49,10 @@ def test_differences_are_to_standalone_and_paired_by_seed(record):
     assert list(table.index) == ["Standalone", "FedSSA", "pFedES"]
     # 63 - 60 and 65 - 61: 3.5 with a standard error of 0.5, and t = 12.7062 of one degree of freedom: its own error, since three
     # methods with two seeds or one leave one degree of freedom, and that to FedSSA and Standalone.
-    assert table.loc["FedSSA", "less Standalone"] == "+3.50 ± 6.35 † (n = 2)"
+    assert table.loc["FedSSA", "gain over Standalone"] == "+3.50 ± 6.35 † (n = 2)"
     assert (
-        table.loc["pFedES", "less Standalone"] == "-1.00 (n = 1)" and table.loc["Standalone", "less Standalone"] == "–"
+        table.loc["pFedES", "gain over Standalone"] == "-1.00 (n = 1)"
+        and table.loc["Standalone", "gain over Standalone"] == "–"
     )
     assert table.loc["Standalone", "visited clients"] == "61.00 ± 2.48 (n = 3)"
     assert (table.loc["Standalone", "all clients"], table.loc["Standalone", "the rounds' clients"]) == (
@@ -67,7 +68,7 @@ def test_the_audit_reports_what_the_scripts_do(record):
     table = reproduce._audited("FedSSA").set_index("case")
     assert table.loc["FedSSA: Standalone", "the rounds' clients"].startswith("61.50 ")  # 60 and 61, and a point more
     # A mean difference of -3.5 with a standard error of 0.5, and t(1 - 0.025 / 5, 1) = 63.657 for five cases together.
-    assert table.loc["FedSSA: Standalone", "less its reference"].startswith("-3.50 ± ")
+    assert table.loc["FedSSA: Standalone", "difference to its reference"].startswith("-3.50 ± ")
 
 
 def test_a_diverged_run_is_a_dash(record, monkeypatch):
@@ -75,7 +76,7 @@ def test_a_diverged_run_is_a_dash(record, monkeypatch):
     broken = [replace(one, status="diverged") if one.spec.algorithm == "FedSSA" else one for one in made]
     monkeypatch.setattr(recorded, "read_results", lambda: broken)
     table = column().set_index("method")
-    ours = ["visited clients", "less Standalone", "the same, last 10 rounds", "all clients", "the rounds' clients"]
+    ours = ["visited clients", "gain over Standalone", "the same, last 10 rounds", "all clients", "the rounds' clients"]
     assert table.loc["FedSSA", ours].tolist() == ["– (2 of 2 diverged)", "–", "–", "–", "–"]
     assert "nan" not in (column().to_string() + reproduce._audited("FedSSA").to_string()).lower()
 

@@ -439,3 +439,35 @@ def test_a_line_is_not_broken_within_a_quantity():
     assert plots._wrapped(["N = 12, C = 50 % (for N = 100, C = 10 %); n = 1"], 38) == (
         "N = 12, C = 50 % (for N = 100,\nC = 10 %); n = 1"
     )
+
+
+def test_differences_side_by_side_leave_out_what_is_not_there():
+    rows = [
+        {
+            "setting": "one",
+            "other": "A",
+            "n": 3,
+            "rounds": 1.0,
+            "rounds_ci95": 0.5,
+            "words": np.nan,
+            "words_ci95": np.nan,
+        },
+        {
+            "setting": "one",
+            "other": "B",
+            "n": 1,
+            "rounds": -2.0,
+            "rounds_ci95": np.nan,
+            "words": 4.0,
+            "words_ci95": np.nan,
+        },
+    ]
+    figure = plots.differences(
+        pd.DataFrame(rows), "other", {"rounds": "equal rounds", "words": "equal words"}, "points"
+    )
+    (axes,) = figure.axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["A", "B"]
+    marks = sorted(float(line.get_xdata()[0]) for line in axes.lines if line.get_marker() in ("o", "s"))
+    assert marks == [-2.0, 1.0, 4.0]  # A's lead at equal words is not there
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert legend == ["equal rounds", "equal words", "hollow: one seed, no interval"]
