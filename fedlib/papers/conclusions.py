@@ -12,8 +12,6 @@ from . import claims, loading, prices, verdicts
 from .grids import RECORD
 from .results import Runs
 
-SAID = ["where", "words", "printed", "unit", "verdict", "by", "why", "evidence", "size"]
-
 
 def judged(*grids: str, paper: str = "") -> pd.DataFrame:
     """The claims that are held against runs of some of `grids` (of all grids, and those that need no run, by default), of one paper
@@ -27,6 +25,18 @@ def judged(*grids: str, paper: str = "") -> pd.DataFrame:
     ]
     found = {grid: loading.load_record(grid) for grid in claims.grids_of(wanted)}
     return claims.ledger(verdicts.Evidence(found, scale=RECORD), wanted)
+
+
+def said(*grids: str, paper: str = "") -> list[str]:
+    """`judged`, a sentence or two a claim: the verdict, the claim and where it is made, why there is no verdict, and the evidence."""
+    lines = []
+    for row in judged(*grids, paper=paper).to_dict("records"):
+        printed = f", printed {row['printed']} {row['unit']}" if row["printed"] else ""
+        found = f"; the printed number lies {row['size']}" if row["size"] else ""
+        line = f"{row['verdict']}: {row['words']} ({row['where']}{printed})."
+        line += f" {row['why'][:1].upper()}{row['why'][1:]}." if row["why"] else ""
+        lines.append(line + (f" {row['evidence']}{found}." if row["evidence"] else ""))
+    return lines
 
 
 def standing(runs: Runs, method: str, printed: pd.DataFrame | None = None) -> list[str]:

@@ -176,16 +176,16 @@ def figure_of_record(
 
 
 def differences_of_record(name: str, settings: notebook.Settings, runs_: notebook.Runs, reference: str) -> None:
-    """Save and show what each method of a setting adds to the method `reference`, paired by seed: the mean of the last ten rounds.
+    """Save and show what each method of a setting adds to the method `reference`, paired by seed, after the last round.
 
     The runs are results of record of one N, in the order of the rows.
     """
-    rows = runs_.effects(reference, "last10")
+    rows = runs_.effects(reference, "last")
     if not len(rows):
         print(f"{name}: no method is on record with {reference} yet, so there is nothing to draw")
         return
     figure = plots.effects(rows, "points of mean test accuracy")
-    saved = notebook.save_record(name, settings, figure, rows.round(4), used=runs_, rule="last10", view="differences")
+    saved = notebook.save_record(name, settings, figure, rows.round(4), used=runs_, view="differences")
     display(saved)
 
 

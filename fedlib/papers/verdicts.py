@@ -291,14 +291,13 @@ def judge(parts: Sequence[Part], found: Evidence, printed: float = float("nan"),
             if one.count == readings[0].count
         ]
         why = f"depends on the round ({'; '.join(said)})"
-    else:
-        said = [
-            f"{COUNTS[one.count]}: {judged[one].verdict}, {judged[one].evidence}"
-            for one in readings
-            if one.rule == RULES[0]
-        ]
-        why = f"depends on how words are counted ({'; '.join(said)})"
-    return replace(first, verdict=UNDECIDED, why=why)
+        return replace(first, verdict=UNDECIDED, why=why)
+    said = [
+        f"{COUNTS[one.count]}: {judged[one].verdict}, {judged[one].evidence}"
+        for one in readings
+        if one.rule == RULES[0]
+    ]
+    return replace(first, verdict=UNDECIDED, why=f"depends on how words are counted ({'; '.join(said)})", evidence="")
 
 
 def _judge(parts: Sequence[Part], found: Evidence, reading: Reading, printed: float) -> Finding:
