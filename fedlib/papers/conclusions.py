@@ -98,8 +98,8 @@ def at_each_price(runs: Runs, method: str, rule: str = "last") -> pd.DataFrame:
     rows = []
     for row in prices.against(runs, method, rule).to_dict("records"):
         shown = {"setting": row["setting"], "against": row["other"], "n": row["n"]}
-        shown |= {"computes": f"{row['compute']:.2f}", "sends": "–" if np.isnan(row["sent"]) else f"{row['sent']:.3g}"}
-        rows.append(shown | {f"equal {kind}": _at(row, kind) for kind in prices.KINDS})
+        shown |= {"computes": f"{row['compute']:.2f}", "sends": tables.short(row["sent"])}
+        rows.append(shown | {f"equal {prices.WORDS[kind]}": _at(row, kind) for kind in prices.KINDS})
     return pd.DataFrame(rows)
 
 

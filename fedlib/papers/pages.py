@@ -210,7 +210,7 @@ def prices_of_record(name: str, settings: notebook.Settings, runs_: notebook.Run
     if not len(rows):
         print(f"{name}: no method is on record with {method} yet, so there is nothing to draw")
         return pd.DataFrame()
-    kinds = {kind: f"at equal {'FLOPs' if kind == 'flops' else kind}" for kind in prices.KINDS}
+    kinds = {kind: f"at equal {word}" for kind, word in prices.WORDS.items()}
     drawn = plots.differences(rows, "other", kinds, f"points of {method} above the method named")
     drawn = drawn.note(
         "A run that spends more is cut at the round within what the other spent; it was not planned for that many."

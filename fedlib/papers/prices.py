@@ -14,7 +14,8 @@ from ..lab import costs
 from ..show import intervals, paired
 from .results import Runs, common_error
 
-KINDS = ("rounds", "flops", "words")
+WORDS = {"rounds": "rounds", "flops": "FLOPs", "words": "words"}
+KINDS = tuple(WORDS)
 COLUMNS = ["dataset", "setting", "own", "other", "n", "compute", "sent"] + [
     f"{kind}{part}" for kind in KINDS for part in ("", "_ci95", "_at", "_why")
 ]

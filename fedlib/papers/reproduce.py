@@ -420,12 +420,12 @@ def _front() -> pd.DataFrame:
     at equal rounds and at equal FLOPs, and the gain that the papers print.
     """
     found = _main_table().where(dataset="cifar100", num_clients=100)
-    gains = prices.over(found, "Standalone").set_index("own")
+    gains = {row["own"]: row for row in prices.over(found, "Standalone").to_dict("records")}
     theirs = [accuracies(*paper) for paper in (("FedSSA", "Table 2"), ("pFedES", "Table 3"))]
     kilobytes = conclusions.sent(found)
     rows = []
     for row in found.summary("last").to_dict("records"):
-        method, gain = row["method"], gains.loc[row["method"]] if row["method"] in gains.index else None
+        method, gain = row["method"], gains.get(row["method"])
         values = [
             table[(table["dataset"] == row["dataset"]) & (table["clients"] == row["clients"])] for table in theirs
         ]
@@ -437,14 +437,18 @@ def _front() -> pd.DataFrame:
             {
                 "method": method,
                 "computes": f"{1.0 if gain is None else gain['compute']:.2f}",
-                "sends, KB": f"{kilobytes[row['setting'], method]:.3g}",
+                "sends, KB": tables.short(kilobytes[row["setting"], method]),
                 "accuracy": tables.mean(row),
-                "gain": "–" if gain is None else f"{tables.apart(gain['rounds'], gain['rounds_ci95'])}",
-                "gain at equal FLOPs": "–" if gain is None else f"{tables.apart(gain['flops'], gain['flops_ci95'])}",
+                "gain": "–" if gain is None else _with_n(gain, "rounds"),
+                "gain at equal FLOPs": "–" if gain is None else _with_n(gain, "flops"),
                 "the paper's gain": "–" if np.isnan(paper) or gain is None else f"{paper:+.2f}",
             }
         )
     return pd.DataFrame(rows)
+
+
+def _with_n(gain: Mapping[Any, Any], kind: str) -> str:
+    return f"{tables.apart(gain[kind], gain[f'{kind}_ci95'])} (n = {gain['n']})"
 
 
 def _main_table() -> notebook.Runs:

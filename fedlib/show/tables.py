@@ -210,6 +210,11 @@ def mean(row: Mapping[Any, Any]) -> str:
     return text if row["n"] == 1 or np.isnan(row["ours"]) else f"{text} (n = {row['n']})"
 
 
+def short(value: float) -> str:
+    """A quantity of any size in three digits: `5,590`, `38.8`, `0.0116`; a dash for NaN."""
+    return "–" if np.isnan(value) else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
 def _paired(row: Mapping[Any, Any]) -> str:
     """`+1.20 ± 0.80 to FedProto (n = 3)`; a dash where no other method has a common seed."""
     if not row["lead_n"] or np.isnan(row["lead"]):

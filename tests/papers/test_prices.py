@@ -70,8 +70,8 @@ def test_the_leads_in_words(made):
     rows = conclusions.at_each_price(made, "pFedES").set_index("against")
     assert rows.loc["Standalone", "equal words"] == "– (Standalone sends nothing)"
     assert (
-        rows.loc["FedSSA", "equal flops"].startswith("-2.00 ± ")
-        and "(4 against 10 rounds)" in rows.loc["FedSSA", "equal flops"]
+        rows.loc["FedSSA", "equal FLOPs"].startswith("-2.00 ± ")
+        and "(4 against 10 rounds)" in rows.loc["FedSSA", "equal FLOPs"]
     )
     (sentence,) = conclusions.standing(made, "FedSSA")
     assert sentence.startswith(
