@@ -126,7 +126,9 @@ OTHER_PARAMETERS: list[tuple[str, dict[str, Any]]] = [
     ("Per-FedAvg", {"alpha": 0.1, "beta": 0.02}),
     ("pFedMe", {"inner_lr": 0.02, "beta": 0.5}),
     ("pFedBayes", {"noise": 1.0, "beta": 0.5, "rho0": -5.0}),
+    ("FML", {"score_shared": True}),
     ("FedKD", {"energy_start": 0.5, "energy_end": 0.6}),
+    ("FedKD", {"reduction": "all", "detach": False, "score_shared": True}),
     ("FedClassAvg", {"replace": False, "reduction": "mean", "contrast": 1.0}),
     ("FD", {"distance": "mse", "outputs": "logits"}),
     ("FD", {"exclude_self": False}),
@@ -139,6 +141,7 @@ OTHER_PARAMETERS: list[tuple[str, dict[str, Any]]] = [
     ("FedSSA", {"aggregate_over": "all", "aggregation": "whole", "replace": "all"}),
     ("pFedES", {"output": "linear", "extractor_epochs": 0, "extra_epochs": 1}),
     ("pFedHR", {"kd": "raw", "teacher": "last_match", "search": "exhaustive", "activations": "pooled"}),
+    ("pFedHR", {"public_only": True}),
     ("pFedHR", {"merge_same": True, "stitch_layers": 2, "client_reset": True, "cka_samples": 8}),
 ]
 CASES = cases()
