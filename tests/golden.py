@@ -356,13 +356,17 @@ def deals() -> dict[str, tuple[list[str], Any]]:
             found[f"{dataset} seed={seed} reserved"] = ["training"], lambda make=reserved: [make()]
             found[f"{dataset} seed={seed} public"] = ["training"], lambda make=public: [make()]
             for clients, dealer, split in itertools.product((10, 100), partition.BUILT_IN, SPLITS):
-                kinds = [{}, {"distinct": False, "floors": True}] if dealer == "by-class" else [{}]
+                kinds: list[dict[str, Any]] = [{}]
+                if dealer == "by-class":
+                    kinds += [{"distinct": False, "floors": True}]
+                    kinds += [] if split.startswith("official") else [{"dealing": "shards"}]
                 for kind in kinds:
                     held = partition.Dealing(clients, classes, dealer, classes // 5, split=split, **kind)
                     name = " ".join([f"{dataset} seed={seed} N={clients} {dealer} {split}", *kind])
                     own = () if split.startswith("local") else np.arange(0, 50_000, 10)  # some that nobody gets
                     made = partial(partition.client_images, labels, 50_000, held, seed, own)
                     used = ["training", f"partition {dealer}", f"split {split}"]
+                    used += ["dealing shards"] if "dealing" in kind else []
                     found[name] = used, lambda make=made: [part for parts in make() for part in parts]
     return found
 
