@@ -450,6 +450,7 @@ def _run(options: argparse.Namespace) -> None:
         raise FedlibError("algorithm: must be given, see `fedlib list`, or --spec FILE")
     else:
         spec = lab.RunSpec(**given, params=params, overrides=overrides)
+    _say_other_decay(lab.resolve(spec, options.scale))
     with contextlib.nullcontext() if options.log is None else Board(lab.resolve(spec, options.scale)) as board:
         record = lab.run(spec, options.scale, reuse_stale=options.reuse_stale, log=board.write if board else None)
         if board and not board.rounds:  # it was read, not trained
@@ -499,6 +500,20 @@ def _run(options: argparse.Namespace) -> None:
     print(f"stored in {record.path}")
     if board:
         print(f"to look at: tensorboard --logdir {board.path.parent}")
+
+
+def _say_other_decay(resolved: lab.Resolved) -> None:
+    """A line, before anything is trained, where a run is not its row of record because of its weight decay alone."""
+    found = None if resolved.spec.dataset in data.EMBEDDED else recorded.other_decay(resolved)
+    if found is None:
+        return
+    its, here = found.hashed["protocol"]["weight_decay"], resolved.protocol.weight_decay
+    if found.spec.paper == resolved.spec.paper:
+        _print(f"row of record: weight decay {its:g}, not {here:g} (--override weight_decay={its:g})")
+    else:
+        whose = found.spec.paper
+        _print(f"row of record: {whose}'s weight decay, {its:g}, not {here:g} (--paper {whose})")
+    sys.stdout.flush()
 
 
 def _print(text: str) -> None:

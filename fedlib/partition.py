@@ -1,8 +1,8 @@
 """Who holds which images, the whole way: labels in, each client's (train, validation, test) indices out. Pure functions
 of labels, settings and a seed.
 
-`public_images` and `reserved_images` are held by no client. `client_images` deals the rest: by class, by Dirichlet
-shares, independently (`iid`) or as a person registered it, and splits each client's images. A matrix of shares
+`public_images` and `reserved_images` are held by no client. `client_images` deals the rest: by class (in slots or in
+shards), by Dirichlet shares, independently (`iid`) or as a person registered it, and splits each client's images. A matrix of shares
 (clients x classes: the part of a class that a client receives) is dealt out by `deal`; the same shares dealt on a train,
 a validation and a test part give a client the same mix of classes in all three.
 """
@@ -16,6 +16,7 @@ from .errors import FedlibError, check_name, coerce, require
 from .randomness import generator
 
 MAX_REDRAWS = 100
+SHARDS, SMALLEST_SHARD = 200, 10  # of a data set: 200 (pFedHR's code), or as many of 10 images as there are (*chosen*)
 BUILT_IN = ("by-class", "dirichlet", "iid")
 
 # (labels (n,), number of clients, stream) -> for each client, the places in `labels` of the images that it holds
@@ -39,7 +40,7 @@ Parts = tuple[np.ndarray, np.ndarray, np.ndarray]  # one client's train, validat
 
 @dataclass(frozen=True)
 class Dealing:
-    """How images are dealt; the fields are explained by `RunSpec` (partition to alpha) and `Protocol` (split to floors)."""
+    """How images are dealt; the fields are explained by `RunSpec` (partition to alpha) and `Protocol` (split to dealing)."""
 
     num_clients: int
     num_classes: int
@@ -49,6 +50,7 @@ class Dealing:
     split: str = "local-8:1:1"
     distinct: bool = True
     floors: bool = False
+    dealing: str = "slots"
 
 
 def parts_of(split: str) -> tuple[int, int, int]:
@@ -89,6 +91,8 @@ def client_images(
         return list(zip(*_deal_to_clients(labels, [train, validation, test], how, stream), strict=True))
     if source == "train":
         private = private[private < num_train]
+    if how.partition == "by-class" and how.dealing == "shards":
+        return shards(labels, private, how.num_clients, how.classes_per_client, parts_of(how.split), stream)
     held = _deal_to_clients(labels, [private], how, stream)[0]
     return [split_client(labels, own, parts_of(how.split), seed, client, len(held)) for client, own in enumerate(held)]
 
@@ -177,6 +181,44 @@ def class_shares(
             chosen = stream.choice(np.flatnonzero(left == left.max()))
             shares[client, chosen] += unused[chosen].pop()
     return shares
+
+
+def num_shards(num_images: int, taken: int) -> int:
+    """Into how many shards images are cut of which clients take so many (see `shards`)."""
+    return max(taken, min(SHARDS, num_images // SMALLEST_SHARD))
+
+
+def shards(
+    labels: np.ndarray,
+    indices: np.ndarray,
+    num_clients: int,
+    shards_per_client: int,
+    parts: tuple[int, int, int],
+    stream: np.random.Generator,
+) -> list[Parts]:
+    """Each client's (train, validation, test), sorted int64, as pFedHR's released code deals: images in a row by label, cut
+    into equal shards, of which each client draws some, at random and possibly of one class; what is left over goes unused.
+
+    Of each shard the last part is to test on; of what is left of all of them, one after the other, the first part is to train
+    on: with two shards of 225 images, as CIFAR-10 has, and parts (16, 4, 5), 180 of one and 108 of the other, 72 and 90. In
+    the code two clients may draw the same shard; here nobody's is another's. Raises FedlibError where a shard would have
+    fewer than 3 images.
+    """
+    taken = num_clients * shards_per_client
+    count = num_shards(len(indices), taken)
+    size = len(indices) // count
+    allowed = (
+        f"few enough that each of {taken} shards has 3 images or more; {len(indices)} images make shards of {size}"
+    )
+    require(size >= 3, "num_clients", num_clients, allowed)
+    rows = indices[np.argsort(labels[indices], kind="stable")][: count * size].reshape(count, size)
+    tested = max(1, size * parts[2] // sum(parts))
+    held: list[Parts] = []
+    for drawn in stream.permutation(count)[:taken].reshape(num_clients, shards_per_client):
+        own = rows[drawn]
+        left, cut = own[:, : size - tested].ravel(), (size - tested) * shards_per_client * parts[0] // sum(parts[:2])
+        held.append((np.sort(left[:cut]), np.sort(left[cut:]), np.sort(own[:, size - tested :].ravel())))
+    return held
 
 
 def dirichlet_shares(num_clients: int, num_classes: int, alpha: float, stream: np.random.Generator) -> np.ndarray:

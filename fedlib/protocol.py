@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from .errors import choose, require
+from .fields import later
 from .partition import parts_of
 
 SPLITS = ("local-8:1:1", "local-8:0:2", "train-16:4:5", "official-4:1:1")
@@ -21,6 +22,9 @@ class Protocol:
     all methods of a table have the same private images. Otherwise only methods that use public data lose it;
     distinct: of the partition by class, see `partition.class_shares`;
     floors: round each share of a class down by itself, which leaves a few images unused, see `partition.deal`;
+    dealing: of the partition by class. `slots`: a client holds k classes, in shares of unequal size; `shards`: k equal
+    shards of the images in the order of their labels, as pFedHR's released code deals, see `partition.shards`: neither
+    `distinct` nor `floors` then says anything;
     normalise: subtract mean and divide by std of the `dataset`, of `imagenet`, of `half` (0.5 and 0.5), or as
     `released`: ImageNet's on cifar10, the data set's own on others;
     augmentation: of training images, `none`, or `released`: flip, erasing and crop, see `training.augmented`, of data
@@ -38,6 +42,7 @@ class Protocol:
     reserve: bool = False
     distinct: bool = True
     floors: bool = False
+    dealing: str = later("slots", neutral="slots")
     normalise: str = "dataset"
     augmentation: str = "none"
     optimiser: str = "sgd"
@@ -50,6 +55,9 @@ class Protocol:
 
     def __post_init__(self) -> None:
         choose("split", self.split, SPLITS)
+        choose("dealing", self.dealing, ("slots", "shards"))
+        official = self.split.startswith("official")
+        require(self.dealing == "slots" or not official, "dealing", self.dealing, f"'slots' with split {self.split}")
         choose("normalise", self.normalise, ("dataset", "imagenet", "half", "released"))
         choose("augmentation", self.augmentation, ("none", "released"))
         choose("optimiser", self.optimiser, OPTIMISERS)

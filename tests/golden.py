@@ -126,7 +126,9 @@ OTHER_PARAMETERS: list[tuple[str, dict[str, Any]]] = [
     ("Per-FedAvg", {"alpha": 0.1, "beta": 0.02}),
     ("pFedMe", {"inner_lr": 0.02, "beta": 0.5}),
     ("pFedBayes", {"noise": 1.0, "beta": 0.5, "rho0": -5.0}),
+    ("FML", {"score_shared": True}),
     ("FedKD", {"energy_start": 0.5, "energy_end": 0.6}),
+    ("FedKD", {"reduction": "all", "detach": False, "score_shared": True}),
     ("FedClassAvg", {"replace": False, "reduction": "mean", "contrast": 1.0}),
     ("FD", {"distance": "mse", "outputs": "logits"}),
     ("FD", {"exclude_self": False}),
@@ -139,6 +141,7 @@ OTHER_PARAMETERS: list[tuple[str, dict[str, Any]]] = [
     ("FedSSA", {"aggregate_over": "all", "aggregation": "whole", "replace": "all"}),
     ("pFedES", {"output": "linear", "extractor_epochs": 0, "extra_epochs": 1}),
     ("pFedHR", {"kd": "raw", "teacher": "last_match", "search": "exhaustive", "activations": "pooled"}),
+    ("pFedHR", {"public_only": True}),
     ("pFedHR", {"merge_same": True, "stitch_layers": 2, "client_reset": True, "cka_samples": 8}),
 ]
 CASES = cases()
@@ -353,13 +356,17 @@ def deals() -> dict[str, tuple[list[str], Any]]:
             found[f"{dataset} seed={seed} reserved"] = ["training"], lambda make=reserved: [make()]
             found[f"{dataset} seed={seed} public"] = ["training"], lambda make=public: [make()]
             for clients, dealer, split in itertools.product((10, 100), partition.BUILT_IN, SPLITS):
-                kinds = [{}, {"distinct": False, "floors": True}] if dealer == "by-class" else [{}]
+                kinds: list[dict[str, Any]] = [{}]
+                if dealer == "by-class":
+                    kinds += [{"distinct": False, "floors": True}]
+                    kinds += [] if split.startswith("official") else [{"dealing": "shards"}]
                 for kind in kinds:
                     held = partition.Dealing(clients, classes, dealer, classes // 5, split=split, **kind)
                     name = " ".join([f"{dataset} seed={seed} N={clients} {dealer} {split}", *kind])
                     own = () if split.startswith("local") else np.arange(0, 50_000, 10)  # some that nobody gets
                     made = partial(partition.client_images, labels, 50_000, held, seed, own)
                     used = ["training", f"partition {dealer}", f"split {split}"]
+                    used += ["dealing shards"] if "dealing" in kind else []
                     found[name] = used, lambda make=made: [part for parts in make() for part in parts]
     return found
 

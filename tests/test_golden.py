@@ -11,6 +11,7 @@ from fedlib.lab.presets import PRESETS
 
 STATED = {  # the protocol's choices, each a part of fedlib
     "split": protocol.SPLITS,
+    "dealing": ("shards",),  # slots are neutral
     "normalise": ("dataset", "imagenet", "half", "released"),
     "augmentation": ("none", "released"),
     "optimiser": protocol.OPTIMISERS,

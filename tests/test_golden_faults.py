@@ -69,7 +69,7 @@ FAULTS: dict[str, list[tuple[str, str, str]]] = {
     "FedKD": [
         ("algorithms/fedkd.py", "(mutual + hints)", "(mutual - hints)"),
         ("algorithms/fedkd.py", "mapped.detach()", "mapped"),
-        ("algorithms/fedkd.py", "(loss_model + loss_shared).detach()", "(loss_model + loss_shared)"),
+        ("algorithms/fedkd.py", "(both.detach() if", "(both if"),
         ("algorithms/fedkd.py", 'generator("method")', 'generator("server")'),
         ("algorithms/fedkd.py", "(1 + context.round)", "(2 - context.round)"),
     ],

@@ -4,6 +4,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fedlib import FedlibError, lab, partition
+from fedlib.randomness import generator
 
 fast = settings(max_examples=60, deadline=None, derandomize=True)
 
@@ -307,6 +308,79 @@ def test_the_whole_way_from_labels_to_each_clients_parts(setting, how, split, fr
         assert (every < num_train).all()
     public = partition.public_images(labels, num_train, 0.5, seed, 7)
     assert len(public) == 7 and np.isin(public, partition.reserved_images(labels, num_train, 0.5, seed)).all()
+
+
+def shards_of(
+    num_clients: int, labels: np.ndarray, num_train: int, split: str = "train-16:4:5", seed: int = 0, k: int = 2
+):
+    dealing = partition.Dealing(num_clients, 10, classes_per_client=k, split=split, dealing="shards")
+    reserved = partition.reserved_images(labels, num_train, 0.1, seed) if num_train == 50_000 else ()
+    return partition.client_images(labels, num_train, dealing, seed, reserved)
+
+
+def test_shards_by_hand():
+    """100 images, two classes, two clients: 10 shards of 10 in the order of labels, two each. Of each the last fifth is to
+    test on; four fifths of the 16 left, 12, are to train on: the first shard's 8, and 4 of the second.
+    """
+    labels = np.repeat([1, 0], 50)  # so the first of the sorted are images 50, 51, ...
+    order = [*range(50, 100), *range(50)]
+    drawn = generator(0, "partition").permutation(10)
+    for client, (train, validation, test) in enumerate(shards_of(2, labels, 100)):
+        one, other = (order[10 * shard : 10 * shard + 10] for shard in drawn[2 * client : 2 * client + 2])
+        assert train.tolist() == sorted(one[:8] + other[:4])
+        assert validation.tolist() == sorted(other[4:8]) and test.tolist() == sorted(one[8:] + other[8:])
+
+
+@pytest.mark.parametrize("num_clients", [12, 100])
+def test_shards_of_the_released_pfedhr(num_clients):
+    """CIFAR-10 less its public tenth: 200 shards of 225, 20 a class, of 45 000; 288, 72 and 90 images a client, 180 and 108 of
+    the two shards, which may be of one class.
+    """
+    labels = np.concatenate([labelled(5000, 10), labelled(1000, 10)])
+    held = shards_of(num_clients, labels, 50_000)
+    assert {tuple(map(len, parts)) for parts in held} == {(288, 72, 90)}
+    every = np.concatenate([part for parts in held for part in parts])
+    assert len(np.unique(every)) == len(every) == 450 * num_clients and every.max() < 50_000
+    kinds = {tuple(sorted(np.unique(labels[train], return_counts=True)[1].tolist())) for train, _, _ in held}
+    assert kinds <= {(108, 180), (288,)} and (108, 180) in kinds
+    assert num_clients < 100 or (288,) in kinds  # about one client in ten
+    others = shards_of(num_clients, labels, 50_000, seed=1)
+    assert not all(same(one, other) for one, other in zip(held, others, strict=True))
+
+
+@fast
+@given(
+    st.integers(1, 40),
+    st.integers(1, 4),
+    st.integers(30, 400),
+    st.sampled_from(["train-16:4:5", "local-8:1:1", "local-8:0:2"]),
+)
+def test_shards_are_nobodys_twice(num_clients, k, per_class, split):
+    labels = labelled(per_class, 10)
+    try:
+        held = shards_of(num_clients, labels, len(labels), split, k=k)
+    except FedlibError as error:
+        assert "num_clients" in str(error) and len(labels) // (num_clients * k) < 3
+        return
+    every = np.concatenate([part for parts in held for part in parts])
+    assert len(np.unique(every)) == len(every) and len(held) == num_clients
+    shares = partition.parts_of(split)
+    assert all((len(part) > 0) == (share > 0) for parts in held for part, share in zip(parts, shares, strict=True))
+    assert all(len(np.unique(labels[np.concatenate(parts)])) <= 2 * k for parts in held)
+    assert len({len(np.concatenate(parts)) for parts in held}) == 1
+
+
+def test_how_many_shards_there_are():
+    """200 where there are images for them, fewer of 10 images at least, and as many as are taken in any case."""
+    assert [
+        partition.num_shards(*given) for given in ((45_000, 24), (45_000, 300), (1_500, 24), (108, 16), (5, 2))
+    ] == [
+        200,
+        300,
+        150,
+        16,
+        2,
+    ]
 
 
 def test_a_client_with_fewer_than_three_images_is_an_error():

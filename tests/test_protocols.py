@@ -84,7 +84,7 @@ def test_a_protocol_gives_its_method_parameters_and_params_override_them() -> No
 
 def test_every_field_can_be_overridden_by_name() -> None:
     others = {
-        "split": "official-4:1:1", "distinct": "false", "floors": True, "normalise": "half",
+        "split": "official-4:1:1", "distinct": "false", "floors": True, "dealing": "shards", "normalise": "half",
         "augmentation": "released", "lr": "0.5", "momentum": 0.5, "weight_decay": 0.1, "clip_norm": 1,
         "inherit": "first_visit", "starts": "apart", "reserve": "true", "optimiser": "adam",
     }  # fmt: skip
@@ -116,9 +116,9 @@ def test_pfedhr_presets() -> None:
         assert participants(sized.num_clients, sized.participation) == 4 and sized.num_clients == 12
     assert lab.resolve(replace(spec, num_clients=100, participation=0.1)).spec.num_clients == 100
     rebuilt = lab.resolve(replace(spec, protocol="reconstructed")).protocol
-    assert rebuilt == replace(preset, normalise="half", weight_decay=1e-4)
+    assert rebuilt == replace(preset, normalise="half", weight_decay=1e-4, starts="apart")
     released = lab.resolve(replace(spec, protocol="released"))
-    assert released.protocol.weight_decay == 1e-4
+    assert released.protocol == replace(rebuilt, split="train-16:4:5", distinct=False, dealing="shards")
     assert participants(released.spec.num_clients, released.spec.participation) == 6
 
 
@@ -196,12 +196,33 @@ def test_pfedhr_keeps_the_public_part_from_the_clients_of_every_method() -> None
 
 
 def test_released_pfedhr_leaves_a_fifth_of_the_training_part_unused() -> None:
-    resolved = lab.resolve(replace(DIGITS, algorithm="FedMD", paper="pFedHR", protocol="released"))
+    resolved = lab.resolve(replace(DIGITS, algorithm="FedMD", paper="pFedHR", protocol="released", partition="iid"))
     built = lab.federation_of(resolved)
     parts = [sum(len(getattr(c, part)) for c in built.clients) for part in ("train", "validation", "test")]
     assert sum(parts) == resolved.data.num_train - 150  # the official test images stay unused
     assert [part / sum(parts) for part in parts] == pytest.approx([0.64, 0.16, 0.2], abs=0.01)
     assert int(torch.cat([c.test for c in built.clients]).max()) < resolved.data.num_train
+
+
+def test_released_pfedhr_deals_shards_to_every_method() -> None:
+    """1 497 digits to train on, 150 of them public: 134 shards of 10; of each 2 to test on, of the 16 left 12 to train on."""
+    spec = replace(DIGITS, paper="pFedHR", protocol="released", num_clients=12, classes_per_client=2)
+    one, other = (lab.resolve(replace(spec, algorithm=name)) for name in ("Standalone", "FedMD"))
+    assert {tuple(map(len, parts)) for parts in lab.partition_of(one)} == {(12, 4, 4)}
+    both = zip(lab.partition_of(one), lab.partition_of(other), strict=True)
+    assert all(np.array_equal(a, b) for mine, yours in both for a, b in zip(mine, yours, strict=True))
+    spent = one.spec.local_epochs * one.spec.rounds * 6 * 12  # six clients a round
+    assert one.samples == pytest.approx(spent, rel=0.1)
+    assert one.hashed["protocol"]["dealing"] == "shards" and "dealing shards" in one.numerics
+
+
+def test_dealing_in_slots_is_in_no_key() -> None:
+    plain, said = (lab.resolve(replace(DIGITS, overrides=given)) for given in ({}, {"dealing": "slots"}))
+    assert plain.key == said.key and "dealing" not in plain.hashed["protocol"]
+    with pytest.raises(FedlibError, match="dealing = 'shards': must be 'slots' with split official-4:1:1"):
+        lab.resolve(replace(DIGITS, overrides={"dealing": "shards", "split": "official-4:1:1"}))
+    with pytest.raises(FedlibError, match="dealing = 'cards' is unknown"):
+        lab.resolve(replace(DIGITS, overrides={"dealing": "cards"}))
 
 
 def test_without_validation_images_nothing_is_selected_by_them() -> None:
@@ -462,7 +483,8 @@ def test_clients_of_one_architecture_start_equal_or_apart() -> None:
         assert torch.equal(each.server_context().initial_header().weight, equal[0])
         own = [each.client_context(id).build("tiny").header.weight for id in range(4)]  # what a reset goes back to
         assert all(torch.equal(one, other) for one, other in zip(own, headers(each), strict=True))
-    assert all(preset.protocol.starts == "equal" for preset in PRESETS.values())
+    apart = {whose for whose, preset in PRESETS.items() if preset.protocol.starts == "apart"}
+    assert apart == {("pFedHR", "released"), ("pFedHR", "reconstructed")}  # whose code builds a network for each client
 
 
 def test_the_untrained_start_is_each_clients_own_when_they_start_apart() -> None:

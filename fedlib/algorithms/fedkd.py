@@ -13,11 +13,16 @@ of the energy which grows from `energy_start` to `energy_end` over the rounds; t
 the authors' code) and compresses the mean in the same way. Down: that mean, or the whole shared model for a client
 that was not in the last round. Up: the update. Evaluated is the client's own model.
 
-In each loss the partner and the denominator are constants (detached) and the KL is a batch mean. Matrices are weights
-flattened to (outputs, rest); biases go as they are. Traps of other implementations: the literal threshold loop keeps
+In each loss the partner and the denominator are constants and the KL is a mean over the batch (*chosen*, as in FML, whose
+code does so). Both public codes, wuch15/FedKD and HtFLlib, take its mean over the batch and the classes, C times less
+(`reduction=all`), and neither detaches anything (`detach=False`), so that each network also gets the gradient of the
+other's loss; with C = 100 such a KL is next to nothing, and the hints do its work. Under each of these readings a client is
+ahead of training alone after its first visit, before anything was exchanged: `isolated` runs say how far at the end.
+
+Matrices are weights flattened to (outputs, rest); biases go as they are. Traps of other implementations: the literal threshold loop keeps
 no component, which zeroes a layer, when only the full rank holds the energy (here at least 1, and the full rank if
 need be); HtFLlib compresses parameters instead of updates; factors may be larger than the matrix, which is then sent
-as it is. The authors' attention terms have no counterpart in a CNN. CNN-5 is shared as in FML.
+as it is. The authors' attention terms have no counterpart in a CNN. CNN-5 is shared, and scored, as in FML.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,24 +35,40 @@ from torch import Tensor, nn
 
 from .. import models
 from ..errors import choose, require
+from ..fields import later
 from ..randomness import fork_torch
 from ..training import kl_divergence, mean
 from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
+from .fml import keep_shared, shared_logits
 
 BLOCK, PASSES = 32, 12  # vectors in the block of `leading`; passes before it gives up
 
 
 def distillation_loss(
-    model: models.Model, shared: models.Model, projection: nn.Linear, images: Tensor, labels: Tensor
+    model: models.Model,
+    shared: models.Model,
+    projection: nn.Linear,
+    images: Tensor,
+    labels: Tensor,
+    reduction: str = "batch",
+    detach: bool = True,
 ) -> Tensor:
-    """L_model + L_shared; with the partners detached, each network gets the gradient of its own loss only."""
+    """L_model + L_shared, a scalar; with the partners detached, each network gets the gradient of its own loss only."""
     features, shared_features = model.extractor(images), shared.extractor(images)  # (n, d), (n, d of the shared model)
     logits, shared_logits = model.header(features), shared.header(shared_features)
     loss_model, loss_shared = F.cross_entropy(logits, labels), F.cross_entropy(shared_logits, labels)
-    mapped = projection(shared_features)
-    hints = F.mse_loss(features, mapped.detach()) + F.mse_loss(mapped, features.detach())
-    mutual = kl_divergence(shared_logits, logits) + kl_divergence(logits, shared_logits)
-    return loss_model + loss_shared + (mutual + hints) / (loss_model + loss_shared).detach()
+    both, mapped = loss_model + loss_shared, projection(shared_features)
+    if detach:
+        hints = F.mse_loss(features, mapped.detach()) + F.mse_loss(mapped, features.detach())
+        mutual = kl_divergence(shared_logits, logits) + kl_divergence(logits, shared_logits)
+    else:
+        hints = 2 * F.mse_loss(features, mapped)
+        own, other = logits.log_softmax(1), shared_logits.log_softmax(1)  # log_target: a probability may underflow
+        mutual = F.kl_div(own, other, reduction="batchmean", log_target=True)
+        mutual = mutual + F.kl_div(other, own, reduction="batchmean", log_target=True)
+    if reduction == "all":
+        mutual = mutual / logits.shape[1]
+    return both + (mutual + hints) / (both.detach() if detach else both)
 
 
 def leading(wide: Tensor, energy: float) -> tuple[Tensor, Tensor] | None:
@@ -134,7 +155,10 @@ def expand(sent: Mapping[str, Tensor], model: Mapping[str, Tensor]) -> dict[str,
 class FedKD(Algorithm):
     """energy_start, energy_end: share of the energy kept in the first and last rounds, in (0, 1]. Default 0.95, 0.98
     (the authors' code);
-    shared: architecture of the shared model. Default CNN-5 (FedGH, section 5.2.2).
+    shared: architecture of the shared model. Default CNN-5 (FedGH, section 5.2.2);
+    reduction: of the KL, a mean over the `batch`, or over `all`, batch and classes (both public codes). Default batch;
+    detach: whether partner and denominator are constants (false: both public codes). Default true;
+    score_shared: score the shared model, too (see FML). Default false.
     """
 
     name = "FedKD"
@@ -146,11 +170,15 @@ class FedKD(Algorithm):
     energy_start: float = 0.95
     energy_end: float = 0.98
     shared: str = "CNN-5"
+    reduction: str = later("batch", neutral="batch")
+    detach: bool = later(True, neutral=True)
+    score_shared: bool = later(False, neutral=False)
 
     def __post_init__(self) -> None:
         require(0 < self.energy_start <= 1, "energy_start", self.energy_start, "in (0, 1]")
         require(0 < self.energy_end <= 1, "energy_end", self.energy_end, "in (0, 1]")
         choose("shared", self.shared, models.BUILDERS)
+        choose("reduction", self.reduction, ("batch", "all"))
 
     def energy(self, context: ServerContext | ClientContext) -> float:
         """The share of the energy kept in this round."""
@@ -184,8 +212,10 @@ class FedKD(Algorithm):
         projection = nn.Linear(inputs, outputs, bias=False, device="meta")  # draws nothing
         projection.weight = nn.Parameter(client.state["projection"])
         networks = {"model": client.model, "shared": shared, "projection": projection}
-        context.train(distillation_loss, networks)
+        context.train(distillation_loss, networks, reduction=self.reduction, detach=self.detach)
         client.state.update(shared=start, projection=projection.weight.detach())
+        if self.score_shared:
+            keep_shared(client, shared.state_dict(), start)
         update = {name: tensor - start[name] for name, tensor in shared.state_dict().items()}
         return Message(compress(update, self.energy(context)))
 
@@ -196,3 +226,6 @@ class FedKD(Algorithm):
         applied = expand(server["update"], server["model"])  # what the clients can rebuild, not the mean itself
         server["model"] = {name: tensor + applied[name] for name, tensor in server["model"].items()}
         server["holders"] = [info.id for info, _ in uploads]
+
+    def predict(self, client: Client, images: Tensor) -> dict[str, Tensor]:
+        return super().predict(client, images) | shared_logits(client, self.shared, images)

@@ -10,13 +10,16 @@ The partner is a constant in each loss (detached) and the KL is a mean over the 
 server takes the unweighted mean of the shared models, as the authors' code does. Down and up: the shared model.
 Evaluated is the client's own. alpha = 1 is Standalone, to the bit.
 
+With `score_shared` the shared model is scored on the client's test images, too: `shared_accuracy`, as the client has
+just trained it, and `received_accuracy`, as it came from the server. No weight depends on it.
+
 The shared model is CNN-5, which FedGH's and FedSSA's texts say for heterogeneous clients; they say nothing for
 homogeneous ones (all CNN-1), where it is CNN-5 too. It has an initial state of its own, or else a CNN-5 client's two
 networks would start, and stay, equal. Known disagreements: HtFLlib divides the KL by C as well, does not detach and
 ships alpha = beta = 1 (no mutual learning); the authors' main.py has fork and merge commented out.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch.nn.functional as F
@@ -24,6 +27,7 @@ from torch import Tensor, nn
 
 from .. import models
 from ..errors import choose, require
+from ..fields import later
 from ..training import kl_divergence, mean
 from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
 
@@ -38,11 +42,27 @@ def mutual_loss(
     return loss_model + loss_shared
 
 
+def keep_shared(client: Client, trained: Mapping[str, Tensor], received: Mapping[str, Tensor]) -> None:
+    """Keep the shared model's weights, by the name of its accuracy, for `shared_logits`."""
+    client.state["scored"] = {"shared_accuracy": dict(trained), "received_accuracy": dict(received)}
+
+
+def shared_logits(client: Client, architecture: str, images: Tensor) -> dict[str, Tensor]:
+    """Logits (n, C) of what `keep_shared` kept of the shared model, which is an `architecture`; none where it kept nothing."""
+    found = {}
+    for name, weights in client.state.get("scored", {}).items():
+        network = client.build(architecture)
+        network.load_state_dict(weights)
+        found[name] = network(images)
+    return found
+
+
 @dataclass(frozen=True)
 class FML(Algorithm):
     """alpha, beta: weight of the labels against the partner for the client's and the shared model, in [0, 1]. Default
     0.5 (the authors' code);
-    shared: architecture of the shared model. Default CNN-5 (FedGH, section 5.2.2).
+    shared: architecture of the shared model. Default CNN-5 (FedGH, section 5.2.2);
+    score_shared: score the shared model, too (see above). Default false.
     """
 
     name = "FML"
@@ -53,6 +73,7 @@ class FML(Algorithm):
     alpha: float = 0.5
     beta: float = 0.5
     shared: str = "CNN-5"
+    score_shared: bool = later(False, neutral=False)
 
     def __post_init__(self) -> None:
         require(0 <= self.alpha <= 1, "alpha", self.alpha, "in [0, 1]")
@@ -72,8 +93,13 @@ class FML(Algorithm):
         shared.load_state_dict(message.tensors)
         networks = {"model": client.model, "shared": shared}
         context.train(mutual_loss, networks, alpha=self.alpha, beta=self.beta)
+        if self.score_shared:
+            keep_shared(client, shared.state_dict(), message.tensors)
         return Message(shared.state_dict())
 
     def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
         for name in server:
             server[name] = mean([message[name] for _, message in uploads])
+
+    def predict(self, client: Client, images: Tensor) -> dict[str, Tensor]:
+        return super().predict(client, images) | shared_logits(client, self.shared, images)

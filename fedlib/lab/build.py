@@ -36,7 +36,7 @@ def partition_of(resolved: Resolved) -> list[partition.Parts]:
     """What each client holds: its (train, validation, test) indices into the pooled images, none of them public."""
     dataset, spec, preset = resolved.data, resolved.spec, resolved.protocol
     how: dict[str, Any] = {"partition": spec.partition, "alpha": spec.alpha, "split": preset.split}
-    how |= {"distinct": preset.distinct, "floors": preset.floors}
+    how |= {"distinct": preset.distinct, "floors": preset.floors, "dealing": preset.dealing}
     if spec.classes_per_client is not None:
         how["classes_per_client"] = spec.classes_per_client
     dealing = partition.Dealing(spec.num_clients, dataset.num_classes, **how)

@@ -157,6 +157,8 @@ def relative_work(item: Resolved) -> float:
     plain = selected * images * spec.local_epochs
     if spec.algorithm == "pFedHR":  # fine-tuning, and Eq. 6 with a teacher
         networks = selected + params["max_candidates"]
+        if params["public_only"]:  # a network an architecture
+            networks = min(selected, len(set(item.architectures)))
         twice = 1 if spec.public_labels else 2  # two views of each image
         return (1 + FORWARD) + networks * public * (params["server_epochs"] * twice + FORWARD) / plain
     work = WORK.get(spec.algorithm, Work())

@@ -238,8 +238,10 @@ class Resolved:
             of_training *= 1 - spec.public_fraction
         dealt = of_training + (self.info.num_test if self.protocol.split.startswith("local") else 0)
         share = train / (train + validation + (0 if self.protocol.split.startswith("official") else test))
-        if spec.partition == "by-class":  # few clients leave classes that nobody holds
-            share *= min(1.0, spec.num_clients * (spec.classes_per_client or 1) / self.info.num_classes)
+        if spec.partition == "by-class":  # few clients leave classes, or shards, that nobody holds
+            taken = spec.num_clients * (spec.classes_per_client or 1)
+            shards = self.protocol.dealing == "shards"
+            share *= min(1.0, taken / (partition.num_shards(int(dealt), taken) if shards else self.info.num_classes))
         selected = simulation.participants(spec.num_clients, spec.participation)
         return selected * share * dealt / spec.num_clients * spec.rounds * spec.local_epochs
 

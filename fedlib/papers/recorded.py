@@ -65,6 +65,27 @@ def by_key() -> dict[str, lab.Record]:
     return {record.key: record for record in read_results()}
 
 
+def other_decay(resolved: lab.Resolved) -> lab.Record | None:
+    """A result of record that differs from a run in its weight decay alone, whatever the seed; None where there is none, and where
+    the run is a seed of what is on record. FedGH's and pFedES's own decay is not that of their rows of record, which share one
+    training with FedSSA's table.
+    """
+    asked, decay = _but_for_decay(resolved.hashed)
+    alike = {}
+    for record in read_results():
+        other, its = _but_for_decay(record.hashed)
+        if other == asked:
+            alike[its] = record
+    return None if decay in alike else next(iter(alike.values()), None)
+
+
+def _but_for_decay(hashed: dict[str, Any]) -> tuple[dict[str, Any], float]:
+    """What a key is made of without the seed and the weight decay, and the weight decay."""
+    protocol = dict(hashed["protocol"])
+    decay = protocol.pop("weight_decay")
+    return hashed | {"protocol": protocol, "seed": 0}, decay
+
+
 def export() -> int:
     """Add the finished real-data runs of the store to the results of record, and hand back how many of its runs are there.
 

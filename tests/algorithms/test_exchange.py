@@ -81,10 +81,14 @@ def with_a_posted_server(algorithm: Algorithm) -> Algorithm:
     return type(own.__name__, (own,), {"aggregate": aggregate})(**dataclasses.asdict(algorithm))
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_clients_elsewhere_give_the_same_bits(name, small_digits):
+SWITCHED = {"FML": {"score_shared": True}, "FedKD": {"score_shared": True}, "pFedHR": {"public_only": True}}
+
+
+@pytest.mark.parametrize(("name", "switched"), [*((name, {}) for name in ALGORITHMS), *SWITCHED.items()], ids=str)
+def test_clients_elsewhere_give_the_same_bits(name, switched, small_digits):
     """Every message, reply and state through bytes, no client shared with another or the server: nothing changes."""
     run = resolved(name)
+    run = resolved(name, params=run.spec.params | switched)
     global_states = torch.random.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
     here = simulate(lab.federation_of(run), run.algorithm, ROUNDS, PARTICIPATION)
     there = Elsewhere(run)

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from tiny import LABELS, kl, pair
 
-from fedlib import simulate, training
+from fedlib import FedlibError, fields, models, simulate, training
 from fedlib.algorithms.fedkd import FedKD, compress, distillation_loss, expand, factors, leading
 from fedlib.federation import Message, Upload
 
@@ -76,6 +76,92 @@ def test_fedkd_partner_and_denominator_are_detached() -> None:
     expected = torch.autograd.grad(F.cross_entropy(logits, labels) + distance / both, [*model.parameters()])
     for one, other in zip(got, expected, strict=True):
         torch.testing.assert_close(one, other)
+
+
+def drawn() -> tuple[models.Model, models.Model, torch.nn.Linear, torch.Tensor, torch.Tensor]:
+    """Two tiny networks, the matrix between them, four images and their labels."""
+    model, shared, images, labels = pair()
+    torch.manual_seed(1)
+    return model, shared, torch.nn.Linear(2, 2, bias=False), images, labels
+
+
+def by_hand(at: np.ndarray, x: np.ndarray, y: np.ndarray, reduction: str) -> tuple[float, float]:
+    """L_model and L_shared with no constant in them; at: A, W, b of the model, of the shared one, and the mapping."""
+    sizes = ((2, 2), (3, 2), (3,), (2, 2), (3, 2), (3,), (2, 2))
+    cuts = np.cumsum([np.prod(size) for size in sizes])[:-1]
+    a, w, b, c, v, d, mapping = (part.reshape(size) for part, size in zip(np.split(at, cuts), sizes, strict=True))
+    own, other = x @ a.T @ w.T + b, x @ c.T @ v.T + d
+    classes = 3 if reduction == "all" else 1
+    both = cross_entropy(own, y) + cross_entropy(other, y)
+    hint = ((x @ a.T - x @ c.T @ mapping.T) ** 2).mean()
+    model_loss = cross_entropy(own, y) + (kl(other, own) / classes + hint) / both
+    return model_loss, cross_entropy(other, y) + (kl(own, other) / classes + hint) / both
+
+
+@pytest.mark.parametrize("reduction", ["batch", "all"])
+def test_fedkd_without_constants_is_the_loss_of_the_public_codes(reduction: str) -> None:
+    """Nothing detached: each network, and the mapping, gets the gradient of both losses."""
+    model, shared, mapping, images, labels = drawn()
+    loss = distillation_loss(model, shared, mapping, images, labels, reduction, detach=False)
+    networks = [(net.extractor[1].weight, net.header.weight, net.header.bias) for net in (model, shared)]
+    got = torch.autograd.grad(loss, [*networks[0], *networks[1], mapping.weight])
+    at = torch.cat([part.detach().flatten() for part in (*networks[0], *networks[1], mapping.weight)]).double().numpy()
+    x, y = images[:, 0, 0, :2].double().numpy(), labels.numpy()
+    assert abs(loss.item() - sum(by_hand(at, x, y, reduction))) < 1e-5
+    expected = tiny.slope(lambda here: sum(by_hand(here, x, y, reduction)), at)
+    np.testing.assert_allclose(torch.cat([part.flatten() for part in got]), expected, rtol=0, atol=5e-6)
+
+
+def test_fedkd_divergence_over_batch_and_classes_is_that_over_the_batch_by_their_number() -> None:
+    """Three classes: CE + (KL / 3 + hints) / (CE + CE), the rest as it was; the partner stays a constant."""
+    model, shared, mapping, images, labels = drawn()
+    own, other = (network(images).detach().double().numpy() for network in (model, shared))
+    both = cross_entropy(own, labels.numpy()) + cross_entropy(other, labels.numpy())
+    batch, whole = (distillation_loss(model, shared, mapping, images, labels, name) for name in ("batch", "all"))
+    assert abs((batch - whole).item() - 2 / 3 * (kl(own, other) + kl(other, own)) / both) < 1e-6
+
+
+def test_fedkd_where_a_probability_underflows_without_constants() -> None:
+    """softmax(200, 0, 0) has zeros in float32, whose logarithm is no number."""
+    model, shared, mapping, images, labels = drawn()
+    with torch.no_grad():
+        shared.header.bias.copy_(torch.tensor([200.0, 0.0, 0.0]))
+    loss = distillation_loss(model, shared, mapping, images, labels, "all", detach=False)
+    gradients = torch.autograd.grad(loss, [*model.parameters(), *shared.parameters()])
+    assert loss.isfinite() and all(part.isfinite().all() for part in gradients)
+
+
+def test_fedkd_switches_are_checked_and_neutral_by_default() -> None:
+    assert fields.neutral(FedKD) == {"reduction": "batch", "detach": True, "score_shared": False}
+    assert FedKD() == FedKD(**fields.neutral(FedKD))
+    with pytest.raises(FedlibError, match="reduction = 'mean' is unknown"):
+        FedKD(reduction="mean")
+
+
+def test_fedkd_scores_the_shared_network() -> None:
+    scored = tiny.federation_of(LABELS)
+    method, context = FedKD(shared="tiny", score_shared=True), tiny.context(scored)
+    server = method.init_server(context)
+    uploads = tiny.play(method, server, scored, context)
+    for client, (_, upload) in zip(scored.clients, uploads, strict=True):
+        images, x = client.pool.batch(client.test), tiny.first_pixels(scored, client.test)
+        trained = {name: server["model"][name] + upload[name] for name in NAMES}  # too small to factorise
+        answers = method.predict(client, images)
+        assert list(answers) == ["accuracy", "shared_accuracy", "received_accuracy"]
+        for name, net in (("shared_accuracy", trained), ("received_accuracy", server["model"])):
+            np.testing.assert_allclose(answers[name].detach(), tiny.Net(net).logits(x), rtol=0, atol=1e-5)
+
+
+def test_fedkd_is_the_same_whether_the_shared_network_is_scored() -> None:
+    scored, plain = tiny.federation_of(LABELS), tiny.federation_of(LABELS)
+    one, other = (
+        simulate(fed, FedKD(shared="tiny", score_shared=on), 3) for fed, on in ((scored, True), (plain, False))
+    )
+    assert tiny.same_models(scored, plain)
+    extra = {"shared_accuracy", "received_accuracy"}
+    for mine, theirs in zip(one.round_rows, other.round_rows, strict=True):
+        assert {name: mine[name] for name in mine if name not in extra} == pytest.approx(theirs, nan_ok=True, abs=0)
+        assert extra <= set(mine) or mine["round"] < 0
 
 
 def spectrum(*values: float, rows: int = 20, columns: int = 30) -> torch.Tensor:

@@ -15,6 +15,8 @@ import torch
 from fedlib import Federation, FedlibError, RunSpec, data, lab, models, run, simulate, simulation, training
 from fedlib.algorithms.pfedhr import PFedHR, distillation_loss, reassembly, side_by_side
 from fedlib.federation import Message, Upload
+from fedlib.papers import views
+from fedlib.randomness import torch_seed
 
 CLIENTS, ACTIVE = 40, 4  # 29 training images or so each
 
@@ -280,6 +282,87 @@ def test_unlabelled_public_images():
     for one, two in itertools.combinations(details, 2):
         assert one["structures"] == two["structures"] and one["similarity"] != two["similarity"]
     assert played(spec(params={"projection": 0}))[2] == details[0]  # with labels there is no head
+
+
+# ------------------------------------------------------------------------------- the control: public images alone
+
+
+CONTROL = {"public_only": True}
+
+
+def test_a_teacher_of_the_control_has_learnt_from_the_public_images_alone():
+    """Of the client's own architecture, from a start of the round's streams: worked out again beside it, to the bit."""
+    federation, _, returned, server = played(spec(params=CONTROL))
+    drawn = federation.server_context(0, 2).generator("server").spawn(2)
+    settings = training.Settings(1, SMALL.batch_size or 0, 0.001, optimiser="adam")
+    for architecture, stream, ids in zip(("M1", "M2"), drawn, ((0, 2), (1, 3)), strict=True):
+        network = models.build(architecture, 10, 3, stream)
+        torch_seed(stream)  # for stitches, of which there are none
+        public = federation.public
+        training.train(training.cross_entropy, {"model": network}, public.pool, public.indices, settings, stream)
+        for id in ids:
+            teacher = server["teachers"][id]
+            assert [layer[:3] for layer in teacher["structure"]] == [
+                (reassembly.PUBLIC, architecture, depth) for depth in range(1, 1 + len(teacher["structure"]))
+            ]
+            mine, theirs = network.state_dict().values(), teacher["tensors"].values()
+            assert all(torch.equal(one, other) for one, other in zip(mine, theirs, strict=True))
+    assert (returned["candidates"], returned["matched"], returned["matches"]) == (2, 4, [0, 1, 0, 1])
+
+
+def test_no_clients_model_enters_a_teacher_of_the_control():
+    federation, method = federated(spec(params=CONTROL))
+    context, uploads = federation.server_context(0, 2), uploads_of(method, federation)
+    other = [
+        Upload(info, Message({name: 2 * tensor for name, tensor in message.tensors.items()}))
+        for info, message in uploads
+    ]
+    servers = [method.init_server(context) for _ in range(3)]
+    for server, arrived in zip(servers, (uploads, other, uploads[::-1]), strict=True):
+        method.aggregate(server, arrived, context)
+    for id in range(ACTIVE):
+        one, *others = (server["teachers"][id]["tensors"] for server in servers)
+        assert all(tiny.equal_states(one, two) for two in others)
+    start = federation.build("M1").state_dict().values()  # nor do the clients' starts
+    trained = servers[0]["teachers"][0]["tensors"].values()
+    assert not any(torch.allclose(a, b, atol=0.01) for a, b in zip(start, trained, strict=True) if a.ndim > 1)
+
+
+def test_a_teacher_of_the_control_does_not_hang_on_who_else_was_there():
+    federation, method = federated(spec(params=CONTROL))
+    context, uploads = federation.server_context(0, 2), uploads_of(method, federation, 2)
+    servers = [method.init_server(context) for _ in range(2)]
+    for server, arrived in zip(servers, (uploads, uploads[1:]), strict=True):
+        method.aggregate(server, arrived, context)
+    assert tiny.equal_states(*(server["teachers"][1]["tensors"] for server in servers))
+
+
+def test_a_whole_run_of_the_control_is_taught_when_a_client_returns():
+    control = run(spec("reassembly", params=CONTROL), progress=False)
+    plain = run(spec("reassembly"), progress=False)
+    assert control.key != plain.key and control.status == "finished"
+    assert control.rounds["taught"].equals(plain.rounds["taught"]) and control.rounds["taught"].max() > 0
+    first, second = (one.clients.query("round == 0") for one in (control, plain))
+    assert first.equals(second)  # nobody has a teacher yet
+    assert len(views.list_matches(control)) == sum(
+        {"M1": 4, "M2": 5, "M3": 9, "M4": 10}[f"M{1 + id % 4}"]
+        for detail in control.details
+        for id in detail["clients"]
+    )
+
+
+def test_a_diverging_teacher_of_the_control_teaches_nobody(monkeypatch):
+    def broken(self: PFedHR, network: torch.nn.Module, *_: Any, **__: Any) -> None:
+        next(network.parameters()).data.fill_(float("nan"))
+
+    monkeypatch.setattr(PFedHR, "_finetune", broken)
+    _, _, returned, server = played(spec(params=CONTROL))
+    assert (returned["diverged"], returned["matched"], server["teachers"]) == (2, 0, {})
+
+
+def test_the_control_with_unlabelled_images_is_refused_in_one_line():
+    with pytest.raises(FedlibError, match=r"^public_only = True: must be False: the public images have no labels$"):
+        run(spec(params=CONTROL, public_labels=False), progress=False)
 
 
 # ------------------------------------------------------------------------------------------------------- what can go wrong

@@ -39,6 +39,8 @@ def test_the_plan_says_what_the_issue_of_each_arm_does():
     assert {spec.rounds for _, spec in arms["long"].runs} == {500} and len(arms["long"].runs) == 10
     (stable,) = {spec.params.get("stable_rounds") for case, spec in arms["long"].runs if case == "FedSSA"}
     assert stable == 20
+    scored = [(spec.algorithm, spec.seed, spec.params) for _, spec in arms["shared"].runs]
+    assert scored == [("FedKD", 0, {"score_shared": True}), ("FML", 0, {"score_shared": True})]
     assert sorted({spec.seed for _, spec in arms["five-seeds"].runs}) == [3, 4] and len(arms["five-seeds"].runs) == 8
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from results_of_record import write_results
 
-from fedlib import lab, models, numerics, randomness, run
+from fedlib import FedlibError, RunSpec, lab, models, numerics, randomness, run
 from fedlib.__main__ import main
 from fedlib.lab import files
 from fedlib.papers import checked, exhibits, grids, recorded
@@ -201,3 +201,42 @@ def test_own_parts_that_make_something_else_from_the_same_source_are_another_run
     weights.write_text("0.5")
     assert run(spec, progress=False).key == first.key and not first.stale
     assert numerics.parts(first.hashed)[0] == "training"
+
+
+@pytest.mark.parametrize("name", ["pFedES", "FedGH"])
+def test_a_run_that_differs_from_its_row_of_record_in_weight_decay_alone_finds_it(name):
+    """The papers' own is 1e-3; the rows of record share FedSSA's training, 5e-5. Any seed is the same row."""
+    for seed in (0, 7):
+        found = recorded.other_decay(lab.resolve(RunSpec(name, dataset="cifar100", seed=seed), "record"))
+        assert found is not None and found.spec.algorithm == name and found.spec.paper == "FedSSA"
+        assert found.hashed["protocol"]["weight_decay"] == 5e-5
+    for given in (
+        {"paper": "FedSSA"},  # the row itself
+        {"overrides": {"weight_decay": 1e-4, "momentum": 0.5}},
+        {"rounds": 99},
+        {"dataset": "digits"},
+    ):
+        spec = RunSpec(name, **{"dataset": "cifar100"} | given)
+        assert recorded.other_decay(lab.resolve(spec, "record")) is None, given
+
+
+def test_the_command_says_what_the_row_of_record_has(capsys, monkeypatch):
+    """Before anything is trained."""
+
+    def trained(spec, scale, **_):
+        raise FedlibError("far enough")
+
+    monkeypatch.setattr(lab, "run", trained)
+    for given, said in (
+        (["pFedES"], "row of record: FedSSA's weight decay, 5e-05, not 0.001 (--paper FedSSA)\n"),
+        (["FedGH"], "row of record: FedSSA's weight decay, 5e-05, not 0.001 (--paper FedSSA)\n"),
+        (["pFedES", "--paper", "FedSSA"], ""),
+        (["FedSSA"], ""),
+        (
+            ["FedSSA", "--override", "weight_decay=0.01"],
+            "row of record: weight decay 5e-05, not 0.01 (--override weight_decay=5e-05)\n",
+        ),
+    ):
+        assert main(["run", *given, "--dataset", "cifar100", "--scale", "record"]) == 2
+        out = capsys.readouterr().out
+        assert out == said and len(out) <= 81

@@ -13,6 +13,11 @@ child of the round's, so it does not matter in which order. When a round has no 
 R4 or all diverge in fine-tuning, nobody gets a teacher; `details` says why. Every round records `taught`, the share of
 its clients that had a teacher, 0 where nobody had.
 
+`public_only` is a control of ours: no client's model enters a teacher. Where clients would get their matches, each gets a
+network of its own architecture that the server has drawn (one a round and architecture, from the round's stream) and
+trained on the labelled public images, as long and by the same optimiser; also in rounds without a candidate. What pFedHR's
+teachers bring beyond these comes from the clients; what these bring beyond training alone (`weight=0`), from public labels.
+
 Known disagreements: the authors' code samples chains at random in place of Algorithm 1, shares layers among
 candidates, stitches flattened feature maps without ReLU, and uses the last pooled map as the features of linear
 layers. Reproduced from it are `clusters=2, weight=0.1, kd=raw, client_reset=True, crop=0.8, projection=0`.
@@ -33,8 +38,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ... import training
-from ...errors import choose, require
-from ...models import num_floats
+from ...errors import FedlibError, choose, require
+from ...fields import later
+from ...models import build, num_floats
 from ..base import (
     Algorithm,
     Client,
@@ -75,6 +81,7 @@ class PFedHR(Algorithm):
     temperature, crop, projection: SimCLR's, its smallest crop in (0, 1], and the width of a projection head on the
     logits, thrown away afterwards; 0 for none (authors' code). Default 0.5, 0.08 and 128, SimCLR's, which section 3.1
     says to follow.
+    public_only: the control above. Default false.
     """
 
     name = "pFedHR"
@@ -100,6 +107,7 @@ class PFedHR(Algorithm):
     temperature: float = 0.5
     crop: float = 0.08
     projection: int = 128
+    public_only: bool = later(False, neutral=False)
 
     def __post_init__(self) -> None:
         choose("kd", self.kd, ("kl", "raw"))
@@ -118,6 +126,8 @@ class PFedHR(Algorithm):
         super().check(federation)
         if federation.public is not None and federation.public.labelled:
             check_public_labels(self.name, federation.public, federation.num_classes)
+        elif self.public_only:
+            raise FedlibError("public_only = True: must be False: the public images have no labels")
         sizes = federation.num_classes, federation.channels
         names = sorted(set(federation.architectures))
         depths = {name: len(reassembly.blueprint(name, *sizes).blocks) for name in names}
@@ -150,23 +160,23 @@ class PFedHR(Algorithm):
             (info.id, info.architecture): message.tensors for info, message in uploads
         }
         clients = [_loaded(source, models, context) for source in models]
-        if self.merge_same:
-            models = reassembly.averaged(models, [info.num_samples for info, _ in uploads])
-        blocks = {source: reassembly.decompose(_loaded(source, models, context)) for source in models}
-        sample = pool.batch(context.public.sample(self.cka_samples or len(indices), context.generator("public")))
-        pooled, sample = self.activations == "pooled", sample.float()
-        found = reassembly.reassemble(blocks, sample, pooled, self.clusters, self.search, self.max_candidates, stream)
-
-        streams = stream.spawn(len(found.candidates) + len(clients))  # each network's own, whatever the others draw
-        drawn = zip(found.candidates, streams, strict=False)
-        candidates = [self._network(structure, context, own, blocks) for structure, own in drawn]
+        if self.public_only:
+            found, candidates, streams = self._of_public_images(uploads, context, stream)
+            networks = candidates
+        else:
+            found, candidates, streams = self._of_clients(models, uploads, context, stream)
+            networks = [*candidates, *clients]
         if candidates:
             finetune = partial(self._finetune, context=context)
-            side_by_side.train_each(finetune, [*candidates, *clients], streams, training.processes.get())
+            side_by_side.train_each(finetune, networks, streams, training.processes.get())
         of_clients, of_candidates = (
             [training.outputs(network, pool, indices) for network in networks] for networks in (clients, candidates)
         )
         similarity, matches = reassembly.match(of_clients, of_candidates)  # Eq. 5 and 2
+        if self.public_only:
+            places = {structure[0].architecture: place for place, structure in enumerate(found.candidates)}
+            own = [places[info.architecture] for info, _ in uploads]
+            matches = [place if row[place] is not None else None for place, row in zip(own, similarity, strict=True)]
 
         if self.teacher == "next_round":
             server["teachers"] = {}
@@ -186,6 +196,43 @@ class PFedHR(Algorithm):
             "similarity": similarity,
             "matches": matches,
         }
+
+    def _of_clients(
+        self,
+        models: Mapping[Source, Mapping[str, Tensor]],
+        uploads: Sequence[Upload],
+        context: ServerContext,
+        stream: np.random.Generator,
+    ) -> tuple[reassembly.Found, list[nn.Module], list[np.random.Generator]]:
+        """Algorithm 1's candidates, and a stream for each of them and of the clients, whatever the others draw."""
+        public = context.public
+        if self.merge_same:
+            models = reassembly.averaged(models, [info.num_samples for info, _ in uploads])
+        blocks = {source: reassembly.decompose(_loaded(source, models, context)) for source in models}
+        count = self.cka_samples or len(public.indices)
+        sample = public.pool.batch(public.sample(count, context.generator("public"))).float()
+        pooled = self.activations == "pooled"
+        found = reassembly.reassemble(blocks, sample, pooled, self.clusters, self.search, self.max_candidates, stream)
+        streams = stream.spawn(len(found.candidates) + len(uploads))
+        drawn = zip(found.candidates, streams, strict=False)
+        return found, [self._network(structure, context, own, blocks) for structure, own in drawn], streams
+
+    def _of_public_images(
+        self, uploads: Sequence[Upload], context: ServerContext, stream: np.random.Generator
+    ) -> tuple[reassembly.Found, list[nn.Module], list[np.random.Generator]]:
+        """The control: a network as it is drawn of each architecture that arrived, and its stream, the same whoever did."""
+        every = sorted({info.architecture for info in context.infos})
+        arrived, sizes = {info.architecture for info, _ in uploads}, (context.num_classes, context.channels)
+        structures, networks, streams = [], [], []
+        for architecture, own in zip(every, stream.spawn(len(every)), strict=True):
+            if architecture in arrived:
+                source = (reassembly.PUBLIC, architecture)
+                blocks = reassembly.decompose(build(architecture, *sizes, own))
+                structures.append(tuple(reassembly.layers_of(source, blocks)))
+                networks.append(self._network(structures[-1], context, own, {source: blocks}))
+                streams.append(own)
+        layers = [layer for structure in structures for layer in structure]
+        return reassembly.Found(layers, np.empty((0, 0)), [], structures, 0), networks, streams
 
     def _network(
         self,

@@ -30,11 +30,13 @@ from ...training import weighted_mean
 
 Shape = tuple[int, ...]  # of one image's activations: (channels, height, width) or (width,)
 MERGED = -1  # the origin of a layer of an averaged model
+PUBLIC = -2  # of a layer of a network that has seen public images alone
+PUBLIC = -2  # of a layer of a network that has seen public images alone
 FARTHEST = 1e6  # Eq. 3 where neither inputs nor outputs are alike, which is infinitely far
 
 
 class Layer(NamedTuple):
-    """One layer of a client's model: the client's id (or `MERGED`), the architecture, the layer index in it from 1 at
+    """One layer of a client's model: the client's id (or `MERGED`, `PUBLIC`), the architecture, the layer index in it from 1 at
     the input, and the operation type, `conv` or `fc`. As a plain tuple it is a record of a message's structure.
     """
 
