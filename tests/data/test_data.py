@@ -424,9 +424,14 @@ def test_smoke_runs_are_of_embedded_data_alone():
 def test_a_table_of_costs_needs_no_data(no_images):
     cells = exhibits.cells("fedssa/heterogeneous", "record", seeds=(0,))
     sizes = {"round": [-1, 0], "accuracy": [0.1, 0.95], "accuracy_all": 0.9, "accuracy_selected": 0.9, "samples": 5}
-    words = {"download_words": 1, "upload_words": 1, "published_words": 1, "selected": 1}
-    record = SimpleNamespace(status="finished", key="", rounds=pd.DataFrame(sizes | words), clients=pd.DataFrame())
-    assert len(notebook.Runs(cells, [record] * len(cells)).costs("last"))
+    words = {"download_words": 1, "upload_words": 1, "published_words": 1, "selected": 1, "visited": 1}
+    rounds = pd.DataFrame(sizes | words)
+
+    def record(cell):
+        spec = lab.resolve(cell.spec).spec
+        return SimpleNamespace(status="finished", key="", spec=spec, rounds=rounds, clients=pd.DataFrame())
+
+    assert len(notebook.Runs(cells, list(map(record, cells))).costs("last"))
 
 
 def test_the_time_of_a_plan_needs_no_data(no_images):
