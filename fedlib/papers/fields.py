@@ -11,7 +11,7 @@ from ..lab import presets
 
 SILENT = "the text is silent; the code's"
 TEXT = "the text's"
-SHARED = SILENT + ". Rows of record, which share one training with FedSSA's table, have its 5e-05"
+SHARED = SILENT + ". Its exhibits share one training with FedSSA's tables, so they and their rows of record have 5e-05"
 
 # Of every field of the protocol: why `reconstructed` has its value. A paper's own reason stands under its name.
 WHY: dict[str, dict[str, str]] = {
