@@ -297,7 +297,7 @@ CONTRADICTIONS = (
     ),
     Contradiction(
         "pFedHR's text and code differ in active clients, clusters, weight and loss of distillation",
-        "pFedHR 4.1, appendix 2; its code",
+        "pFedHR 4.2, appendix 2; its code",
         lambda record: _pfedhr_settings(),
         "the text's values are the defaults; protocol released has the code's",
     ),

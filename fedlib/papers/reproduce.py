@@ -585,6 +585,8 @@ def _against(
     for other, name in others.items():
         if other != column:
             made[_WHOSE[other]] = [tables.plain(row[name]) for row in rows]
+    if any(not np.isnan(row.get("taught", np.nan)) for row in rows):
+        made["visits taught"] = [tables.percent(row.get("taught", np.nan)) for row in rows]
     if papers:
         printed = [accuracies(*paper).set_index(["dataset", "clients", "method"])["value"] for paper in papers]
         made["the paper's"] = [_printed(row, reference, printed) for row in rows]

@@ -215,6 +215,11 @@ def short(value: float) -> str:
     return "–" if np.isnan(value) else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
+def percent(share: float) -> str:
+    """`33 %` of a share of 1; a dash for NaN."""
+    return "–" if np.isnan(share) else f"{100 * share:.0f} %"
+
+
 def _paired(row: Mapping[Any, Any]) -> str:
     """`+1.20 ± 0.80 to FedProto (n = 3)`; a dash where no other method has a common seed."""
     if not row["lead_n"] or np.isnan(row["lead"]):
