@@ -6,6 +6,7 @@ import dataclasses
 import io
 import json
 import os
+import shlex
 import shutil
 import sys
 import textwrap
@@ -14,17 +15,25 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+try:  # before torch is loaded, whose libraries end the process without a word about the reason
+    os.getcwd()
+except OSError:
+    print("fedlib: the current directory is gone; change to one that is there", file=sys.stderr)
+    sys.exit(2)
+
+# ruff: noqa: E402
 import pandas as pd
 from tqdm import tqdm
 
 from . import __version__, algorithms, data, lab, models, partition
-from .errors import FedlibError, choose, coerce, require
+from .errors import FedlibError, choose, coerce, distinct, require
 from .lab import costs, presets
 from .lab.boards import Board
 from .papers import checked, comparison, exhibits, explain, planned, recorded, reproduce
 from .show import intervals
 
 WIDTH = 80  # of what is printed, in characters
+MOST_JOBS = 1024
 DESCRIPTION = "A reproducible companion to four papers on model-heterogeneous personalised federated learning."
 
 
@@ -263,7 +272,9 @@ def _add_jobs(command: argparse.ArgumentParser) -> None:
 
 
 def _jobs(options: argparse.Namespace) -> int:
-    return lab.cores() if options.jobs is None else int(coerce("jobs", options.jobs, int))
+    jobs = lab.cores() if options.jobs is None else int(coerce("jobs", options.jobs, int))
+    require(1 <= jobs <= MOST_JOBS, "jobs", jobs, f"between 1 and {MOST_JOBS}")
+    return jobs
 
 
 def _completion(shell: str) -> str:
@@ -292,8 +303,14 @@ def _completion(shell: str) -> str:
                 action.complete = shtab.FILE  # type: ignore[attr-defined]
             if action.dest == "key":
                 action.complete = {"bash": "_fedlib_keys"}  # type: ignore[attr-defined]
+    # Whoever may write into the store names its folders: a name is matched, and never expanded.
     keys = f"""_fedlib_keys() {{
-  compgen -W "$(cd "${{FEDLIB_HOME:-{lab.home()}}}/runs" 2>/dev/null && ls)" -- "$1"
+  local home=${{FEDLIB_HOME:-}} path name
+  [[ -n $home ]] || home={shlex.quote(str(lab.home()))}
+  for path in "${{home/#\\~\\//$HOME/}}/runs/"*; do
+    name=${{path##*/}}
+    if [[ $name =~ ^[[:alnum:]_.+-]+$ && $name == "$1"* ]]; then printf '%s\\n' "$name"; fi
+  done
 }}"""
     return str(shtab.complete(parser, shell, root_prefix="fedlib", preamble=keys if shell == "bash" else ""))
 
@@ -366,6 +383,7 @@ def _notebooks(folder: str | None) -> None:
     if folder is None:
         print(*reproduce.all_notebooks(), f"in {reproduce.notebook.NOTEBOOKS}", sep="\n")
         return
+    require(bool(folder.strip()), "folder", folder, "a folder's name; `.` is the current one")
     copied = reproduce.copy_notebooks(folder)
     print(f"copied {len(copied)} notebooks into {folder}; next: jupyter lab {Path(folder) / '00_start_here.ipynb'}")
 
@@ -423,7 +441,10 @@ def _spec_from(name: str) -> lab.RunSpec:
     plan and spec.json in the store have them.
     """
     try:
-        content = json.loads(sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8"))
+        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+        content = json.loads(text, object_pairs_hook=_once_each)
+    except FedlibError as error:
+        raise FedlibError(f"--spec = {name!r}: {error}") from None
     except OSError as error:
         raise FedlibError(f"--spec = {name!r}: cannot be read ({error.strerror})") from error
     except (ValueError, RecursionError):
@@ -435,6 +456,12 @@ def _spec_from(name: str) -> lab.RunSpec:
         return lab.spec_from(content)
     except FedlibError as error:
         raise FedlibError(f"--spec {name}: {error}") from None
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object in which no name stands twice."""
+    distinct("names of an object", [name for name, _ in pairs])
+    return dict(pairs)
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -665,8 +692,20 @@ def _prune(names: Sequence[str], older_than: str | None, really: bool) -> None:
         raise FedlibError("; ".join(failures))
 
 
+def _open_what_is_closed() -> None:
+    """After `fedlib runs >&-` what is printed is lost, and goes into no file that happens to get the number."""
+    for number, name in ((0, "stdin"), (1, "stdout"), (2, "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "r+" if number == 0 else "w"))  # noqa: SIM115
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status: 0, 1 (an artefact is missing or stale), 2 (bad input) or 130 (interrupted)."""
+    _open_what_is_closed()
     for stream in (sys.stdout, sys.stderr):  # where the locale has no dash or letter, print a stand-in for it
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")

@@ -5,7 +5,8 @@ import difflib
 import numbers
 import os
 import re
-from collections.abc import Iterable
+import traceback
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,53 @@ class FedlibError(ValueError):
     """A mistake the user can mend. The command line prints it as one line and exits with status 2."""
 
 
+FEW = 12  # names at most that a message lists in full
+LONG = 400  # characters at most of a value or of another's error
+
+
+def one_line(text: str) -> str:
+    """`text` without line breaks, cut in the middle where it is long."""
+    text = " ".join(text.split())
+    return text if len(text) <= LONG else f"{text[: LONG - 100]} ... {text[-90:]}"
+
+
+def shown(value: Any) -> str:
+    """A value as a message shows it: in one line, whatever it is."""
+    try:
+        return one_line(repr(value))
+    except Exception:  # another's __repr__, or a number of more digits than Python prints
+        return f"a {type(value).__name__} that cannot be shown"
+
+
+def told(error: BaseException) -> str:
+    """Another's error in one line: its kind, what it says and where in their code it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [
+        frame for frame in frames if not {"fedlib", "site-packages", "dist-packages"} & {*Path(frame.filename).parts}
+    ]
+    where = f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
+    try:
+        said = one_line(str(error))
+    except Exception:  # another's __str__
+        said = ""
+    return f"{type(error).__name__}{': ' if said else ''}{said}{where}"
+
+
+@contextlib.contextmanager
+def others_code(what: str) -> Iterator[None]:
+    """Within, a person's own code runs: what it raises is a FedlibError that names `what` it is."""
+    try:
+        yield
+    except FedlibError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise FedlibError(f"{what}: {told(error)}") from error
+
+
 def require(condition: bool, field: str, value: Any, allowed: str) -> None:
     """Raise `FedlibError` naming `field`, `value` and what is `allowed`, unless `condition` holds."""
     if not condition:
-        raise FedlibError(f"{field} = {value!r}: must be {allowed}")
-
-
-FEW = 12  # names at most that a message lists in full
+        raise FedlibError(f"{field} = {shown(value)}: must be {allowed}")
 
 
 def choose(field: str, value: Any, names: Iterable[str]) -> None:
@@ -31,21 +72,21 @@ def choose(field: str, value: Any, names: Iterable[str]) -> None:
     Of a few names all are listed; of many the three nearest alone.
     """
     known = list(names)
-    if value in known:
+    if isinstance(value, str) and value in known:
         return
     by_lower_case = {name.lower(): name for name in known}
-    text = str(value).lower()
+    text = (value if isinstance(value, str) else shown(value)).lower()[:LONG]
     close = [text] if text in by_lower_case else difflib.get_close_matches(text, by_lower_case, n=3, cutoff=0.5)
     near = [by_lower_case[name] for name in close]
     if len(known) <= FEW:
         hint = f"did you mean {near[0]!r}? " if near else ""
-        raise FedlibError(f"{field} = {value!r} is unknown: {hint}known are {', '.join(known)}")
+        raise FedlibError(f"{field} = {shown(value)} is unknown: {hint}known are {', '.join(known)}")
     if near:
         hint = f"did you mean {' or '.join(repr(name) for name in near)}?"
     else:
         nearest = difflib.get_close_matches(text, by_lower_case, n=3, cutoff=0.0)
         hint = f"the nearest of {len(known)} are {', '.join(by_lower_case[name] for name in nearest)}"
-    raise FedlibError(f"{field} = {value!r} is unknown: {hint}")
+    raise FedlibError(f"{field} = {shown(value)} is unknown: {hint}")
 
 
 def folder_from(variable: str, default: str) -> Path:
@@ -59,6 +100,8 @@ def folder_from(variable: str, default: str) -> Path:
         path = Path(os.path.abspath(Path(given).expanduser()))
     except RuntimeError as error:
         raise FedlibError(f"{variable} = {given!r}: must begin with a user that exists: {error}") from error
+    except OSError as error:
+        raise FedlibError(f"{variable} = {given!r}: must be absolute, as the current directory is gone") from error
     parts = [os.fsencode(part) for part in path.parts]
     room = f"a path of fewer than {PATH_BYTES} bytes, each name of at most {NAME_BYTES}"
     if max(map(len, parts)) > NAME_BYTES or len(os.fsencode(path)) >= PATH_BYTES:
@@ -77,16 +120,18 @@ def check_name(field: str, name: Any) -> None:
 
 def distinct(field: str, values: Iterable[Any]) -> None:
     """Raise `FedlibError` naming what occurs twice in `values`: a repeated seed would narrow an interval."""
+    listed = list(values)
     seen: list[Any] = []
-    for value in values:
-        require(value not in seen, field, list(values), f"different from each other; {value!r} occurs twice")
+    for value in listed:
+        require(value not in seen, field, listed, f"different from each other; {shown(value)} occurs twice")
         seen.append(value)
 
 
 def coerce(field: str, value: Any, kind: type) -> Any:
     """Turn `value` (perhaps a string from a command line or papermill) into `kind`, or raise `FedlibError`.
 
-    Booleans accept true/false, integers accept whole floats; nothing is ever rounded or truncated.
+    Booleans accept true/false, integers accept whole floats; nothing is ever rounded or truncated, and what a float
+    cannot hold is refused: 10**400, and 1e-400, which it would read as 0.
     """
     allowed = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}[kind]
     if kind is bool:
@@ -104,9 +149,12 @@ def coerce(field: str, value: Any, kind: type) -> Any:
                 return int(value)
     try:
         number = float(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         number = float("nan")
     require(number == number and abs(number) != float("inf"), field, value, f"{allowed} (finite)")
+    digits = re.sub("[eE].*", "", value) if isinstance(value, str) else ""
+    lost = number == 0 and (bool(re.search("[1-9]", digits)) or (not isinstance(value, str) and value != 0))
+    require(not lost, field, value, f"{allowed}, 0 or further from it")
     if kind is int:
         require(number.is_integer(), field, value, allowed)
         return int(number)

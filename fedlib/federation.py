@@ -78,21 +78,23 @@ class Upload(NamedTuple):
     message: Message
 
 
-@dataclass
+@dataclass(slots=True)
 class Client:
     """One client: indices of its images, its personal model, and what a method keeps between rounds (`state`).
 
-    train, validation, test: int64 indices into `pool`. build: called with an architecture, the network that the client
-    starts from. `model` is built on first use; `put_away` frees it and `state` until one of them is used again.
+    train, validation, test: int64 indices into `pool`, which shows the client its own images. whole: the federation's
+    images, which no method reads. build: called with an architecture, the network that the client starts from. `model`
+    is built on first use; `put_away` frees it and `state` until one of them is used again.
     """
 
     info: ClientInfo
-    pool: training.Pool
+    whole: training.Pool
     train: Tensor
     validation: Tensor
     test: Tensor
-    build: Callable[[str], nn.Module]
+    build: "Initial"
     visited: bool = False
+    _pool: training.Pool | None = None
     _state: dict[str, Any] = field(default_factory=dict)
     _model: nn.Module | None = None
     _fetch: Callable[[], dict[str, Any]] | None = None  # gives the snapshot of a client that was put away
@@ -111,6 +113,15 @@ class Client:
         return self.info.num_samples
 
     @property
+    def pool(self) -> training.Pool:
+        """The client's own images, and their labels but for the test images', which are -1. Indices of others' images
+        show nothing.
+        """
+        if self._pool is None:
+            self._pool = self.whole.part(torch.cat([self.train, self.validation, self.test]), self.test)
+        return self._pool
+
+    @property
     def state(self) -> dict[str, Any]:
         self._bring_back()
         return self._state
@@ -127,6 +138,11 @@ class Client:
         self._bring_back()
         self._model = model
 
+    def leave(self) -> None:
+        """What an end of a visit frees: gradients, which are as large as the model, and the images shown."""
+        self.model.zero_grad()
+        self._pool = None
+
     def snapshot(self) -> dict[str, Any]:
         """Plain tensors and numbers from which `restore` rebuilds the client."""
         return {"model": self.model.state_dict(), "state": self.state}
@@ -139,11 +155,11 @@ class Client:
 
     def put_away(self, fetch: Callable[[], dict[str, Any]]) -> None:
         """Hold neither model nor state in memory; `fetch` is called for the snapshot when one of them is used."""
-        self._model, self._state, self._fetch, self.visited = None, {}, fetch, True
+        self._model, self._pool, self._state, self._fetch, self.visited = None, None, {}, fetch, True
 
     def reset(self) -> None:
         """As before the first visit."""
-        self._model, self._state, self._fetch, self.visited = None, {}, None, False
+        self._model, self._pool, self._state, self._fetch, self.visited = None, None, {}, None, False
 
     def _bring_back(self) -> None:
         if self._fetch is not None:
@@ -178,6 +194,7 @@ class Initial:
     channels: int
     device: torch.device
     states: dict[str, nn.Module] = field(default_factory=dict)
+    layouts: dict[str, dict[str, Any]] = field(default_factory=dict)
     client: int | None = None
 
     def __call__(self, architecture: str) -> nn.Module:
@@ -187,6 +204,12 @@ class Initial:
             if architecture not in self.states:
                 self.states[architecture] = self._drawn(architecture, zlib.crc32(architecture.encode()))
             return copy.deepcopy(self.states[architecture])
+
+    def layout(self, architecture: str) -> dict[str, Any]:
+        """`models.layout` of an architecture's networks."""
+        if architecture not in self.layouts:
+            self.layouts[architecture] = models.layout(self.states.get(architecture) or self(architecture))
+        return self.layouts[architecture]
 
     def _drawn(self, architecture: str, whose: int) -> nn.Module:
         stream = randomness.generator(self.seed, "init", client=whose)
@@ -310,6 +333,9 @@ class Federation:
             shared = public_dataset or dataset
             require(isinstance(shared, Dataset), "public_dataset", public_dataset, "a Dataset")
             public = indices_within("public", public, len(shared.labels))
+        public_labels = coerce("public_labels", public_labels, bool)
+        least = int(dataset.labels.min()) if len(dataset.labels) else 0
+        require(least >= 0, f"labels of {dataset.name}", least, "at least 0; -1 stands for an image without a label")
         parts = _parts(partition, len(dataset.labels))
         _check_each_image_once(parts, public if public_dataset is None else None)
         self.public = None if public is None else self._public(public, public_dataset, public_labels, shared.augment)
@@ -323,7 +349,10 @@ class Federation:
         pool = self.pool
         if dataset is not None:
             images, labels = dataset.with_channels(self.channels).to(self.device), dataset.labels.to(self.device)
-            pool = replace(pool, images=images, labels=labels)
+            pool = replace(pool, stored=images, labels=labels)
+        else:  # the others are the clients'
+            shown = torch.from_numpy(indices).to(self.device)
+            pool = pool.part(shown, shown[:0])
         if not labelled:
             pool = replace(pool, labels=torch.full_like(pool.labels, -1))
         return PublicData(pool, torch.from_numpy(indices).to(self.device), labelled, augment)

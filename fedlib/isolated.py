@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
+from . import border
 from .algorithms.base import Algorithm, Client, ClientContext, Federation, Message, ServerContext, ServerState, Upload
 from .errors import FedlibError
 from .federation import Initial, SharedContext
@@ -39,7 +40,8 @@ class Isolated(Algorithm):
 
     def local_round(self, client: Client, message: Message, context: ClientContext) -> Message:
         server, known = client.state[SERVER], _server_context(context, client)
-        upload = self.method.local_round(client, self.method.download(server, client.info, known), context)
+        download = border.message(f"{self.name}.download", self.method.download(server, client.info, known))
+        upload = border.message(f"{self.name}.local_round", self.method.local_round(client, download, context))
         travelling = replace(upload, diagnostics={})
         returned = self.method.aggregate(server, [Upload(client.info, travelling)], known) or {}
         numbers: dict[str, float | Tensor] = {

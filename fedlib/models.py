@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .errors import FedlibError, check_name, choose, require
+from .errors import FedlibError, check_name, choose, others_code, require
 from .randomness import fork_torch
 
 FEATURES = 500  # d, the width of the representation that the papers' extractors share
@@ -207,13 +207,30 @@ def build(architecture: str, num_classes: int, channels: int, stream: np.random.
     evaluation mode, which only `training.training_mode` leaves.
     """
     choose("architecture", architecture, BUILDERS)
+    if is_built_in(architecture):
+        with fork_torch(stream):
+            model = BUILDERS[architecture](num_classes, channels)
+    else:
+        model = _own(architecture, num_classes, channels, stream)
+    return model.to(memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
+
+
+def _own(architecture: str, num_classes: int, channels: int, stream: np.random.Generator) -> nn.Module:
+    """A network of a person's own, if its builder makes the same once more."""
     again = copy.deepcopy(stream)
-    with fork_torch(stream):
-        model = BUILDERS[architecture](num_classes, channels)
-    if not is_built_in(architecture):
+    with others_code(f"architecture = {architecture!r}: its builder"):
+        with fork_torch(stream):
+            model = BUILDERS[architecture](num_classes, channels)
         with fork_torch(again):
             _check_own(architecture, model, BUILDERS[architecture](num_classes, channels))
-    return model.to(memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
+    return model
+
+
+def layout(model: nn.Module) -> dict[str, tuple[tuple[int, ...], str, bool]]:
+    """Shape, dtype and whether it is trained of each tensor of a network's state, by name."""
+    trained = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
+    state = model.state_dict()
+    return {name: (tuple(one.shape), str(one.dtype), trained.get(name, False)) for name, one in state.items()}
 
 
 def _check_own(name: str, model: nn.Module, again: nn.Module) -> None:
@@ -221,6 +238,10 @@ def _check_own(name: str, model: nn.Module, again: nn.Module) -> None:
     kind = type(model).__name__
     require(isinstance(model, nn.Module), f"builder of {name}", kind, "a function that returns a fedlib.Model")
     one, other = model.state_dict(), again.state_dict()
+    for key, value in one.items():
+        allowed = "a tensor with a shape: what is anything else does not come back from a checkpoint"
+        fits = isinstance(value, Tensor) and not nn.parameter.is_lazy(value)
+        require(fits, f"architecture {name}: its state's {key}", type(value).__name__, allowed)
     same = one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
     shared = {id(tensor) for tensor in model.parameters()} & {id(tensor) for tensor in again.parameters()}
     if shared or not same:
@@ -238,7 +259,7 @@ def feature_width(architecture: str, num_classes: int, channels: int) -> int:
 
 @cache
 def _feature_width(builder: Builder, num_classes: int, channels: int) -> int:
-    with torch.device("meta"):  # without weights
+    with others_code("network: its builder"), torch.device("meta"):  # without weights
         model = builder(num_classes, channels)
     header = getattr(model, "header", None)
     allowed = "a Model: an extractor and a header, which is a linear layer"

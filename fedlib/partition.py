@@ -7,13 +7,14 @@ shards), by Dirichlet shares, independently (`iid`) or as a person registered it
 a validation and a test part give a client the same mix of classes in all three.
 """
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from .errors import FedlibError, check_name, coerce, require
-from .randomness import generator
+from .errors import FedlibError, check_name, coerce, others_code, require
+from .randomness import fork_everything, generator
 
 MAX_REDRAWS = 100
 SHARDS, SMALLEST_SHARD = 200, 10  # of a data set: 200 (pFedHR's code), or as many of 10 images as there are (*chosen*)
@@ -301,9 +302,13 @@ def iid(parts: Sequence[np.ndarray], num_clients: int, stream: np.random.Generat
 
 def deal_registered(name: str, labels: np.ndarray, num_clients: int, stream: np.random.Generator) -> list[np.ndarray]:
     """What the registered partition `name` deals to each client: sorted int64 arrays. Raises FedlibError where it does
-    not fit `labels`.
+    not fit `labels`, or deals otherwise when it is called again; its draws from global generators are of the stream.
     """
-    dealt = [np.asarray(part) for part in REGISTERED[name](labels, num_clients, stream)]
+    before, dealt = (_dealt(name, labels, num_clients, each) for each in (copy.deepcopy(stream), stream))
+    if len(dealt) != len(before) or not all(map(np.array_equal, dealt, before)):
+        raise FedlibError(
+            f"partition {name}: called twice, begun alike, it deals otherwise: it draws without a seed, not from `stream`"
+        )
     require(len(dealt) == num_clients, f"partition {name}: number of clients", len(dealt), f"{num_clients}")
     for client, part in enumerate(dealt):
         whole = part.ndim == 1 and np.issubdtype(part.dtype, np.integer)
@@ -312,6 +317,14 @@ def deal_registered(name: str, labels: np.ndarray, num_clients: int, stream: np.
     fits = len(np.unique(every)) == len(every) and every.min(initial=0) >= 0 and every.max(initial=0) < len(labels)
     require(fits, f"partition {name}: indices", len(every), f"different ones between 0 and {len(labels) - 1}")
     return [np.sort(part).astype(np.int64) for part in dealt]
+
+
+def _dealt(name: str, labels: np.ndarray, num_clients: int, stream: np.random.Generator) -> list[np.ndarray]:
+    with others_code(f"partition {name}"), fork_everything(copy.deepcopy(stream)):
+        dealt = REGISTERED[name](labels.copy(), num_clients, stream)
+        allowed = "a list with an index array a client"
+        require(not isinstance(dealt, str | bytes | dict | set | None), f"partition {name}", dealt, allowed)
+        return [np.asarray(part) for part in dealt]
 
 
 def sizes_by_largest_remainder(total: int, parts: tuple[int, ...]) -> np.ndarray:

@@ -4,23 +4,22 @@
 is a client's side. The default exchange, `in_process`, is a loop over the federation's own clients.
 """
 
-import hashlib
-import numbers
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from . import randomness, training
+from . import border, models, randomness, training
 from .algorithms import Algorithm, ServerState
-from .errors import FedlibError, coerce, require
+from .errors import FedlibError, coerce, require, shown
 from .federation import Client, ClientContext, ClientInfo, Federation, Message, ServerContext, Upload
 
 
@@ -51,27 +50,8 @@ class Outcome:
 
     def digest(self) -> str:
         """SHA-256 of every visited client's final state and the server's, to compare runs bit by bit."""
-        digest = hashlib.sha256()
-
-        def add(value: Any) -> None:
-            if isinstance(value, Tensor):
-                digest.update(f"{value.dtype}{tuple(value.shape)}".encode())
-                digest.update(value.detach().cpu().contiguous().numpy().data)
-            elif isinstance(value, dict):
-                for name in value:
-                    digest.update(str(name).encode())
-                    add(value[name])
-            elif isinstance(value, list | tuple):
-                for item in value:
-                    add(item)
-            else:
-                digest.update(repr(value).encode())
-
-        add(self.server)
-        for client in self.clients:
-            if client.visited:
-                add([client.id, client.snapshot()])
-        return digest.hexdigest()
+        visited = ([client.id, client.snapshot()] for client in self.clients if client.visited)
+        return border.digest(chain([self.server], visited))
 
 
 class Request(NamedTuple):
@@ -111,22 +91,30 @@ def participate(client: Client, algorithm: Algorithm, download: Message, context
     A loss is measured before its step: what the step leaves is checked too, and the reply's loss is NaN unless the
     client's model and state, its upload and its logits are finite (see `_hits`).
     """
+    own, where = border.is_own(algorithm, [client.info.architecture]), f"in round {context.round} of client {client.id}"
+    crossing = partial(border.crossing, own, seed=context.seed, round=context.round, client=client.id)
+    download = border.message(f"{algorithm.name}.download", download)
     if not client.visited:
-        algorithm.init_client(client, context)
+        with crossing(f"{algorithm.name}.init_client {where}", step="init_client"):
+            algorithm.init_client(client, context)
         client.visited = True
-    upload = algorithm.local_round(client, download, context)
-    _check_message(algorithm, "local_round", upload)
+    what = f"{algorithm.name}.local_round {where}"
+    with crossing(what, step="local_round"):
+        given = algorithm.local_round(client, download, context)
+    upload = border.message(what, given)
+    border.kept(what, client)
     diagnostics = dict(upload.diagnostics)
     loss = diagnostics.pop("loss", context.loss)
     began = time.perf_counter()
-    hits, finite = _hits(algorithm, client)
+    with crossing(f"{algorithm.name}.predict {where}", step="predict"):
+        hits, finite = _hits(algorithm, client, context.num_classes)
     accuracies = _accuracies(client, hits)
-    finite = finite & training.all_finite([client.snapshot(), upload.tensors], client.pool.labels.device)
+    finite = finite & training.all_finite([client.snapshot(), upload.tensors], client.train.device)
     if loss is not None:  # float64 holds every number as it is, and nothing waits for the device
         loss = torch.where(finite, torch.as_tensor(loss, dtype=torch.float64, device=finite.device), torch.nan)
     elif not finite:
         loss = np.nan
-    client.model.zero_grad()  # frees the gradients, as large as the model, which nobody reads any more
+    client.leave()
     return Reply(accuracies, _travelling(upload), loss, diagnostics, evaluation_seconds=time.perf_counter() - began)
 
 
@@ -149,11 +137,14 @@ def in_process(federation: Federation, algorithm: Algorithm, requests: Sequence[
     clients = [federation.clients[request.client] for request in requests]
     if all(request.round < 0 for request in requests):
         return _evaluate_initial(federation, clients)
-    replies = []
+    replies: list[Reply] = []
     for client, request in zip(clients, requests, strict=True):
         inherited = not client.visited and federation.inherit(client, request.round)
         context = federation.client_context(client.id, request.round, request.rounds)
-        reply = participate(client, algorithm, request.download, context)
+        visit = participate
+        if request.round == 0 and not replies and border.own_method(algorithm):
+            visit = partial(border.rehearsed, participate, partial(_answers, algorithm, context))
+        reply = visit(client, algorithm, request.download, context)
         replies.append(replace(reply, inherited=inherited))
         federation.last_trained[client.info.architecture] = client.id
         if federation.after_visit is not None:
@@ -164,11 +155,6 @@ def in_process(federation: Federation, algorithm: Algorithm, requests: Sequence[
 def _travelling(message: Message) -> Message:
     """What goes over the wire of a message: all but its diagnostics."""
     return replace(message, diagnostics={})
-
-
-def _check_message(algorithm: Algorithm, step: str, message: object) -> None:
-    if not isinstance(message, Message):
-        raise FedlibError(f"{algorithm.name}.{step} = {message!r}: must be a Message, the empty one is Message()")
 
 
 def participants(num_clients: int, participation: float) -> int:
@@ -213,9 +199,9 @@ def simulate(
     rounds, participation = check(federation, algorithm, rounds, participation, exchange)
     with training.one_thread(), _deterministic(federation.device):
         started = time.perf_counter()
-        algorithm.check(federation)
+        border.fits(algorithm, federation)
         if outcome is None:
-            outcome = Outcome(federation, algorithm.init_server(federation.server_context(0, rounds)))
+            outcome = Outcome(federation, border.init_server(algorithm, federation.server_context(0, rounds)))
             _evaluate_everyone(outcome, algorithm, rounds, exchange)
         earlier, known = outcome.seconds, _Known.of(outcome)
         for round in range(len(outcome.round_rows) - 1, rounds):
@@ -276,9 +262,7 @@ def _round(
     infos = [context.infos[id] for id in sampled]
     requests = []
     for info in infos:
-        download = algorithm.download(server, info, context)
-        _check_message(algorithm, "download", download)
-        requests.append(Request(round, context.rounds, info.id, _travelling(download)))
+        requests.append(Request(round, context.rounds, info.id, border.download(algorithm, server, info, context)))
     answers = list(zip(infos, _ask(exchange, federation, algorithm, requests), strict=True))
     absent = [info.id for info, reply in answers if reply is None]
     infos = [info for info, reply in answers if reply is not None]
@@ -286,7 +270,7 @@ def _round(
     if not replies:
         raise FedlibError(f"round {round}: none of its clients has answered ({', '.join(map(str, absent))})")
     uploads = [Upload(info, reply.upload) for info, reply in zip(infos, replies, strict=True)]
-    returned = algorithm.aggregate(server, uploads, context) or {}
+    returned = border.aggregate(algorithm, server, uploads, context)
     finite = training.all_finite(server, federation.device)
 
     recording = time.perf_counter()
@@ -311,10 +295,7 @@ def _round(
     if absent:
         recorded["absent"], details["absent_clients"] = len(absent), absent
     for name, value in returned.items():
-        if (number := _number(value)) is not None:
-            recorded[name] = number
-        else:
-            details[name] = value.tolist() if isinstance(value, Tensor | np.ndarray) else value
+        (recorded if isinstance(value, int | float) else details)[name] = value
     for name in recorded | details:
         require(name not in row, f"{algorithm.name} diagnostic", name, f"none of the round's own: {', '.join(row)}")
     outcome.round_rows.append(row | recorded)
@@ -337,7 +318,7 @@ def _words(
     return {
         "download_words": sum(message.words() for message in downloads),
         "upload_words": sum(message.words() for message in uploads),
-        "published_words": sum(algorithm.published_words(message, context) for message in downloads + uploads),
+        "published_words": sum(border.published_words(algorithm, each, context) for each in downloads + uploads),
     }
 
 
@@ -345,44 +326,43 @@ def _mean_diagnostics(algorithm: Algorithm, replies: Sequence[Reply]) -> dict[st
     """The mean of each of the clients' diagnostics over those that handed it back; the value itself if all are equal."""
     means = {}
     for name in dict.fromkeys(name for reply in replies for name in reply.diagnostics):
-        values = []
-        for value in (reply.diagnostics[name] for reply in replies if name in reply.diagnostics):
-            number = _number(value)
-            if number is None:
-                raise FedlibError(
-                    f"{algorithm.name} diagnostic {name} = {value!r}: must be a number, as it is a client's"
-                )
-            values.append(number)
+        values = [_number(algorithm, name, reply.diagnostics[name]) for reply in replies if name in reply.diagnostics]
         means[name] = values[0] if len(set(values)) == 1 else float(np.mean(values))
     return means
 
 
-def _number(value: Any) -> float | None:
-    """A single number as Python's own, which a checkpoint can hold; None for anything else."""
-    if isinstance(value, Tensor | np.ndarray | np.generic) and value.ndim == 0:
-        value = value.item()
-    if isinstance(value, numbers.Integral):
-        return int(value)
-    return float(value) if isinstance(value, numbers.Real) else None
+def _number(algorithm: Algorithm, name: str, value: Any) -> float:
+    number = border.number(value)
+    if number is None:
+        raise FedlibError(f"{algorithm.name} diagnostic {name} = {shown(value)}: must be a number, as it is a client's")
+    return number
+
+
+def _answers(algorithm: Algorithm, context: ClientContext, client: Client) -> dict[str, Tensor]:
+    """What `predict` says of a few of the client's test images."""
+    what = f"{algorithm.name}.predict of client {client.id}"
+    crossing = border.crossing(True, what, context.seed, "predict", context.round, client.id)
+    with crossing, torch.no_grad(), client.whole.autocast():
+        return algorithm.predict(client, client.whole.batch(client.test[:4]))
 
 
 def _plain(model: nn.Module, images: Tensor) -> dict[str, Tensor]:
     return {"accuracy": model(images)}
 
 
-def _hits(algorithm: Algorithm, client: Client) -> tuple[dict[str, Tensor], Tensor]:
+def _hits(algorithm: Algorithm, client: Client, num_classes: int) -> tuple[dict[str, Tensor], Tensor]:
     """Which of the client's validation and test images (in that order) each way of predicting gets right, and whether
     each image's largest logit is finite (a scalar): one pass. A logit of -inf rules its class out, as FedProto does.
     """
     largest: list[Tensor] = []
 
     def predict(images: Tensor) -> dict[str, Tensor]:
-        logits = algorithm.predict(client, images)
+        logits = border.logits(f"{algorithm.name}.predict", algorithm.predict(client, images), len(images), num_classes)
         largest.extend(values.amax(1) for values in logits.values())
         return logits
 
-    hits = training.correct(predict, client.pool, torch.cat([client.validation, client.test]))
-    return hits, training.all_finite(largest, client.pool.labels.device)
+    hits = training.correct(predict, client.whole, torch.cat([client.validation, client.test]))
+    return hits, training.all_finite(largest, client.train.device)
 
 
 def _accuracies(client: Client, hits: dict[str, Tensor]) -> dict[str, float | Tensor]:
@@ -434,9 +414,12 @@ def _evaluate_initial(federation: Federation, clients: Sequence[Client]) -> list
         alike.setdefault(client.id if apart else client.info.architecture, []).append(client)
     replies: dict[int, Reply] = {}
     for own in alike.values():
-        model = own[0].build(own[0].info.architecture)
+        architecture = own[0].info.architecture
+        model = own[0].build(architecture)
         indices = torch.cat([torch.cat([client.validation, client.test]) for client in own])
-        hits = training.correct(partial(_plain, model), federation.pool, indices)["accuracy"]
+        what, own_network = f"architecture = {architecture!r}", not models.is_built_in(architecture)
+        with border.crossing(own_network, what, federation.seed, "network"):
+            hits = training.correct(partial(_plain, model), federation.pool, indices)["accuracy"]
         parts = hits.split([len(client.validation) + len(client.test) for client in own])
         for client, part in zip(own, parts, strict=True):
             replies[client.id] = Reply(_accuracies(client, {"accuracy": part}))

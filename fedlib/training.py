@@ -35,23 +35,42 @@ EVALUATION_BATCH = 500  # images a forward pass without gradients; results do no
 class Pool:
     """All images and labels of a data set on the run's device; a batch is indexed, converted and normalised.
 
-    images: uint8 (n, channels, 32, 32), channels-last; labels: int64 (n,); mean, std: (channels, 1, 1) on the 0..255
-    scale.
+    stored: uint8 (m, channels, 32, 32), channels-last; labels: int64 (n,); mean, std: (channels, 1, 1) on the 0..255
+    scale; places: where in `stored` the image of an index lies, int64 (n,), None where m = n and it is the index itself.
     """
 
-    images: Tensor
+    stored: Tensor
     labels: Tensor
     mean: Tensor
     std: Tensor
     precision: str = "fp32"
+    places: Tensor | None = None
+
+    @property
+    def images(self) -> Tensor:
+        """uint8 (n, channels, 32, 32); those that `part` left out are black."""
+        if self.places is None:
+            return self.stored
+        black = torch.zeros_like(self.stored[:1])
+        return torch.cat([self.stored, black])[self.places]
+
+    def part(self, indices: Tensor, hidden: Tensor) -> "Pool":
+        """What somebody sees who holds the images at `indices` and no other, under the same indices. The labels of the
+        others, and of those at `hidden`, are -1; a batch with one of the others is an IndexError.
+        """
+        labels, places = torch.full_like(self.labels, -1), torch.full_like(self.labels, len(indices))
+        labels[indices], places[indices] = self.labels[indices], torch.arange(len(indices), device=indices.device)
+        labels[hidden] = -1
+        rows = self.images.permute(0, 2, 3, 1).index_select(0, indices)
+        return replace(self, stored=rows.permute(0, 3, 1, 2), labels=labels, places=places)
 
     @cached_property
     def _rows(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Each image as a row of pixels, (n, height * width * channels), and the mean and std of each number in it: a
-        batch is then copied and normalised in whole rows.
+        """Each stored image as a row of pixels, (m, height * width * channels), and the mean and std of each number in
+        it: a batch is then copied and normalised in whole rows.
         """
-        scales = (scale.broadcast_to(self.images.shape[1:])[None] for scale in (self.mean, self.std))
-        images, mean, std = (tensor.permute(0, 2, 3, 1).flatten(1) for tensor in (self.images, *scales))
+        scales = (scale.broadcast_to(self.stored.shape[1:])[None] for scale in (self.mean, self.std))
+        images, mean, std = (tensor.permute(0, 2, 3, 1).flatten(1) for tensor in (self.stored, *scales))
         return images, mean, std
 
     def batch(self, indices: Tensor) -> Tensor:
@@ -59,10 +78,11 @@ class Pool:
         arithmetic is.
         """
         images, mean, std = self._rows
+        indices = indices if self.places is None else self.places[indices]
         rows = images.index_select(0, indices).to(torch.float32).sub_(mean).div_(std)
         if self.precision == "bf16":
             rows = rows.to(torch.bfloat16)
-        channels, height, width = self.images.shape[1:]
+        channels, height, width = self.stored.shape[1:]
         return rows.view(-1, height, width, channels).permute(0, 3, 1, 2)
 
     def numbered(self, indices: Tensor) -> "Pool":
@@ -75,7 +95,7 @@ class Pool:
 
     def autocast(self) -> torch.autocast:
         """bf16 arithmetic where the run asked for it, otherwise nothing."""
-        return torch.autocast(self.images.device.type, torch.bfloat16, enabled=self.precision == "bf16")
+        return torch.autocast(self.stored.device.type, torch.bfloat16, enabled=self.precision == "bf16")
 
 
 @dataclass(frozen=True)
@@ -220,13 +240,14 @@ def training_mode(modules: Mapping[str, nn.Module]) -> Iterator[None]:
 @contextmanager
 def without_gradients(modules: Sequence[nn.Module]) -> Iterator[None]:
     """Gradients flow through `modules`, none is computed for their parameters."""
-    for module in modules:
-        module.requires_grad_(False)
+    trained = [parameter for module in modules for parameter in module.parameters() if parameter.requires_grad]
+    for parameter in trained:
+        parameter.requires_grad_(False)
     try:
         yield
     finally:
-        for module in modules:
-            module.requires_grad_(True)
+        for parameter in trained:
+            parameter.requires_grad_(True)
 
 
 def step(

@@ -137,7 +137,9 @@ def test_unlabelled_public_images_have_no_labels() -> None:
     resolved = lab.resolve(replace(SPEC, public_labels="false"))
     built = lab.federation_of(resolved)
     assert (built.public.pool.labels == -1).all() and (built.pool.labels >= 0).all()
-    assert torch.equal(built.public.pool.images, built.pool.images)
+    shown = built.public.pool.images
+    assert torch.equal(shown[built.public.indices], built.pool.images[built.public.indices])
+    assert not shown[torch.cat([client.train for client in built.clients])].any()  # the clients' are not the public's
     assert simulate(built, resolved.algorithm, 1).status == "finished"
     for method in (LabelledSpy(), ALGORITHMS["FedKEMF"](label_weight=0.5)):
         with pytest.raises(FedlibError, match="needs labelled public data, and these have no labels"):

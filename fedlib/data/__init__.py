@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ..errors import FedlibError, check_name, choose, folder_from, require
+from ..errors import FedlibError, check_name, choose, folder_from, others_code, require
 from . import dataset, readers
 from .dataset import Dataset
 from .info import BUILT_IN, READERS, REGISTERED, DatasetInfo, provide
@@ -76,8 +76,12 @@ def load(name: str) -> Dataset:
     """
     choose("dataset", name, names())
     if name in REGISTERED:
-        loaded = REGISTERED[name]()
-        require(isinstance(loaded, Dataset), f"loader of {name}", type(loaded).__name__, "a function returning Dataset")
+        with others_code(f"loader of {name}"):
+            loaded, again = REGISTERED[name](), REGISTERED[name]()
+        for made in (loaded, again):
+            require(isinstance(made, Dataset), f"loader of {name}", type(made).__name__, "a function returning Dataset")
+        if again.info != loaded.info:
+            raise FedlibError(f"loader of {name}: called twice, it returns different data: it draws without a seed")
         return loaded
     folder, present = root() / READERS[name].folder, available(name)
     if name in EMBEDDED:

@@ -1,6 +1,7 @@
 """A data set in memory: uint8 tensors, no loader, no per-sample Python."""
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,8 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import FedlibError, coerce, require
+from ..errors import FedlibError, check_name, coerce, require
 from .info import DatasetInfo
+
+MOST_CLASSES = 2**20  # each has a row of a header's weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +34,35 @@ class Dataset:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     augment: bool = False
+
+    def __post_init__(self) -> None:
+        name, images, labels = self.name, self.images, self.labels
+        check_name("dataset's name", name)
+        require(isinstance(images, Tensor), f"{name}: images", type(images).__name__, "a tensor; arrays: from_arrays")
+        require(images.dtype == torch.uint8, f"{name}: images' dtype", str(images.dtype), "torch.uint8")
+        shape = tuple(images.shape)
+        fits = len(shape) == 4 and shape[1] >= 1 and shape[2:] == (32, 32)
+        require(fits, f"{name}: images' shape", shape, "(n, channels, 32, 32)")
+        require(isinstance(labels, Tensor), f"{name}: labels", type(labels).__name__, "a tensor; arrays: from_arrays")
+        require(labels.dtype == torch.int64, f"{name}: labels' dtype", str(labels.dtype), "torch.int64")
+        require(
+            labels.shape == shape[:1], f"{name}: labels' shape", tuple(labels.shape), f"({shape[0]},), one an image"
+        )
+        whole = type(self.num_train) is int and 0 <= self.num_train <= shape[0]
+        require(whole, f"{name}: num_train", self.num_train, f"a whole number between 0 and {shape[0]}, the images")
+        whole = type(self.num_classes) is int and 1 <= self.num_classes <= MOST_CLASSES
+        require(whole, f"{name}: num_classes", self.num_classes, f"a whole number between 1 and {MOST_CLASSES}")
+        if len(labels):  # -1: an image without a label, which can be public only
+            ends = [int(labels.min()), int(labels.max())]
+            require(
+                -1 <= ends[0] <= ends[1] < self.num_classes,
+                f"{name}: labels",
+                ends,
+                f"within 0..{self.num_classes - 1}",
+            )
+        for field in ("mean", "std"):
+            _statistics(name, field, getattr(self, field), shape[1])
+        require(isinstance(self.augment, bool), f"{name}: augment", self.augment, "True or False")
 
     @classmethod
     def from_arrays(
@@ -53,6 +85,7 @@ class Dataset:
         whether training images may be flipped, erased and cropped, as the released scripts do with the papers' data;
         otherwise no protocol does it.
         """
+        check_name("dataset's name", name)
         augment = coerce(f"{name}: augment", augment, bool)
         train, test = (
             _checked(name, "train", train_images, train_labels),
@@ -63,6 +96,10 @@ class Dataset:
         require(len(train[0]) > 0, f"{name}: number of train images", 0, "at least 1")
         images, labels = (torch.cat(pair) for pair in zip(train, test, strict=True))
         classes = int(labels.max()) + 1 if num_classes is None else coerce(f"{name}: num_classes", num_classes, int)
+        allowed = f"below {len(labels)}, the number of images, where num_classes is not given"
+        require(num_classes is not None or classes <= len(labels), f"{name}: largest label", classes - 1, allowed)
+        alike = len(train[0]) == len(test[0]) and torch.equal(train[0], test[0])
+        require(not alike, f"{name}: test images", "the train images", "others, or what is trained on is tested on")
         require(
             int(labels.min()) >= 0 and int(labels.max()) < classes,
             f"{name}: labels",
@@ -73,12 +110,8 @@ class Dataset:
             pixels = images[: len(train_images)].double() / 255
             mean = [round(value, 4) for value in pixels.mean(dim=(0, 2, 3)).tolist()] if mean is None else mean
             std = [max(round(value, 4), 1e-4) for value in pixels.std(dim=(0, 2, 3)).tolist()] if std is None else std
-        for field, values in (("mean", mean), ("std", std)):
-            allowed = f"{images.shape[1]} numbers, one per channel" + (", above 0" if field == "std" else "")
-            fits = len(values) == images.shape[1] and (field == "mean" or min(values) > 0)
-            require(fits, f"{name}: {field}", tuple(values), allowed)
         images = images.contiguous(memory_format=torch.channels_last)
-        means, deviations = tuple(map(float, mean)), tuple(map(float, std))
+        means, deviations = (_statistics(name, *pair, images.shape[1]) for pair in (("mean", mean), ("std", std)))
         return cls(name, images, labels, len(train_images), classes, means, deviations, augment)
 
     def with_channels(self, channels: int) -> Tensor:
@@ -101,6 +134,18 @@ class Dataset:
         digest.update(self.images.permute(0, 2, 3, 1).contiguous().numpy().data)
         digest.update(self.labels.numpy().data)
         return digest.hexdigest()[:16]
+
+
+def _statistics(name: str, field: str, values: Any, channels: int) -> tuple[float, ...]:
+    """Mean or std as one finite number a channel; FedlibError where it is not."""
+    allowed = f"{channels} numbers, one per channel" + (", above 0" if field == "std" else "")
+    try:
+        found = tuple(map(float, values))
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        found = ()
+    fits = len(found) == channels and all(map(math.isfinite, found)) and (field == "mean" or min(found) > 0)
+    require(fits and not isinstance(values, str), f"{name}: {field}", values, allowed)
+    return found
 
 
 def _checked(name: str, part: str, images: Any, labels: Any) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from .. import simulation, training
+from .. import border, simulation, training
 from ..algorithms import Algorithm
 from ..errors import require
 from ..federation import Federation
@@ -63,7 +63,7 @@ def simulate(
         require(not checkpoint.is_dir(), "checkpoint", str(checkpoint), "the path of a file, and this is a folder")
     # The signals come second: a main thread that still waits for another one stops at once.
     with training.one_thread(), signals() as stop:
-        algorithm.check(federation)
+        border.fits(algorithm, federation)
         before, clients = None, None
         if checkpoint is not None:
             clients = ClientFiles(checkpoint, federation)

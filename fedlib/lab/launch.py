@@ -15,7 +15,7 @@ from typing import Any
 
 import filelock
 
-from .. import data, randomness, training
+from .. import border, data, randomness, training
 from ..errors import FedlibError, coerce, require
 from ..federation import Federation
 from . import checkpoint, files
@@ -47,9 +47,9 @@ def run(
     record = usable(resolved, reuse_stale)
     if record is not None and not resolved.own:
         return record
-    with _alone(resolved.label):  # a builder of the user's own may touch torch's global generator
+    with _alone(resolved.label), training.one_thread():  # a builder of the user's own may touch torch's generator
         built = federation_of(resolved)
-        resolved.simulated.check(built)
+        border.fits(resolved.simulated, built)
         made = made_by_own_parts(resolved, built)
     known = made if record is None else record.provenance.get("made", made)
     changed = [part for part in made if made[part] != known.get(part)]
@@ -65,6 +65,10 @@ def run(
         lock = lock_of(resolved.key)
         try:
             lock.acquire(timeout=0)
+        except RuntimeError:  # filelock's, of a lock that this thread holds
+            raise FedlibError(
+                f"{resolved.label}: is being computed by this very thread, and cannot be run within"
+            ) from None
         except filelock.Timeout:
             if _reporter is not None:  # a sweep's worker, which has other runs to go on with
                 _acquire_within(lock, PATIENCE)
@@ -333,24 +337,43 @@ def _start_worker(reports: "queue.Queue[Any]", reuse_stale: bool, share: int) ->
 
     def listen() -> None:
         assert worker.stdout is not None
-        with worker.stdout as lines:
-            for line in lines:
-                reports.put((worker, json.loads(line)))
-        reports.put((worker, None))
+        try:
+            with worker.stdout as lines:
+                for line in lines:
+                    report = _report_in(line)
+                    if report is None:
+                        print(line, end="", file=sys.stderr)
+                    else:
+                        reports.put((worker, report))
+        finally:
+            reports.put((worker, None))
 
     threading.Thread(target=listen, daemon=True).start()
     return worker
 
 
+def _report_in(line: str) -> dict[str, Any] | None:
+    """A worker's report; None of a line that a library printed while the worker started."""
+    try:
+        report = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return report if isinstance(report, dict) and {"round", "finished", "elsewhere", "failed"} & set(report) else None
+
+
 def work(reuse_stale: bool, share: int) -> None:
     """A worker's life: specifications in on stdin, reports out on stdout; ends with stdin or with its parent. share: the
-    cores that it may use.
+    cores that it may use. What a run itself prints goes to standard error, and it has nothing to read.
     """
     global _reporter, _share
     parent = os.getppid()
+    reports, specifications = os.fdopen(os.dup(1), "w"), os.fdopen(os.dup(0))
+    os.dup2(2, 1)
+    with open(os.devnull) as nothing:
+        os.dup2(nothing.fileno(), 0)
 
     def send(**report: Any) -> None:
-        print(json.dumps(report), flush=True)
+        print(json.dumps(report), file=reports, flush=True)
 
     def report(row: dict[str, Any]) -> None:
         if os.getppid() != parent:
@@ -360,7 +383,7 @@ def work(reuse_stale: bool, share: int) -> None:
 
     _reporter, _share = report, share
     try:
-        for line in sys.stdin:
+        for line in specifications:
             spec = spec_from(json.loads(line))
             try:
                 run(spec, progress=False, reuse_stale=reuse_stale)

@@ -349,9 +349,10 @@ def commit_of_code() -> str:
     """The commit of the package's checkout, with `-modified` where its source differs from it; `unknown` outside of one."""
     folder = Path(__file__).parents[1]
     try:
-        said = [
+        asked = (("ls-files", "--error-unmatch", "__init__.py"), ("rev-parse", "--short=12", "HEAD"))
+        _, *said = [  # a checkout of something else may have the package in it
             subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
-            for words in (("rev-parse", "--short=12", "HEAD"), ("status", "--porcelain", "--", "."))
+            for words in (*asked, ("status", "--porcelain", "--", "."))
         ]
     except (OSError, subprocess.CalledProcessError):
         return "unknown"

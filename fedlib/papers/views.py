@@ -60,7 +60,7 @@ def extract_representations(record: lab.Record, per_client: int = 60) -> tuple[p
             indices = client.test[torch.from_numpy(np.sort(drawn[:per_client]))]
             client.model.eval()
             values.append(training.outputs(client.model.extractor, client.pool, indices).numpy())
-            labels = client.pool.labels[indices].tolist()
+            labels = built.pool.labels[indices].tolist()
             rows += [{"client": id, "architecture": client.info.architecture, "label": label} for label in labels]
     return pd.DataFrame(rows), np.concatenate(values)
 

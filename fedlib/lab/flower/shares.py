@@ -64,7 +64,7 @@ def _images(client: Client) -> dict[str, Any]:
     """All that a client has, its parts one after the other."""
     parts = [client.train, client.validation, client.test]
     every = torch.cat(parts)
-    images, labels = client.pool.images[every].cpu(), client.pool.labels[every].cpu()
+    images, labels = client.whole.images[every].cpu(), client.whole.labels[every].cpu()
     return {"id": client.id, "images": images, "labels": labels, "sizes": [len(part) for part in parts]}
 
 
