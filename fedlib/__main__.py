@@ -21,7 +21,6 @@ except OSError:
     print("fedlib: the current directory is gone; change to one that is there", file=sys.stderr)
     sys.exit(2)
 
-# ruff: noqa: E402
 import pandas as pd
 from tqdm import tqdm
 

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from . import algorithms, models, randomness, training
 from .algorithms import Algorithm, ServerState
 from .errors import FedlibError, others_code, require, shown
-from .federation import Client, ClientContext, ClientInfo, Federation, Message, ServerContext, Upload
+from .federation import Client, ClientContext, ClientInfo, Federation, Message, ServerContext, SharedContext, Upload
 
 DEPTH = 20  # of containers in each other, as on the wire
 PLAIN = "tensors, numbers, texts, true, false, None, and dicts, lists and tuples of them"
@@ -95,7 +95,7 @@ def copied(value: Any, where: str, clone: bool = True, depth: int = 0) -> Any:
 
 def _check_keys(value: Mapping[Any, Any], where: str) -> None:
     for key in value:
-        require(type(key) in (str, int), f"a key of {where}", key, "a text or a whole number")
+        require(type(key) in (str, int), f"{where}: key", key, "a text or a whole number")
 
 
 def message(what: str, given: Any) -> Message:
@@ -155,15 +155,18 @@ def details(what: str, returned: Any) -> dict[str, Any]:
     return found
 
 
-def _detail(value: Any, where: str) -> Any:
+def _detail(value: Any, where: str, depth: int = 0) -> Any:
     """NumPy's numbers and arrays, and tensors, as Python's own."""
-    if isinstance(value, Tensor | np.ndarray | np.generic):
+    if isinstance(value, Tensor):
+        return copied(value, where).tolist()
+    if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
-    if type(value) in (list, tuple):
-        return [_detail(item, f"{where}[{place}]") for place, item in enumerate(value)]
+    require(depth < DEPTH, where, type(value).__name__, f"at most {DEPTH} containers in each other")
+    if isinstance(value, list | tuple):
+        return [_detail(item, f"{where}[{place}]", depth + 1) for place, item in enumerate(value)]
     if isinstance(value, dict):
         _check_keys(value, where)
-        return {key: _detail(item, f"{where}[{key!r}]") for key, item in value.items()}
+        return {key: _detail(item, f"{where}[{key!r}]", depth + 1) for key, item in value.items()}
     return copied(value, where)
 
 
@@ -172,7 +175,7 @@ def kept(what: str, client: Client) -> None:
     not as it was built: only such a one comes back from a checkpoint.
     """
     for name in list(client.state):
-        require(type(name) is str, f"{what}: a key of client.state", name, "text")
+        require(type(name) is str, f"{what}: key of client.state", name, "text")
         client.state[name] = copied(client.state[name], f"{what}: client.state[{name!r}]")
     require(isinstance(client.model, nn.Module), f"{what}: client.model", client.model, "a network")
     found, built = models.layout(client.model), client.build.layout(client.info.architecture)
@@ -245,24 +248,34 @@ def _unchanged(what: str, thing: str, before: str, after: str) -> None:
         raise FedlibError(f"{what}: has changed {thing}, which it may only read")
 
 
+def _attributes(algorithm: Algorithm) -> str:
+    return digest([vars(algorithm)])
+
+
+def rehearsing(algorithm: Algorithm, context: SharedContext) -> bool:
+    """Whether a step is made twice: in round 0 of a method of one's own."""
+    return context.round == 0 and own_method(algorithm)
+
+
 def of_server(
     algorithm: Algorithm, step: str, call: Callable[[ServerState], Any], server: ServerState, context: ServerContext
 ) -> Any:
     """`call(server)`, a step of the server's. In round 0 of a method of one's own it is made twice, first on a copy."""
     what = f"{algorithm.name}.{step} in round {context.round}"
-    own = own_method(algorithm)
 
     def made(state: ServerState) -> Any:
-        with crossing(own, what, context.seed, step, context.round):
+        with crossing(own_method(algorithm), what, context.seed, step, context.round):
             return call(state)
 
-    if not own or context.round:
+    if not rehearsing(algorithm, context):
         return made(server)
+    attributes = _attributes(algorithm)
     read = [[info.id, info.architecture, info.classes, info.num_samples] for info in context.infos]
     public = [] if context.public_data is None else [context.public_data.pool.labels, context.public_data.pool.stored]
     before, rehearsal = digest([read, public]), copied(server, what)
     start = digest([server]) if step == "download" else ""
     outcomes = [{"what it returns": made(state), "the server's state": state} for state in (rehearsal, server)]
+    _unchanged(what, "attributes of the method", attributes, _attributes(algorithm))
     _unchanged(what, "what it knows of the clients, or public images", before, digest([read, public]))
     if step == "download":
         _unchanged(what, "the server's state", start, digest([server]))
@@ -286,8 +299,9 @@ def download(algorithm: Algorithm, server: ServerState, info: ClientInfo, contex
 
     def made(state: ServerState) -> Message:
         given = algorithm.download(state, info, context)
-        _check_message(f"{algorithm.name}.download", given)
-        return replace(given, diagnostics={})
+        what = f"{algorithm.name}.download"
+        _check_message(what, given)
+        return replace(message(what, given) if rehearsing(algorithm, context) else given, diagnostics={})
 
     return of_server(algorithm, "download", made, server, context)
 
@@ -296,7 +310,7 @@ def aggregate(
     algorithm: Algorithm, server: ServerState, uploads: Sequence[Upload], context: ServerContext
 ) -> dict[str, Any]:
     """What the server hands back of a round, see `details`; `server` is what it was made."""
-    what, twice = f"{algorithm.name}.aggregate", own_method(algorithm) and context.round == 0
+    what, twice = f"{algorithm.name}.aggregate", rehearsing(algorithm, context)
 
     def made(state: ServerState) -> dict[str, Any]:
         received = [Upload(info, message(what, given)) for info, given in uploads] if twice else uploads
@@ -335,7 +349,7 @@ def rehearsed(
     """
     what = f"{algorithm.name}.local_round in round {context.round} of client {client.id}"
     twin = replace(client, _model=copy.deepcopy(client.model), _state=copied(client.state, what), _pool=None)
-    outcomes = []
+    outcomes, attributes = [], _attributes(algorithm)
     for one in (twin, client):
         reply = visit(one, algorithm, download, replace(context, client=one))
         left: dict[str, Any] = {f"client.model's {name}": value for name, value in one.model.state_dict().items()}
@@ -344,6 +358,7 @@ def rehearsed(
         left |= {"what predict answers": evaluate(one), "the loss": number(reply.loss)}
         left |= {f"diagnostic {name}": number(value) for name, value in reply.diagnostics.items()}
         outcomes.append((reply, left | {"the upload": [reply.upload.num_samples, reply.upload.structure]}))
+    _unchanged(what, "attributes of the method", attributes, _attributes(algorithm))
     (_, first), (reply, second) = outcomes
     _same(what, first, second)
     twin.restore(copied(client.snapshot(), what))

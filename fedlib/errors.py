@@ -56,7 +56,7 @@ def others_code(what: str) -> Iterator[None]:
         yield
     except FedlibError:
         raise
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit, GeneratorExit) as error:
         raise FedlibError(f"{what}: {told(error)}") from error
 
 

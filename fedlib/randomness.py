@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-from .errors import FedlibError
+from .errors import FedlibError, choose
 
 # The order is part of the promise: a new purpose goes at the end, or every stream after it changes.
 PURPOSES = (
@@ -42,7 +42,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def generator(seed: int, purpose: str, round: int = 0, client: int | None = None) -> np.random.Generator:
-    """The stream of one (seed, purpose, round, client); `round` counts from 0, `client` None is the server's."""
+    """The stream of one (seed, purpose, round, client); `round` counts from 0, `client` None is the server's. Raises
+    FedlibError for another purpose than those in PURPOSES.
+    """
+    choose("purpose", purpose, PURPOSES)
     entropy = (seed, PURPOSES.index(purpose), round + 1, 0 if client is None else client + 1)
     return np.random.default_rng(np.random.SeedSequence(entropy))
 

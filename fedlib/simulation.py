@@ -142,7 +142,7 @@ def in_process(federation: Federation, algorithm: Algorithm, requests: Sequence[
         inherited = not client.visited and federation.inherit(client, request.round)
         context = federation.client_context(client.id, request.round, request.rounds)
         visit = participate
-        if request.round == 0 and not replies and border.own_method(algorithm):
+        if not replies and border.rehearsing(algorithm, context):
             visit = partial(border.rehearsed, participate, partial(_answers, algorithm, context))
         reply = visit(client, algorithm, request.download, context)
         replies.append(replace(reply, inherited=inherited))

@@ -65,16 +65,12 @@ def run(
         lock = lock_of(resolved.key)
         try:
             lock.acquire(timeout=0)
-        except RuntimeError:  # filelock's, of a lock that this thread holds
-            raise FedlibError(
-                f"{resolved.label}: is being computed by this very thread, and cannot be run within"
-            ) from None
         except filelock.Timeout:
             if _reporter is not None:  # a sweep's worker, which has other runs to go on with
                 _acquire_within(lock, PATIENCE)
             else:
                 print(f"{resolved.label}: another process computes this run; waiting for it", file=sys.stderr)
-                lock.acquire()
+                _acquire(lock, resolved.label)
         try:
             record = usable(resolved, reuse_stale, mend=True)
             if record is not None:
@@ -103,6 +99,13 @@ def _acquire_within(lock: filelock.BaseFileLock, seconds: float) -> None:
         lock.acquire(timeout=seconds)
     except filelock.Timeout:
         raise Elsewhere from None
+
+
+def _acquire(lock: filelock.BaseFileLock, label: str) -> None:
+    try:
+        lock.acquire()
+    except RuntimeError:  # filelock's, of a lock that this thread holds
+        raise FedlibError(f"{label}: this very thread computes the run, and cannot wait for itself") from None
 
 
 @contextmanager
@@ -139,6 +142,8 @@ def _compute(
 
                 def after_round(row: dict[str, Any], timing: dict[str, Any]) -> None:
                     bar.update(row["round"] + 1, f"{_reached(row, spec.rounds)}, {timing['seconds']:.1f} s a round")
+                    if row["round"] == 0:
+                        resolved.check_own_parts()
                     _report(row)
                     if log is not None:
                         log(row)

@@ -13,6 +13,7 @@ A package declares them as entry points, whose names are what a specification sa
     stripes = "mine.data:stripes"              # loader() -> fedlib.Dataset
 """
 
+import contextlib
 import functools
 import sys
 from importlib.metadata import EntryPoint, entry_points
@@ -33,8 +34,9 @@ def load_plugins() -> None:
     for group in GROUPS:
         for point in entry_points(group=group):
             try:
-                PROVIDED[group, point.name] = _registered(group, point)
-            except Exception as error:  # whatever another's module raises while it is imported
+                with contextlib.redirect_stdout(sys.stderr):  # what a command prints is its own
+                    PROVIDED[group, point.name] = _registered(group, point)
+            except (Exception, SystemExit) as error:  # whatever another's module raises while it is imported
                 package = point.dist.name if point.dist else "unknown"
                 reason = str(error) if isinstance(error, FedlibError) else f"{type(error).__name__}: {error}"
                 reason = " ".join(reason.split())

@@ -208,6 +208,17 @@ class Resolved:
         """Digests of what is no part of fedlib, by what it is (see `_own_parts`)."""
         return self.hashed.get("own", {})
 
+    def check_own_parts(self) -> None:
+        """Raise FedlibError where a person's own parts are no longer what they were when the key was made."""
+        today = _own_parts(self.algorithm, self.hashed["architectures"], self.spec.partition)
+        for part, before in self.own.items():
+            if today.get(part) != before:
+                raise FedlibError(
+                    f"{part} of {self.label}: a global, a class attribute or a closure that its code names has changed "
+                    "while it trained, which no checkpoint keeps; what is to be kept goes into client.state, the server's "
+                    "state or diagnostics"
+                )
+
     @property
     def architectures(self) -> tuple[str, ...]:
         """Those of clients 0, 1, 2, ... in turn."""

@@ -43,7 +43,7 @@ def selected_accuracy(rounds: pd.DataFrame, rule: str, column: str = "accuracy")
     by = "validation_accuracy" if rule == "validation" else column
     allowed = "last, last10 or best: under this protocol clients have no validation images"
     require(bool(trained[by].notna().any()), "rule", rule, allowed)
-    return float(trained[column].iloc[int(trained[by].to_numpy().argmax())])
+    return float(trained[column].iloc[int(np.nanargmax(trained[by].to_numpy(float)))])
 
 
 def whole(run: RunTables) -> bool:
