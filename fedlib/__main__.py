@@ -272,7 +272,7 @@ def _add_jobs(command: argparse.ArgumentParser) -> None:
 
 def _jobs(options: argparse.Namespace) -> int:
     jobs = lab.cores() if options.jobs is None else int(coerce("jobs", options.jobs, int))
-    require(1 <= jobs <= MOST_JOBS, "jobs", jobs, f"between 1 and {MOST_JOBS}")
+    require(1 <= jobs <= MOST_JOBS, "jobs", jobs, f"at least 1 and at most {MOST_JOBS}")
     return jobs
 
 

@@ -294,7 +294,7 @@ class Federation:
         public_labels: bool = True,
     ):
         require(isinstance(dataset, Dataset), "dataset", dataset, "a Dataset, such as data.load('digits')")
-        protocol = protocol or Protocol()
+        protocol = Protocol() if protocol is None else protocol
         require(isinstance(protocol, Protocol), "protocol", protocol, "a Protocol")
         protocol.check_augmentation(dataset.name, dataset.augment)
         local_epochs, batch_size = coerce("local_epochs", local_epochs, int), coerce("batch_size", batch_size, int)
@@ -309,8 +309,10 @@ class Federation:
             choose("architecture", architecture, models.BUILDERS)
         try:
             self.seed, self.device, self.protocol = seed, torch.device(device), protocol
-        except (RuntimeError, TypeError):
-            raise FedlibError(f"device = {device!r}: must be cpu or cuda") from None
+            there = self.device.type == "cpu" or (self.device.type == "cuda" and torch.cuda.is_available())
+        except Exception:  # torch raises many kinds, and another's __str__ any
+            there = False
+        require(there, "device", device, "cpu or cuda, and on this machine")
         self.num_classes, self.channels = dataset.num_classes, dataset.images.shape[1]
         self.architectures = tuple(architectures)
         self.settings = training.Settings(

@@ -136,7 +136,7 @@ def split_client(
 
 def _at_least_one(field: str, value: int) -> int:
     number = coerce(field, value, int)
-    require(number >= 1, field, number, "at least 1")
+    require(1 <= number < 2**31, field, number, "at least 1, and below 2**31")
     return number
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .errors import choose, require
+from .errors import choose, coerce, require
 from .fields import later
 from .partition import parts_of
 
@@ -63,6 +63,11 @@ class Protocol:
         choose("optimiser", self.optimiser, OPTIMISERS)
         choose("starts", self.starts, ("equal", "apart"))
         choose("inherit", self.inherit, ("none", "first_round", "first_visit"))
+        for name in ("lr", "momentum", "weight_decay", "clip_norm"):
+            require(not isinstance(getattr(self, name), str), name, getattr(self, name), "a number")
+            coerce(name, getattr(self, name), float)
+        for name in ("reserve", "distinct", "floors"):
+            require(isinstance(getattr(self, name), bool), name, getattr(self, name), "True or False")
         require(self.lr >= 0, "lr", self.lr, "at least 0")
         require(0 <= self.momentum < 1, "momentum", self.momentum, "in [0, 1)")
         allowed = "0 under Adam, which has moments of its own"

@@ -1,6 +1,7 @@
 """The methods, in the order of every table's rows."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from .. import fields
@@ -78,7 +79,9 @@ def make(name: str, params: dict[str, Any] | None = None) -> Algorithm:
     choose("algorithm", name, ALGORITHMS)
     method = ALGORITHMS[name]
     kinds = {field.name: type(field.default) for field in dataclasses.fields(method)}
-    params = fields.read(method, params or {})
+    params = {} if params is None else params
+    require(isinstance(params, Mapping), f"{name} parameters", params, "a dictionary of names and values")
+    params = fields.read(method, params)
     for parameter in params:
         if not kinds:
             raise FedlibError(f"{name} parameter = {parameter!r}: {name} has no parameters")

@@ -1,13 +1,13 @@
 """The contract between a method and the simulation: a frozen dataclass of hyper-parameters and a few short methods."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
 from .. import models
-from ..errors import FedlibError, require
+from ..errors import FedlibError, coerce, require
 from ..federation import (
     Client,
     ClientContext,
@@ -74,6 +74,17 @@ class Algorithm:
     uncounted: ClassVar[tuple[str, ...]] = ()  # names of a message's tensors that the paper does not count
     together: ClassVar[str] = ""  # why it cannot run with a server for each client (`Isolated`); empty: it can
     sized_by_data: ClassVar[tuple[str, ...]] = ()  # endings of names of tensors whose shapes depend on the data
+
+    def __new__(cls, *given: Any, **named: Any) -> "Algorithm":
+        """Raises FedlibError where a hyper-parameter is of another type than its default."""
+        parameters = {item.name: item.default for item in fields(cls)}
+        for name, value in (*zip(parameters, given, strict=False), *named.items()):
+            kind = type(parameters.get(name))
+            if kind in (int, float, bool):
+                require(not isinstance(value, str), name, value, "a number, or true or false, as its default is")
+            if kind in (int, float, bool, str):
+                coerce(name, value, kind)
+        return super().__new__(cls)
 
     def check(self, federation: Federation) -> None:
         """Raise FedlibError in one line when this method cannot run on `federation`."""

@@ -40,7 +40,7 @@ def register(name: str, loader: Callable[[], Dataset]) -> None:
     check_name("dataset", name)
     require(callable(loader), f"loader of {name}", loader, "a function without arguments that returns a Dataset")
     REGISTERED[name] = loader
-    load.cache_clear()
+    _loaded.cache_clear()
 
 
 def registered() -> set[str]:
@@ -67,7 +67,6 @@ def available(name: str) -> bool:
     return not folder or any(path.is_file() for path in (root() / folder).rglob("*"))
 
 
-@lru_cache(maxsize=4)  # public data crossed among three sets are read once, and stay within 600 MB
 def load(name: str) -> Dataset:
     """The data set called `name`, downloaded by torchvision if it is not there.
 
@@ -75,6 +74,11 @@ def load(name: str) -> Dataset:
     the line says what to do.
     """
     choose("dataset", name, names())
+    return _loaded(name)
+
+
+@lru_cache(maxsize=4)  # public data crossed among three sets are read once, and stay within 600 MB
+def _loaded(name: str) -> Dataset:
     if name in REGISTERED:
         with others_code(f"loader of {name}"):
             loaded, again = REGISTERED[name](), REGISTERED[name]()
@@ -100,6 +104,9 @@ def load(name: str) -> Dataset:
             f"`python -m fedlib data {name}` where there is a network, or copy torchvision's {folder.name} folder "
             f"there (FEDLIB_DATA names another place)"
         ) from error
+
+
+load.cache_clear = _loaded.cache_clear  # type: ignore[attr-defined]
 
 
 def _read(name: str, folder: Path, download: bool = False) -> Dataset:

@@ -16,7 +16,7 @@ from typing import Any
 import filelock
 
 from .. import border, data, randomness, training
-from ..errors import FedlibError, coerce, require
+from ..errors import FedlibError, coerce, others_code, require
 from ..federation import Federation
 from . import checkpoint, files
 from .build import federation_of, made_by_own_parts
@@ -219,7 +219,9 @@ def sweep(
     """
     allowed = "a list of RunSpec; of a single one, `run` gives the record"
     require(isinstance(specs, Iterable) and not isinstance(specs, str | Mapping), "specs", specs, allowed)
-    specs, jobs = list(specs), coerce("jobs", jobs, int)
+    with others_code("specs"):
+        specs = list(specs)
+    jobs = coerce("jobs", jobs, int)
     require(jobs >= 1, "jobs", jobs, "at least 1")
     require(each is None or callable(each), "each", each, "a function of how many runs remain, or None")
     wanted = missing(specs, scale, reuse_stale)

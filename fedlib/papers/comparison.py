@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from .. import data, lab
-from ..errors import FedlibError, require
+from ..errors import FedlibError, require, shown
 from ..show import intervals, labels, paired, plots, tables
 from . import loading, recorded
 from .grids import Cell
@@ -27,6 +27,7 @@ def find(key: str) -> Any:
 
     Raises FedlibError where there is none, more than one, or one that is not finished.
     """
+    require(isinstance(key, str) and bool(key.strip()), "run", key, "a key, or a part of one")
     stored = {path.name: path for path in lab.stored()}
     of_record = {record.key: record for record in recorded.read_results()}
     for known in (stored, of_record):
@@ -34,13 +35,13 @@ def find(key: str) -> Any:
         matches = matches or [name for name in known if name.startswith(key)] or [name for name in known if key in name]
         if len(matches) > 1:
             raise FedlibError(
-                f"run = {key!r}: names {len(matches)} runs, such as {', '.join(matches[:2])}; give more of it"
+                f"run = {shown(key)}: names {len(matches)} runs, such as {', '.join(matches[:2])}; give more of it"
             )
         if matches:
             record = lab.read(stored[matches[0]]) if known is stored else of_record[matches[0]]
             require(record is not None, "run", key, "finished; the command that started it resumes it")
             return record
-    raise FedlibError(f"run = {key!r}: names no stored run and none of record; `fedlib runs` lists those stored")
+    raise FedlibError(f"run = {shown(key)}: names no stored run and none of record; `fedlib runs` lists those stored")
 
 
 @dataclass(frozen=True)

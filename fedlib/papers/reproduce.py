@@ -20,7 +20,7 @@ import pandas as pd
 import psutil
 
 from .. import lab
-from ..errors import FedlibError, choose, require
+from ..errors import FedlibError, choose, coerce, require
 from ..lab import estimates
 from ..show import tables
 from . import checked, conclusions, exhibits, hours, loading, notebook, prices, recorded, results, settings, verdicts
@@ -200,6 +200,7 @@ def reproduce(
     fresh by their stamps, whoever executed its notebook. Empty: train, then execute the notebooks that need it.
     """
     choose("only", only, ("", "plan", "runs", "figures", "check"))
+    jobs = coerce("jobs", jobs, int)
     require(jobs >= 1, "jobs", jobs, "at least 1")
     lab.home()  # one that cannot be is refused before anything is done
     chosen = exhibits.choose_exhibits(name)

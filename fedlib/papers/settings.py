@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from .. import data, lab
-from ..errors import FedlibError, choose, coerce, require
+from ..errors import FedlibError, choose, coerce, require, shown
 from ..lab import presets
 from ..show import intervals, tables
 from . import exhibits
@@ -218,8 +218,9 @@ def _methods(value: Any) -> tuple[str, ...]:
         try:
             value = ast.literal_eval(value)
         except (ValueError, SyntaxError):
-            raise FedlibError(f"methods = {value!r}: must be {allowed}") from None
-    value = [value] if isinstance(value, str) and value else value or []
+            raise FedlibError(f"methods = {shown(value)}: must be {allowed}") from None
+    if isinstance(value, str) or value is None:
+        value = [value] if value else []
     require(isinstance(value, list | tuple) and all(isinstance(name, str) for name in value), "methods", value, allowed)
     return tuple(value)
 
@@ -229,7 +230,10 @@ def _seeds(value: Any) -> tuple[int, ...]:
         try:
             value = ast.literal_eval(value)
         except (ValueError, SyntaxError):
-            raise FedlibError(f"seeds = {value!r}: must be whole numbers in brackets, such as [0, 1, 2]") from None
+            raise FedlibError(f"seeds = {shown(value)}: must be whole numbers in brackets, such as [0, 1, 2]") from None
     value = [value] if isinstance(value, int) else value
     require(isinstance(value, list | tuple), "seeds", value, "whole numbers in brackets, such as [0, 1, 2]")
-    return tuple(coerce("seeds", seed, int) for seed in value)
+    seeds = tuple(coerce("seeds", seed, int) for seed in value)
+    for seed in seeds:
+        require(0 <= seed < 2**63, "seeds", seed, "between 0 and 2**63 - 1")
+    return seeds

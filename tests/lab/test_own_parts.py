@@ -258,7 +258,7 @@ def test_a_network_for_grey_images_alone_runs_and_is_counted_on_such(monkeypatch
         return models.Model(torch.nn.Flatten(), torch.nn.Linear(1024, num_classes))
 
     def noise():
-        images, labels = torch.randint(0, 256, (80, 1, 32, 32), dtype=torch.uint8).numpy(), np.arange(80) % 4
+        images, labels = np.random.default_rng(0).integers(0, 256, (80, 1, 32, 32), dtype=np.uint8), np.arange(80) % 4
         return data.Dataset.from_arrays("noise", images[:60], labels[:60], images[60:], labels[60:])
 
     monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
