@@ -308,7 +308,7 @@ def _completion(shell: str) -> str:
   [[ -n $home ]] || home={shlex.quote(str(lab.home()))}
   for path in "${{home/#\\~\\//$HOME/}}/runs/"*; do
     name=${{path##*/}}
-    if [[ $name =~ ^[[:alnum:]_.+-]+$ && $name == "$1"* ]]; then printf '%s\\n' "$name"; fi
+    if [[ $name =~ ^[[:alnum:]_][[:alnum:]_.+-]*$ && $name == "$1"* ]]; then printf '%s\\n' "$name"; fi
   done
 }}"""
     return str(shtab.complete(parser, shell, root_prefix="fedlib", preamble=keys if shell == "bash" else ""))

@@ -23,7 +23,7 @@ LONG = 400  # characters at most of a value or of another's error
 
 def one_line(text: str) -> str:
     """`text` without line breaks, cut in the middle where it is long."""
-    text = " ".join(text.split())
+    text = re.sub(r"\s*[\n\r]\s*", " ", text).strip()
     return text if len(text) <= LONG else f"{text[: LONG - 100]} ... {text[-90:]}"
 
 

@@ -468,3 +468,78 @@ def test_a_run_whose_loss_is_not_finite_ends_as_diverged(method, small_digits, h
     assert "checkpoint.pt" not in names(home)
     assert main(text.split()) == 0  # a finished run like any other: read
     assert lab.read(path).provenance == record.provenance
+
+
+@pytest.mark.parametrize(
+    ("text", "closed"), [("runs", ">&-"), ("runs", ">&- 2>&- <&-"), ("data", ">&-"), ("list", "2>&-")]
+)
+def test_closed_streams(text, closed, home):
+    line = f"exec {sys.executable} -m fedlib {text} {closed}"
+    ended = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0 and not ended.stderr
+
+
+def test_a_run_with_closed_streams_is_stored_whole(home):
+    words = "run Standalone --num-clients 20 --participation 0.05 --rounds 1 --scenario CNN-5 >&- 2>&- <&-"
+    ended = subprocess.run(["sh", "-c", f"exec {sys.executable} -m fedlib {words}"], timeout=300)
+    (path,) = lab.stored()
+    assert ended.returncode == 0 and lab.state(path)[0] == "finished"
+
+
+@pytest.mark.parametrize("where", ["elsewhere", "relative"])
+def test_a_directory_that_is_gone_is_a_line(where, tmp_path):
+    (tmp_path / "gone").mkdir()
+    line = f"cd {tmp_path}/gone && rmdir ../gone && exec {sys.executable} -m fedlib runs"
+    environment = os.environ | {"FEDLIB_HOME": str(tmp_path / "home") if where == "elsewhere" else "home"}
+    environment |= {"PYTHONPATH": str(Path(lab.__file__).parents[2])}
+    ended = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=120, env=environment)
+    assert ended.returncode == 2 and ended.stderr.splitlines()[-1].startswith("fedlib: the current directory is gone")
+    assert "Traceback" not in ended.stderr and not (tmp_path / "home").exists()
+
+
+def test_a_relative_home_in_a_directory_that_is_gone(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    monkeypatch.setenv("FEDLIB_HOME", "relative")
+    with pytest.raises(
+        FedlibError, match=r"^FEDLIB_HOME = 'relative': must be absolute, as the current directory is gone$"
+    ):
+        lab.home()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["notebooks", "copy", ""], "folder = '': must be a folder's name"),
+        (["notebooks", "copy", "  "], "folder = '  ': must be a folder's name"),
+        (["run", "FedSSA", "--seed", "1e-400"], "seed = '1e-400': must be a whole number, 0 or further from it"),
+        (["run", "FedSSA", "--lr", "1e-400"], "lr = '1e-400': must be a number, 0 or further from it"),
+        (["run", "FedSSA", "--lr", "1" + 400 * "0"], "must be a number (finite)"),
+        (["run", "FedSSA", "--set", "mu0=1" + 400 * "0"], "must be a number (finite)"),
+        (["run", "FedSSA", "--seed", 5000 * "9"], "must be a whole number (finite)"),
+        (["reproduce", "--dry-run", "--jobs", "1" + 400 * "0"], "must be at least 1 and at most 1024"),
+        (["reproduce", "--dry-run", "--jobs", "1025"], "jobs = 1025: must be at least 1 and at most 1024"),
+        (["runs", "prune", "--older-than", "1e-400"], "older-than = '1e-400': must be a number, 0 or further"),
+        (["compare", ""], "run = '': must be a key, or a part of one"),
+    ],
+)
+def test_numbers_that_no_number_holds_and_names_that_name_nothing(words, message, home, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert message in said and said.count("\n") == 1 and len(said) < 1000
+    assert not list(tmp_path.glob("*.ipynb")) and not home.exists()
+
+
+def test_what_a_float_holds_is_taken():
+    assert coerce("lr", "0e-400", float) == 0 and coerce("lr", "5e-324", float) > 0 and coerce("seed", "0.0", int) == 0
+    assert coerce("seed", "-0", int) == 0 and coerce("lr", "1e5", float) == 1e5
+
+
+def test_a_name_twice_in_a_specification_is_a_line(tmp_path, capsys):
+    for text in ('{"seed": 1, "seed": 2}', '{"spec": {"params": {"mu0": 1, "mu0": 0.5}}}'):
+        (tmp_path / "spec.json").write_text(text)
+        assert main(["run", "--spec", str(tmp_path / "spec.json")]) == 2
+        said = capsys.readouterr().err
+        assert "occurs twice" in said and said.count("\n") == 1

@@ -60,3 +60,31 @@ def test_bash_completes_the_keys_of_stored_runs(script):
 def test_other_shells_have_a_script(shell, capsys):
     assert main(["completion", shell]) == 0
     assert "fedgh/table3" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(BASH is None, reason="no bash")
+def test_the_names_of_folders_are_never_executed(script, tmp_path):
+    """In a store that others write to, a name is a name: completing it runs nothing, whatever it is."""
+    said = tmp_path / "executed"
+    names = ["FedSSA-$(touch${IFS}executed)x", "FedSSA-`touch executed`", "FedSSA-a;touch executed", "FedSSA-$HOME"]
+    names += ["FedSSA-*", "FedSSA-a b", "FedSSA-'x", 'FedSSA-"x', "FedSSA-a\nb", "FedSSA-{1..9}", "FedSSA-\\x", "-rf"]
+    for name in [*names, "FedSSA-digits-0123", "FedSSA-digits-4567"]:
+        (lab.store() / name).mkdir(parents=True)
+    source = f"source {script}; cd {tmp_path}; _fedlib_keys FedSSA; _fedlib_keys '$(touch executed)'; _fedlib_keys ''"
+    ended = subprocess.run([str(BASH), "--norc", "-c", source], capture_output=True, text=True, timeout=60)
+    assert ended.stdout.split() == ["FedSSA-digits-0123", "FedSSA-digits-4567"] * 2 and not ended.stderr
+    assert complete(script, "fedlib", "runs", "show", "FedSSA-d") == ["FedSSA-digits-0123", "FedSSA-digits-4567"]
+    assert not said.exists() and not list(tmp_path.glob("**/executed"))
+
+
+@pytest.mark.skipif(BASH is None, reason="no bash")
+def test_a_store_with_a_quote_in_its_name(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("FEDLIB_HOME", str(tmp_path / "it's $(touch executed)"))
+    assert main(["completion", "bash"]) == 0
+    (tmp_path / "fedlib.bash").write_text(capsys.readouterr().out)
+    (lab.store() / "FedSSA-digits-0123").mkdir(parents=True)
+    for unset in ("unset FEDLIB_HOME; ", ""):
+        source = f"{unset}source {tmp_path / 'fedlib.bash'}; cd {tmp_path}; _fedlib_keys FedSSA"
+        ended = subprocess.run([str(BASH), "--norc", "-c", source], capture_output=True, text=True, timeout=60)
+        assert ended.stdout.split() == ["FedSSA-digits-0123"] and not ended.stderr
+    assert not (tmp_path / "executed").exists()

@@ -386,3 +386,13 @@ def test_how_many_shards_there_are():
 def test_a_client_with_fewer_than_three_images_is_an_error():
     with pytest.raises(FedlibError, match=r"num_clients = 4: must be few enough .* client 0 would hold 2"):
         partition.client_images(labelled(4, 2), 8, partition.Dealing(4, 2, partition="iid"), 0)
+
+
+def test_the_images_of_a_class_are_shuffled_before_they_are_dealt():
+    labels = np.repeat([0, 1], 100)
+    held = partition.deal(labels, np.full((2, 2), 0.5), stream())
+    for label in (0, 1):
+        mine = held[0][labels[held[0]] == label]
+        assert len(mine) == 50 and not np.array_equal(mine, np.arange(50) + 100 * label)
+        assert 20 < mine.mean() - 100 * label < 80  # from all over the class
+    assert not same(held, partition.deal(labels, np.full((2, 2), 0.5), stream(1)))

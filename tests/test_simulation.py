@@ -10,7 +10,20 @@ import pytest
 import tiny
 import torch
 
-from fedlib import Dataset, Federation, FedlibError, Model, RunSpec, data, lab, models, run, simulate, simulation
+from fedlib import (
+    Dataset,
+    Federation,
+    FedlibError,
+    Model,
+    RunSpec,
+    data,
+    lab,
+    models,
+    randomness,
+    run,
+    simulate,
+    simulation,
+)
 from fedlib.algorithms import Algorithm, make
 from fedlib.federation import Message
 from fedlib.partition import BUILT_IN
@@ -267,3 +280,21 @@ def test_methods_refuse_clients_they_cannot_serve(monkeypatch):
     with pytest.raises(FedlibError, match=r"FedSSA.*header's input width.*'tiny-a': 3, 'wide': 9"):
         simulate(ten_clients(architectures=("tiny-a", "wide")), make("FedSSA"), 1)
     simulate(ten_clients(architectures=("tiny-a", "wide")), make("Standalone"), 1)
+
+
+def test_every_client_round_and_purpose_has_a_stream_of_its_own():
+    built = tiny.federation_of([[0, 1], [1, 2], [2, 0]])
+    drawn = {
+        (client, round, purpose): built.client_context(client, round, 3).generator(purpose).integers(2**62)
+        for client in range(3)
+        for round in range(3)
+        for purpose in ("batches", "augmentation", "dropout", "method")
+    }
+    drawn |= {
+        ("server", round): built.server_context(round, 3).generator("batches").integers(2**62) for round in range(3)
+    }
+    assert len(set(drawn.values())) == len(drawn) == 39
+    for (client, round, purpose), value in list(drawn.items())[:36]:
+        assert randomness.generator(built.seed, purpose, round, client).integers(2**62) == value
+    shared = [built.client_context(client, 1, 3).shared_generator("server").integers(2**62) for client in range(3)]
+    assert {*shared} == {built.server_context(1, 3).generator("server").integers(2**62)}

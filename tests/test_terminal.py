@@ -106,3 +106,12 @@ def test_train_only_trains_and_executes_nothing(home, monkeypatch, capsys):
     monkeypatch.setattr(reproduce, "execute", lambda *args: pytest.fail("executed"))
     assert said("reproduce fedssa/fig6 --train-only", capsys).startswith("2 runs needed, 0 stored, 2 to train")
     assert len(swept) == 2
+
+
+def test_communication_is_in_units_of_1024(small_digits, capsys):
+    printed = said("run FedAvg --num-clients 4 --participation 0.5 --rounds 2 --scenario homogeneous", capsys)
+    (record,) = [lab.read(path) for path in lab.stored()]
+    words = record.rounds[["download_words", "upload_words"]].iloc[1:].to_numpy().sum()
+    each, whole = re.search(r"communication: ([\d.]+) KB a client and round, ([\d.]+) MB in all", printed).groups()
+    assert float(each) == pytest.approx(words * 4 / 1024 / 4, abs=0.006)
+    assert float(whole) == pytest.approx(words * 4 / 1024**2, abs=0.006) and float(whole) > 5

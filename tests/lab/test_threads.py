@@ -11,7 +11,7 @@ import tiny
 import torch
 from torch import nn
 
-from fedlib import Model, RunSpec, lab, models, randomness, run, simulate
+from fedlib import Model, RunSpec, lab, models, randomness, run, simulate, training
 from fedlib.algorithms import make
 from fedlib.lab import own
 
@@ -147,3 +147,22 @@ def test_a_main_thread_that_waits_for_another_stops_at_once():
     finally:
         release.set()
         holder.join()
+
+
+def test_while_one_thread_trains_no_other_does():
+    inside, order = threading.Event(), []
+
+    def other() -> None:
+        inside.wait(60)
+        assert not randomness.exclusive.acquire(blocking=False)
+        with training.one_thread():
+            order.append("other")
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    with training.one_thread():
+        inside.set()
+        thread.join(0.5)
+        order.append("first")
+    thread.join(60)
+    assert order == ["first", "other"]

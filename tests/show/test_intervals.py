@@ -1,0 +1,98 @@
+"""Which round a run reports, by each rule, and what stands beside it."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedlib import FedlibError
+from fedlib.show import intervals
+
+ROUNDS = pd.DataFrame(
+    {
+        "round": [-1, *range(12)],
+        "accuracy": [0.99, 0.1, 0.9, 0.3, 0.4, 0.5, 0.6, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7],
+        "validation_accuracy": [1.0, 0.1, 0.2, 0.3, 0.9, 0.5, 0.6, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6],
+        "accuracy_all": [0.0, *(np.arange(12) / 100)],
+        "accuracy_selected": [0.0, *(np.arange(12) / 50)],
+    }
+)
+
+
+class Run:
+    def __init__(self, rounds=ROUNDS, status="finished", key="x"):
+        self.key, self.status, self.rounds = key, status, rounds
+
+
+def test_each_rule_reports_its_round():
+    expected = {"last": 0.7, "last10": np.mean(ROUNDS["accuracy"].to_numpy()[3:]), "validation": 0.4, "best": 0.9}
+    assert list(expected) == list(intervals.SELECTION_RULES)
+    for rule, value in expected.items():
+        assert intervals.selected_accuracy(ROUNDS, rule) == pytest.approx(value, abs=1e-12)
+    assert intervals.selected_accuracy(ROUNDS, "validation", "accuracy_all") == 0.03  # that round's, of another column
+    assert intervals.selected_accuracy(ROUNDS, "last10", "accuracy_all") == pytest.approx(0.065)
+
+
+def test_a_round_without_a_number_is_never_the_best():
+    holes = ROUNDS.assign(
+        validation_accuracy=ROUNDS["validation_accuracy"].where(ROUNDS["round"] != 0),
+        accuracy=ROUNDS["accuracy"].where(ROUNDS["round"] != 4),
+    )
+    assert intervals.selected_accuracy(holes, "validation") == 0.4
+    assert intervals.selected_accuracy(holes, "best") == 0.9
+    with pytest.raises(
+        FedlibError, match="last, last10 or best: under this protocol clients have no validation images"
+    ):
+        intervals.selected_accuracy(ROUNDS.assign(validation_accuracy=np.nan), "validation")
+
+
+def test_only_whole_runs_report_anything():
+    assert intervals.reported(Run(), "last") == pytest.approx(70)
+    assert intervals.whole(Run()) and not intervals.whole(Run(status="diverged"))
+    without_one = Run(ROUNDS[ROUNDS["round"] != 5])
+    assert not intervals.whole(without_one) and np.isnan(intervals.reported(without_one, "last"))
+    assert not intervals.whole(Run(ROUNDS[ROUNDS["round"] < 0]))
+
+
+def test_student_t():
+    mean, half = intervals.interval([1.0, 2.0, 6.0])
+    assert mean == 3.0 and half == pytest.approx(4.302653 * 7**0.5 / 3**0.5, rel=1e-6)  # t of 2 degrees of freedom
+    assert intervals.interval([1.0, 2.0, 6.0], 0.9)[1] == pytest.approx(2.919986 * 7**0.5 / 3**0.5, rel=1e-6)
+    assert intervals.interval([4.0])[0] == 4.0 and np.isnan(intervals.interval([4.0])[1])
+    assert intervals.interval([1.0, 3.0])[1] == pytest.approx(12.706205, rel=1e-6)
+
+
+def test_a_group_has_its_mean_its_interval_and_its_diverged():
+    runs = [({"method": "A"}, Run(ROUNDS.assign(accuracy=ROUNDS["accuracy"] + shift))) for shift in (0.0, 0.1, 0.2)]
+    runs += [({"method": "B"}, Run()), ({"method": "B"}, Run(status="diverged"))]
+    first, second = intervals.summarise(runs).to_dict("records")
+    assert first["ours"] == pytest.approx(80) and first["n"] == 3 and first["diverged"] == 0
+    assert first["ci95"] == pytest.approx(4.302653 * 10 / 3**0.5, rel=1e-6)
+    assert first["all"] == pytest.approx(11) and first["selected"] == pytest.approx(22)
+    assert second["n"] == 2 and second["diverged"] == 1 and np.isnan(second["ours"])
+
+
+def grown(method: str, accuracies: list[float], seed: int = 0) -> pd.DataFrame:
+    rows = {"round": range(len(accuracies)), "accuracy": accuracies, "method": method, "seed": seed}
+    return pd.DataFrame(rows).assign(setting="s", dataset="d", clients=1)
+
+
+def test_a_lead_is_paired_by_seed_and_a_mean_of_the_last_rounds():
+    runs = [grown("A", [0.5, 0.7, 0.6]), grown("B", [0.4, 0.4, 0.4])]
+    runs += [grown("A", [0.6, 0.8, 0.9], 1), grown("B", [0.3, 0.3, 0.3], 1), grown("A", [1.0] * 3, 2)]
+    table = intervals.leads(pd.concat(runs), "B", last=2)
+    assert table["method"].unique().tolist() == ["A"] and table["n"].eq(2).all()
+    assert table["rounds"].tolist() == [1, 2, 3]
+    assert table["lead"].tolist() == pytest.approx([20.0, 30.0, 40.0])
+    apart = 12.706205 * np.array([20, 20, 30]) / 2
+    assert table["ci95"].tolist() == pytest.approx(apart, rel=1e-6)
+
+
+def test_shaking_is_the_mean_step_of_each_half():
+    runs = pd.concat([grown("A", [0.1, 0.2, 0.1, 0.3, 0.5]), grown("B", [0.1, 0.1, 0.1, 0.2, 0.2])])
+    table = intervals.shaking(runs, "B").set_index(["half", "method"])
+    assert table["shaking"].round(9).to_dict() == {
+        ("first", "A"): 10.0, ("first", "B"): 0.0, ("second", "A"): 20.0, ("second", "B"): 5.0,
+    }  # fmt: skip
+    assert table["difference"].loc["second", "A"] == pytest.approx(15) and np.isnan(
+        table["difference"].loc["first", "B"]
+    )
