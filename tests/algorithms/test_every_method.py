@@ -141,11 +141,11 @@ def at_visit(number: int, signal_number: int) -> tuple[Any, list[int]]:
     """
     whole, seen = simulation._hits, []
 
-    def hits(algorithm: Any, client: Any) -> Any:
+    def hits(algorithm: Any, client: Any, num_classes: int) -> Any:
         seen.append(client.id)
         if len(seen) == number:
             os.kill(os.getpid(), signal_number)
-        return whole(algorithm, client)
+        return whole(algorithm, client, num_classes)
 
     return hits, seen
 

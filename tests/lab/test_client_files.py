@@ -216,11 +216,11 @@ def test_the_same_federation_goes_on_after_it_was_stopped_inside_a_round(room, t
     federation, answered = built(inherit="first_visit"), []
     hits = simulation._hits
 
-    def stopped(algorithm: Algorithm, client: Any) -> Any:
+    def stopped(algorithm: Algorithm, client: Any, num_classes: int) -> Any:
         answered.append(client.id)
         if len(answered) == 3 * 2 + 2:  # in the third round
             raise KeyboardInterrupt
-        return hits(algorithm, client)
+        return hits(algorithm, client, num_classes)
 
     with monkeypatch.context() as patch:
         patch.setattr(simulation, "_hits", stopped)

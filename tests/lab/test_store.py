@@ -4,6 +4,7 @@ import errno
 import os
 import shutil
 import signal
+import subprocess
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -374,7 +375,7 @@ def test_what_prune_does_not_know_does_not_stop_the_listing(capsys):
 
 
 def test_a_record_says_which_commit_and_which_processor(monkeypatch):
-    answers = {"rev-parse": "0123456789ab\n", "status": ""}
+    answers = {"ls-files": "__init__.py\n", "rev-parse": "0123456789ab\n", "status": ""}
     asked = []
 
     def git(command, **options):
@@ -382,9 +383,11 @@ def test_a_record_says_which_commit_and_which_processor(monkeypatch):
         return SimpleNamespace(stdout=answers[command[1]])
 
     monkeypatch.setattr(records.subprocess, "run", git)
-    assert records.commit_of_code() == "0123456789ab" and set(asked) == {("rev-parse", "fedlib"), ("status", "fedlib")}
+    assert records.commit_of_code() == "0123456789ab" and set(asked) == {(word, "fedlib") for word in answers}
     answers["status"] = " M fedlib/training.py\n"
     assert records.commit_of_code() == "0123456789ab-modified"
+    monkeypatch.setattr(records.subprocess, "run", Mock(side_effect=subprocess.CalledProcessError(1, "git ls-files")))
+    assert records.commit_of_code() == "unknown"  # within a checkout of something else
     monkeypatch.setattr(records.subprocess, "run", Mock(side_effect=FileNotFoundError))
     assert records.commit_of_code() == "unknown"
     model, flags = records.processor()
