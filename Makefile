@@ -1,6 +1,7 @@
 # make reproduce   train what the exhibits need at scale smoke (embedded data), make figures and tables
 # make test        style, types, unit tests, notebooks; every exhibit of scale smoke is made and fresh
 # make slow        the tests that take long: the site in a browser, the wheel, every notebook run again, changed, interrupted
+# make mutants     plant faults one at a time and see whether a test fails: about an hour on two cores, nothing for every day
 # make lab         open the notebooks in JupyterLab
 # make site        build the site from the committed notebooks, results and figures into site/html; executes nothing
 # make lock        pin every package with its hashes in requirements.lock, for Python 3.11 to 3.13
@@ -13,7 +14,7 @@ INSTALLED := .venv/installed
 WORKERS = $(shell $(BIN)/python -c 'import os; print(min(8, 1 + (os.cpu_count() or 1)))')
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope
 
-.PHONY: reproduce test slow lab site lock notebooks
+.PHONY: reproduce test slow mutants lab site lock notebooks
 .DELETE_ON_ERROR:
 
 reproduce: $(INSTALLED)
@@ -31,6 +32,9 @@ test: $(INSTALLED)
 
 slow: $(INSTALLED)
 	$(PYTEST) -m slow tests
+
+mutants: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/mutants.py
 
 lab: $(INSTALLED)
 	$(BIN)/jupyter lab notebooks/00_start_here.ipynb

@@ -46,10 +46,9 @@ def is_own(algorithm: Algorithm, architectures: Collection[str] = ()) -> bool:
 
 
 def own_method(algorithm: Algorithm) -> bool:
-    from .isolated import Isolated
-
-    method = algorithm.method if isinstance(algorithm, Isolated) else algorithm
-    return type(method) not in algorithms.BUILT_IN
+    """Whether a method, or the one that it runs isolated, is a person's own."""
+    method = getattr(algorithm, "method", None)
+    return type(method if isinstance(method, Algorithm) else algorithm) not in algorithms.BUILT_IN
 
 
 @contextmanager

@@ -97,7 +97,7 @@ def code_lines(file: Path) -> int:
 
 
 def test_the_ground_floor_is_thin():
-    assert sum(code_lines(FILES[name]) for name in [*GROUND, "fedlib"]) <= 4000
+    assert sum(code_lines(FILES[name]) for name in [*GROUND, "fedlib"]) <= 4250
 
 
 def test_showing_loads_no_torch():

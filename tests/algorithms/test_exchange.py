@@ -145,9 +145,12 @@ def four_clients() -> Federation:
     return tiny.federation(DATA, [np.arange(k, 60, 4) for k in range(4)])
 
 
+SEEN: list[str] = []
+
+
 @dataclasses.dataclass(frozen=True)
 class Reporting(Algorithm):
-    """Sends and trains nothing, hands diagnostics back, and writes down in `seen` what is done in which order."""
+    """Sends and trains nothing, hands diagnostics back, and writes down in SEEN what is done in which order."""
 
     name = "Reporting"
     paper = "a test"
@@ -155,34 +158,33 @@ class Reporting(Algorithm):
 
     client: dict[str, Any] = dataclasses.field(default_factory=dict)  # of client k: value * k if it is a list
     server: dict[str, Any] = dataclasses.field(default_factory=dict)
-    seen: list[str] = dataclasses.field(default_factory=list)
 
     def download(self, server, info, context):
-        self.seen.append(f"download {info.id}")
+        SEEN.append(f"download {info.id}")
         return Message({"a": torch.ones(2)}, diagnostics={"secret": 1.0})
 
     def local_round(self, client, message, context):
         assert message.diagnostics == {}
-        self.seen.append(f"train {client.id}")
+        SEEN.append(f"train {client.id}")
         values = {name: value[client.id] if isinstance(value, list) else value for name, value in self.client.items()}
         return Message({"b": torch.ones(3)}, diagnostics=values)
 
     def aggregate(self, server, uploads, context):
         assert all(message.diagnostics == {} for _, message in uploads)
-        self.seen.append("aggregate " + " ".join(str(info.id) for info, _ in uploads))
+        SEEN.append("aggregate " + " ".join(str(info.id) for info, _ in uploads))
         return self.server
 
 
 def test_all_downloads_of_a_round_are_made_before_anyone_trains():
-    method = Reporting()
-    outcome = simulate(four_clients(), method, 2, 0.5)
+    SEEN.clear()
+    outcome = simulate(four_clients(), Reporting(), 2, 0.5)
     order = lab.clients_of(outcome).query("round >= 0").groupby("round")["client"].apply(list)
     expected = []
     for one, two in order:
         expected += [f"download {one}", f"download {two}", f"train {one}", f"train {two}", f"aggregate {one} {two}"]
     rehearsed = [f"download {one}" for one in (order[0][0], order[0][1])] + [f"train {order[0][0]}", expected[4]]
-    assert sorted(method.seen) == sorted(expected + rehearsed)  # round 0's are made twice, begun alike
-    assert list(dict.fromkeys(method.seen[:9])) == expected[:5] and method.seen[9:] == expected[5:]
+    assert sorted(SEEN) == sorted(expected + rehearsed)  # round 0's are made twice, begun alike
+    assert list(dict.fromkeys(SEEN[:9])) == expected[:5] and SEEN[9:] == expected[5:]
     assert lab.rounds_of(outcome)[["download_words", "upload_words", "published_words"]].iloc[-1].tolist() == [4, 6, 10]
 
 

@@ -1,0 +1,515 @@
+"""Faults planted one at a time in the ground floor, the statistics, the verdicts and the store: does a test fail?
+
+    python tests/mutants.py                 all of them; prints each survivor, and how many were killed
+    python tests/mutants.py simulation 3    those of files whose name has the word, in three processes
+
+Each line of MUTANTS is a text of the file that stands there once, and what it becomes; above them are the tests that are
+run, those that know the file best first. A mutant that no test notices is printed; less than LEAST killed is exit status 1.
+The package is copied, nothing in this folder is changed. For the night, not for `make test`: twenty minutes on two cores.
+"""
+
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+# ruff: noqa: E501, a mutant a line
+
+ROOT = Path(__file__).parents[1]
+LEAST = 0.97
+SECONDS = 600  # after which a mutant that hangs its tests counts as killed
+
+Change = tuple[str, str]
+MUTANTS: dict[str, tuple[str, list[Change]]] = {
+    "simulation.py": (
+        "tests/test_simulation.py tests/algorithms/test_exchange.py tests/test_border.py tests/test_protocols.py",
+        [
+            ("max(1, int(participation * num_clients + 0.5))", "max(1, int(participation * num_clients))"),
+            ("max(1, int(participation * num_clients + 0.5))", "int(participation * num_clients + 0.5)"),
+            ("require(rounds >= 1,", "require(rounds >= 0,"),
+            ('generator(seed, "sampling", round)', 'generator(seed, "sampling", 0)'),
+            ("replace=False)", "replace=True)"),
+            ("range(len(outcome.round_rows) - 1, rounds)", "range(len(outcome.round_rows), rounds)"),
+            ('if outcome.status == "diverged":\n                break', 'if outcome.status == "diverged":\n                pass'),
+            ("if not finite or (losses", "if (losses"),
+            ("(losses and not np.isfinite(loss))", "(losses and np.isinf(loss))"),
+            ("        client.visited = True\n", "        pass\n"),
+            ('loss = diagnostics.pop("loss", context.loss)', 'loss = context.loss'),
+            ("loss = torch.where(finite, ", "loss = torch.where(finite | True, "),
+            ("elif not finite:\n        loss = np.nan", "elif not finite:\n        pass"),
+            ("torch.cat([client.validation, client.test]))\n    return", "torch.cat([client.test, client.validation]))\n    return"),
+            ("hit[cut:].double().mean()", "hit.double().mean()"),
+            ('next(iter(hits.values()))[:cut]', 'next(iter(hits.values()))[cut:]'),
+            ('row[name] = float(np.nanmean(measured))', 'row[name] = float(np.nanmean(values))'),
+            ('float(np.mean(values[sampled]))', 'float(np.mean(values))'),
+            ('row["accuracy_all"] = float(np.mean(values))', 'row["accuracy_all"] = float(np.mean(measured))'),
+            ("sum(info.num_samples for info in infos) * epochs", "sum(info.num_samples for info in infos)"),
+            ('"download_words": sum(message.words() for message in downloads)', '"download_words": sum(message.words() for message in uploads)'),
+            ("values[0] if len(set(values)) == 1 else float(np.mean(values))", "float(np.mean(values))"),
+            ("federation.last_trained[client.info.architecture] = client.id", "federation.last_trained.setdefault(client.info.architecture, client.id)"),
+            ("not client.visited and federation.inherit(client, request.round)", "federation.inherit(client, request.round)"),
+            ("client.id if apart else client.info.architecture", "client.info.architecture"),
+            ('require(name not in row, f"{algorithm.name} diagnostic"', 'require(True, f"{algorithm.name} diagnostic"'),
+            ("hits, finite = _hits(algorithm, client, context.num_classes)", "hits, finite = _hits(algorithm, client, context.num_classes)\n        finite = finite | True"),
+        ],
+    ),
+    "federation.py": (
+        "tests/test_simulation.py tests/lab/test_bad_calls.py tests/test_border.py tests/test_protocols.py tests/test_public.py",
+        [
+            ("self.round, self.client.id)", "self.round, None)"),
+            ("return randomness.generator(self.seed, purpose, self.round)", "return randomness.generator(self.seed, purpose, 0)"),
+            ("if name not in uncounted)", ")"),
+            ("torch.cat([self.train, self.validation, self.test]), self.test)", "torch.cat([self.train, self.validation, self.test]), self.test[:0])"),
+            ("        return self._pool\n", "        return self.whole\n"),
+            ('zlib.crc32(architecture.encode())', '0'),
+            ("return copy.deepcopy(self.states[architecture])", "return self.states[architecture]"),
+            ("if self.client is not None:\n                return", "if self.client is None:\n                return"),
+            ('require(0 <= index < size, field', 'require(0 <= index <= size, field'),
+            ("if index in owner:", "if index in owner and owner[index] == name:"),
+            ("_check_each_image_once(parts, public if public_dataset is None else None)", "_check_each_image_once(parts, None)"),
+            ("id % len(self.architectures)", "0"),
+            ("torch.full_like(pool.labels, -1))\n        return", "pool.labels)\n        return"),
+            ('(self.protocol.inherit == "first_round" and round == 0)', 'self.protocol.inherit == "first_round"'),
+            ("if donor is None or not inherits:", "if donor is None:"),
+            ("settings.epochs if epochs is None else epochs", "epochs or settings.epochs"),
+            ("self.loss = found if epochs else self.loss", "self.loss = found"),
+            ("settings.lr if lr is None else lr", "settings.lr"),
+            ('stream=self.generator("augmentation")', 'stream=self.generator("batches")'),
+            ("self.generator(support) if support else None", "self.generator(purpose) if support else None"),
+            ("(0.5,) * channels, (0.5,) * channels", "(0.5,) * channels, (1.0,) * channels"),
+            ("if self._fetch is not None:\n            self.restore(self._fetch())", "if self._fetch is None:\n            self.restore(self._fetch())"),
+            ("empty = any(size == 0 < share", "empty = all(size == 0 < share"),
+            ("self._model, self._pool, self._state, self._fetch, self.visited = None, None, {}, None, False", "self._model, self._pool, self._state, self._fetch, self.visited = None, None, {}, None, True"),
+        ],
+    ),
+    "training.py": (
+        "tests/test_training.py tests/lab/test_threads.py tests/test_border.py tests/test_simulation.py",
+        [
+            ("with exclusive, torch.inference_mode(False), torch.enable_grad():", "with torch.inference_mode(False), torch.enable_grad():"),
+            ("torch.set_num_threads(THREADS)", "torch.set_num_threads(torch.get_num_threads())"),
+            ("torch.set_num_threads(threads)", "torch.set_num_threads(THREADS)"),
+            ("torch.set_default_dtype(torch.float32)", "torch.set_default_dtype(dtype)"),
+            ("+ weight / 2 * distance", "+ weight * distance"),
+            ("sub_(mean).div_(std)", "sub_(mean)"),
+            ("rows = rows.to(torch.bfloat16)", "rows = rows"),
+            ("labels[hidden] = -1", "labels[hidden[:0]] = -1"),
+            ("labels, places = torch.full_like(self.labels, -1)", "labels, places = self.labels.clone()"),
+            ("torch.full_like(self.labels, len(indices))", "torch.zeros_like(self.labels)"),
+            ("stream.permutation(count)", "np.arange(count)"),
+            ("for _ in range(settings.epochs):", "for _ in range(1):"),
+            ("sizes[-1] == 1 < size", "sizes[-1] == 0 < size"),
+            ("range(0, max(count, 1), size)]", "range(0, max(count - size + 1, 1), size)]"),
+            ("momentum=settings.momentum, weight_decay=settings.weight_decay", "momentum=0.0, weight_decay=settings.weight_decay"),
+            ("settings.lr, weight_decay=settings.weight_decay, fused=True)\n    return", "settings.lr, weight_decay=0.0, fused=True)\n    return"),
+            ("if settings.clip_norm:", "if False:"),
+            ("optimiser.zero_grad()\n    images =", "images ="),
+            ("len(images) == 1 else []", "len(images) == 0 else []"),
+            ("F.log_softmax(logits, 1), teacher.detach().softmax(1), reduction=\"batchmean\")", "F.log_softmax(logits, 1), teacher.softmax(1), reduction=\"batchmean\")"),
+            ("teacher.detach().softmax(1), reduction=\"batchmean\")", "teacher.detach().softmax(1), reduction=\"mean\")"),
+            ("total += value * len(labels)", "total += value"),
+            ("total / max(1, settings.epochs * len(indices))", "total / max(1, len(indices))"),
+            ("training_mode(modules), without_gradients(frozen)", "training_mode(modules)"),
+            ("with fork_torch(dropout), training_mode", "with training_mode"),
+            ("member.sum(1, keepdim=True)", "len(indices)"),
+            ("return stacked.mean(0) if stacked.is_floating_point() else stacked.amax(0)", "return stacked.mean(0) if stacked.is_floating_point() else stacked.amin(0)"),
+            ("tensor * (weight / total)", "tensor / len(tensors)"),
+            ("if own.is_floating_point() and own.numel()]", "if own.numel() > 1 and own.is_floating_point()]"),
+            ("pair.isfinite().all()", "pair.isnan().logical_not().all()"),
+            ("(erase < 0.5)", "(erase < 2)"),
+            ("torch.where(flip < 0.5, width", "torch.where(flip < 1.5, width"),
+            ("(9 * down).long() - 4", "(8 * down).long() - 4"),
+            ("if parameter.requires_grad]\n    for", "]\n    for"),
+        ],
+    ),
+    "partition.py": (
+        "tests/test_partition.py tests/test_border.py tests/lab/test_own_parts.py tests/test_protocols.py",
+        [
+            ("stream.permutation(np.flatnonzero(labels == label))", "np.flatnonzero(labels == label)"),
+            ("np.floor(np.cumsum(sizes) + 1e-9)", "np.floor(np.cumsum(sizes) + 1)"),
+            ("left[shares[client] > 0] = -1", "left[shares[client] < 0] = -1"),
+            ("stream.uniform(0.4, 0.6, count)", "stream.uniform(0.5, 0.5, count)"),
+            ("left == left.max()", "left > 0"),
+            ("slots[stream.choice(num_classes, wanted % num_classes, replace=False)] += 1", "slots += 1"),
+            ("np.full(num_clients, alpha)", "np.full(num_clients, 1.0)"),
+            ("if all(size >= least for", "if any(size >= least for"),
+            ("labels[:num_train], fraction, generator(seed, \"public\"))", "labels, fraction, generator(seed, \"public\"))"),
+            ("private = np.setdiff1d(np.arange(len(labels)), np.asarray(reserved, dtype=np.int64))", "private = np.arange(len(labels))"),
+            ("        private = private[private < num_train]\n", "        pass\n"),
+            ("[len(shuffled) * 4 // 5]", "[len(shuffled) * 3 // 5]"),
+            ("fits = len(np.unique(every)) == len(every) and every.min", "fits = every.min"),
+            ("not all(map(np.array_equal, dealt, before))", "not any(map(np.array_equal, dealt, before))"),
+            ("labels.copy(), num_clients", "labels, num_clients"),
+            ("kind=\"stable\")[: total - sizes.sum()]] += 1", "kind=\"stable\")[: total - sizes.sum()]] += 0"),
+            ("(np.arange(len(mine)) + 0.5) / len(mine)", "np.arange(len(mine)) + 0.5"),
+            ("max(1, round(fraction * len(labels)))", "max(1, int(fraction * len(labels)) + 1)"),
+            ("count = min(count, len(indices))", "count = min(count + 1, len(indices))"),
+        ],
+    ),
+    "border.py": (
+        "tests/test_border.py tests/lab/test_border_of_runs.py",
+        [
+            ("return value.detach().clone() if clone else value", "return value.detach() if clone else value"),
+            ("require(clone or value.grad_fn is None", "require(True"),
+            ("value.layout == torch.strided and not value.is_meta", "True"),
+            ("type(key) in (str, int)", "isinstance(key, str | int)"),
+            ("if type(value) in (type(None), bool, int, float, str):", "if isinstance(value, type(None) | bool | int | float | str):"),
+            ("with others_code(what), randomness.fork_everything(stream):", "with others_code(what):"),
+            (".spawn(len(STEPS))[STEPS.index(step)]", ""),
+            ("generator(seed, \"own\", round, client)", "generator(seed, \"own\", round)"),
+            ("torch.set_num_threads(training.THREADS)\n", "pass\n"),
+            ("torch.set_default_dtype(torch.float32)\n", "pass\n"),
+            ("torch.set_grad_enabled(True)\n", "pass\n"),
+            ("if not rehearsing(algorithm, context):\n        return made(server)", "if True:\n        return made(server)"),
+            ("return context.round == 0 and own_method(algorithm)", "return context.round == 1 and own_method(algorithm)"),
+            ("values.shape == (count, num_classes)", "values.shape[0] == count"),
+            ("require(values.is_floating_point()", "require(True"),
+            ("client.model.eval()\n", "pass\n"),
+            ("client.state[name] = copied(client.state[name],", "copied(client.state[name],"),
+            ("require(found[name][2] == built[name][2]", "require(True"),
+            ("found[name][:2] == built[name][:2]", "found[name][:1] == built[name][:1]"),
+            ("_unchanged(what, \"the server's state\", start, digest([server]))", "pass"),
+            ("twin.restore(copied(client.snapshot(), what))", "pass"),
+            ("_same(what, *outcomes)\n    return", "return"),
+            ("_same(what, first, second)", "pass"),
+            ("received = [Upload(info, message(what, given)) for info, given in uploads] if twice else uploads", "received = uploads"),
+            ("_unchanged(what, \"its own weights in evaluation\", start, digest([model.state_dict()]))", "pass"),
+            ("return int(value) if abs(int(value)) < 2**63 else None", "return int(value)"),
+            ("_check_server(what, state)\n        return returned", "return returned"),
+        ],
+    ),
+    "randomness.py": (
+        "tests/test_border.py tests/lab/test_border_of_runs.py tests/test_training.py tests/test_simulation.py",
+        [
+            ("PURPOSES.index(purpose), round + 1,", "PURPOSES.index(purpose), 0,"),
+            ("0 if client is None else client + 1", "0 if client is None else client"),
+            ("torch.manual_seed(seed)", "torch.manual_seed(0)"),
+            ("if torch.initial_seed() != seed:", "if False:"),
+            ("np.random.set_state(numpy)", "pass"),
+            ("random.setstate(python)", "pass"),
+            ("if not exclusive._is_owned():", "if exclusive._is_owned():"),
+            ("with exclusive, torch.random.fork_rng", "with torch.random.fork_rng"),
+        ],
+    ),
+    "models.py": (
+        "tests/test_models.py tests/test_border.py tests/lab/test_own_parts.py",
+        [
+            ('"CNN-4": (32, 800)', '"CNN-4": (32, 1000)'),
+            ("nn.Linear(25 * filters, width)", "nn.Linear(25 * filters, width, bias=False)"),
+            ("with fork_torch(again):", "with fork_torch(stream):"),
+            ("if shared or not same:", "if shared:"),
+            ("if shared or not same:", "if not same:"),
+            ("trained.get(name, False)", "False"),
+            ("return header.in_features", "return header.out_features"),
+            ("last = [nn.ReLU()] if output == \"relu\" else []", "last = [nn.ReLU()]"),
+        ],
+    ),
+    "isolated.py": (
+        "tests/test_isolated.py tests/test_border.py",
+        [
+            ("replace(first, round=0)", "first"),
+            ("replace(build, client=None)", "build"),
+            ("infos=[client.info])", "infos=[client.info, client.info])"),
+            ("[Upload(client.info, travelling)], known) or {}", "[], known) or {}"),
+            ("return Message(diagnostics=upload.diagnostics | numbers)", "return Message(diagnostics=upload.diagnostics)"),
+        ],
+    ),
+    "errors.py": (
+        "tests/test_bad_input.py tests/lab/test_every_field.py tests/test_border.py",
+        [
+            ("except (ValueError, OverflowError):\n        number", "except ValueError:\n        number"),
+            ('require(not lost, field', 'require(True, field'),
+            ("if kind is int:\n        require(number.is_integer()", "if kind is int:\n        require(True"),
+            ("require(value not in seen, field, listed", "require(True, field, listed"),
+            ("not isinstance(value, bool), field, value, allowed)\n    if kind is int:", "True, field, value, allowed)\n    if kind is int:"),
+            ("if isinstance(value, str) and value in known:", "if value in known:"),
+            ("os.environ[variable] = str(path)", "pass"),
+        ],
+    ),
+    "show/intervals.py": (
+        "tests/show/test_intervals.py tests/show/test_tables.py tests/papers/test_results.py tests/papers/test_comparison.py",
+        [
+            ('by = "validation_accuracy" if rule == "validation" else column', "by = column"),
+            ('by = "validation_accuracy" if rule == "validation" else column', 'by = "validation_accuracy"'),
+            (".tail(10).mean()", ".tail(9).mean()"),
+            ("trained[column].iloc[-1])", "trained[column].max())"),
+            ('trained = rounds[rounds["round"] >= 0]', "trained = rounds"),
+            ("np.nanargmax(", "np.nanargmin("),
+            ("np.nanargmax(", "np.argmax("),
+            ("sample.std(ddof=1)", "sample.std()"),
+            ("/ np.sqrt(len(sample))", "/ len(sample)"),
+            ("student_t.ppf(0.5 + level / 2, n - 1)", "student_t.ppf(0.5 + level / 2, n)"),
+            ("student_t.ppf(0.5 + level / 2, n - 1)", "student_t.ppf(level, n - 1)"),
+            ('run.status != "diverged" and trained ==', "trained =="),
+            ("trained == list(range(max(1, asked)))", "len(trained) > 0"),
+            ("return 100 * selected_accuracy(", "return selected_accuracy("),
+            (".rolling(last, min_periods=1)", ".rolling(1, min_periods=1)"),
+            ("apart = held[method][seeds] - held[reference][seeds]", "apart = held[reference][seeds] - held[method][seeds]"),
+            ('.transform("max") / 2', '.transform("max") / 3'),
+            ("int(round) + 1,", "int(round),"),
+        ],
+    ),
+    "show/paired.py": (
+        "tests/show/test_paired.py tests/papers/test_comparison.py tests/papers/test_claims.py",
+        [
+            ("variance = float((residuals**2).sum()) / df", "variance = float((residuals**2).sum()) / len(rows)"),
+            ("np.hstack([np.eye(shape[0])[rows], np.eye(shape[1])[columns]])", "np.hstack([np.eye(shape[0])[rows]])"),
+            ("return self.df > 0 and self.even", "return self.df > 0"),
+            ("common.sigma * (2 / n) ** 0.5", "common.sigma * (1 / n) ** 0.5"),
+            ("values[own][seed] - values[other][seed] for", "values[own][seed] - values[other][seeds[own, other][0]] for"),
+            ("1 - (1 - level) / 2 / tested, n - 1", "1 - (1 - level) / 2, n - 1"),
+            ("float(apart.std(ddof=1)) / n**0.5", "float(apart.std()) / n**0.5"),
+            ("low, high = (middle, high) if inside < level else (low, middle)", "low, high = (middle, high) if inside < level / 2 + 0.4 else (low, middle)"),
+            ("outside.isdisjoint(pair)]", "True]"),
+            ("abs(self.mean) + float(student_t", "self.mean + float(student_t"),
+            ("return self.wide * self.se", "return self.se"),
+        ],
+    ),
+    "papers/verdicts.py": (
+        "tests/papers/test_claims.py tests/papers/test_prices.py tests/papers/test_contradictions.py",
+        [
+            ("MIN_SEEDS = 3", "MIN_SEEDS = 2"),
+            ("return self.low < self.mean < self.high", "return self.low < self.mean"),
+            ("min(self.mean - self.low, self.high - self.mean)", "self.mean - self.low"),
+            ("self.low < self.mean - self.half and", "self.low < self.mean and"),
+            ("and self.mean + self.half < self.high", ""),
+            ("reach = self.wide * self.se", "reach = self.half"),
+            ("            and not self.obstacle\n", ""),
+            ("self.mean + reach < self.low or", "self.mean < self.low or"),
+            ("or self.mean - reach > self.high", ""),
+            ('self.unit == "points" and self.n >= MIN_SEEDS', "self.n >= MIN_SEEDS"),
+            ("abs(self.mean) + reach < MARGIN", "abs(self.mean) - reach < MARGIN"),
+            ('DECISIVE_PROTOCOL = "reconstructed"', 'DECISIVE_PROTOCOL = "paper"'),
+            ('DECISIVE_SCALES = ("record", "paper")', 'DECISIVE_SCALES = ("record", "paper", "demo")'),
+            ("if decisive and (against", "if (against"),
+            ("(against >= half and not lacking if most else against)", "(against >= half if most else against)"),
+            ("if reasons or lacking:", "if reasons:"),
+            ("if reasons or lacking:", "if lacking:"),
+            ("if sure > half if most else sure == len(comparisons):", "if sure > half:"),
+            ("if all(one.clearly_equal() for one in comparisons):", "if any(one.clearly_equal() for one in comparisons):"),
+            ("number < PAPERS_ROUNDS.get(paper, 0)", "number < 0"),
+            ("if foreign:", "if False:"),
+            ("if len({one.verdict for one in judged.values()}) == 1:", "if True:"),
+            ("for rule in RULES]", "for rule in RULES[:1]]"),
+            ("if there < len(planned) else []", "if there < 0 else []"),
+            ("any(_varied(part, found) for part in parts)", "False"),
+            ("not cell.ours\n", "True\n"),
+        ],
+    ),
+    "lab/records.py": (
+        "tests/lab/test_store.py tests/lab/test_change.py tests/test_bad_input.py tests/lab/test_bits.py",
+        [
+            ("if hashlib.sha256(content[name]).hexdigest() != digests[name]:", "if False:"),
+            ("json.loads(files.unseal((path / \"DONE\").read_bytes()))", "json.loads((path / \"DONE\").read_bytes().partition(b\"\\n\")[2])"),
+            ("if digest != record.files[file.name]:", "if False:"),
+            ("if last != spec.rounds and done[\"status\"] == \"finished\":", "if False:"),
+            ("if record.hashed != resolved.hashed:", "if False:"),
+            ("stale, keep = record.stale and not reuse_stale,", "stale, keep = False,"),
+            ("stale, keep = record.stale and not reuse_stale,", "stale, keep = record.stale,"),
+            ("enough = stale or keep == \"none\" or weights(record, keep) is not None", "enough = True"),
+            ("if whole(path):\n                raise", "if False:\n                raise"),
+            ("except Unreadable:\n        return True", "except Unreadable:\n        return False"),
+            ("for old in path.glob(\"final-*.pt\"):\n        if old.name not in contents:", "for old in path.glob(\"final-*.pt\"):\n        if False:"),
+            ("    clientfiles.remove(path / \"checkpoint.pt\")\n    (path / SESSIONS)", "    (path / SESSIONS)"),
+            ("left.stat().st_mtime <= done.stat().st_mtime", "False"),
+            ("if said[1] else said[0]", "if False else said[0]"),
+        ],
+    ),
+    "lab/files.py": (
+        "tests/lab/test_store.py tests/lab/test_client_files.py tests/test_bad_input.py tests/lab/test_bits.py",
+        [
+            ("list(files)[-1].unlink(missing_ok=True)", "pass"),
+            ("temporary.unlink()", "pass"),
+            ("hashlib.sha256(sealed).hexdigest().encode() != digest", "False"),
+            ("while (aside := path.with_name(f\"{path.name}.{reason}-{number}\")).exists():\n        number += 1", "aside = path.with_name(f\"{path.name}.{reason}-{number}\")"),
+            ("os.fsync(file.fileno())\n        if len", "pass\n        if len"),
+        ],
+    ),
+    "lab/checkpoint.py": (
+        "tests/lab/test_client_files.py tests/lab/test_bits.py tests/lab/test_store.py tests/lab/test_bad_calls.py",
+        [
+            ("if foreign:", "if False:"),
+            ("io.BytesIO(files.unseal(path.read_bytes()))", "io.BytesIO(path.read_bytes().partition(b\"\\n\")[2])"),
+            ("federation.last_trained = {", "_ = {"),
+            ("if row[\"round\"] >= 0}", "}"),
+            ("stopping = bool(stop) and not last", "stopping = bool(stop)"),
+            ("if checkpoint is not None and clients is not None and (due or stopping):", "if checkpoint is not None and clients is not None and due:"),
+            ("            if stopping:\n                raise", "            if False:\n                raise"),
+            ("    clients.forget()\n", "    pass\n"),
+            ("if received:\n            raise", "if False:\n            raise"),
+        ],
+    ),
+    "lab/clientfiles.py": (
+        "tests/lab/test_client_files.py tests/lab/test_bits.py tests/lab/test_store.py",
+        [
+            ("if hashlib.file_digest(file, \"sha256\").hexdigest() != digest:", "if False:"),
+            ("if hashlib.sha256(content).hexdigest() != self.newest[id][1]:", "if False:"),
+            ("if oldest in self.changed:\n                self._write(oldest)", "if False:\n                self._write(oldest)"),
+            ("client.put_away(partial(self.fetch, client.id))\n            else:\n                client.reset()", "client.put_away(partial(self.fetch, client.id))"),
+            ("self.changed.add(client.id)\n        self._hold", "self._hold"),
+            ("self.named, self.number = dict(self.newest), self.number + 1", "self.named = dict(self.newest)"),
+            ("(self.folder / _file_name(id, number)).unlink(missing_ok=True)", "pass"),
+            ("self.named, self.number = dict(self.newest), said[\"number\"] + 1", "self.named, self.number = dict(self.newest), said[\"number\"]"),
+        ],
+    ),
+    "lab/launch.py": (
+        "tests/lab/test_border_of_runs.py tests/lab/test_own_parts.py tests/lab/test_bits.py tests/lab/test_store.py tests/lab/test_bad_calls.py",
+        [
+            ("    os.dup2(2, 1)\n", ""),
+            ("        os.dup2(nothing.fileno(), 0)\n", "        pass\n"),
+            ("changed = [part for part in made if made[part] != known.get(part)]", "changed: list[str] = []"),
+            ("if row[\"round\"] == 0:\n                        resolved.check_own_parts()", "if False:\n                        resolved.check_own_parts()"),
+            ("if record is not None and not resolved.own:\n        return record", "if record is not None:\n        return record"),
+            ("todo = [item for item in wanted if item.portable]", "todo = list(wanted)"),
+            ("raise FedlibError(\"; \".join(failures))", "pass"),
+            ("return report if isinstance(report, dict) and", "return report if"),
+        ],
+    ),
+    "lab/spec.py": (
+        "tests/lab/test_keys.py tests/lab/test_change.py tests/lab/test_bad_calls.py tests/test_bad_input.py tests/lab/test_own_parts.py",
+        [
+            ("if values[\"partition\"] != \"dirichlet\":\n        del hashed[\"alpha\"]", "if False:\n        del hashed[\"alpha\"]"),
+            ("\"std\": list(dataset.std)", "\"std\": []"),
+            ("if digests:\n        hashed[\"own\"] = digests", "if False:\n        hashed[\"own\"] = digests"),
+            ("require(3 * values[\"num_clients\"] <= images", "require(values[\"num_clients\"] <= images"),
+            ("hashed[\"public\"] = data.info(values[\"public_dataset\"]).fingerprint", "pass"),
+            ("values[\"participation\"] = min(1.0, SELECTED / max(1, values[\"num_clients\"]))", "values[\"participation\"] = SELECTED / max(1, values[\"num_clients\"])"),
+            ("if name in models.BUILDERS and not models.is_built_in(name):", "if False:"),
+            ("changed = (f\"{part} {number}\" for part, number in self.numerics.items() if number != 1)", "changed = ()"),
+        ],
+    ),
+    "lab/wire.py": (
+        "tests/lab/test_wire.py tests/algorithms/test_exchange.py tests/lab/test_flower.py",
+        [
+            ("if len(content) > LIMIT:", "if False:"),
+            ("if depth > DEPTH or not isinstance(value, dict):", "if not isinstance(value, dict):"),
+            ("if used != set(tensors):", "if False:"),
+            ("if not (0 <= float(value) <= 1 or absent):", "if False:"),
+            ("if reply.upload.num_samples not in (0, info.num_samples):", "if False:"),
+            ("if not diverged and tensor.is_floating_point()", "if tensor.is_floating_point()"),
+            ("if len(tensor.unique()) < len(tensor):", "if False:"),
+            ("if known is not None and tensor.dtype != known.dtype:", "if False:"),
+        ],
+    ),
+    "fields.py": (
+        "tests/lab/test_keys.py tests/lab/test_change.py",
+        [
+            ("and values[item.name] != neutral:", ":"),
+            ("if today in found:", "if False:"),
+            ("found[_first(item)] = values[item.name]", "found[item.name] = values[item.name]"),
+        ],
+    ),
+    "numerics.py": (
+        "tests/lab/test_change.py tests/lab/test_keys.py tests/test_golden.py",
+        [
+            ("if version(part) != number]", "if False]"),
+            ("dict.fromkeys(parts(hashed), 1) if stored is None else stored", "versions(hashed) if stored is None else stored"),
+        ],
+    ),
+}  # fmt: skip
+
+
+def check() -> None:
+    """Raise ValueError where a mutant's text does not stand once in its file."""
+    for name, (_, changes) in MUTANTS.items():
+        source = (ROOT / "fedlib" / name).read_text()
+        for old, new in changes:
+            if source.count(old) != 1 or old == new:
+                raise ValueError(f"{name}: {source.count(old)} times, not once: {old!r}")
+
+
+def survives(copy: Path, name: str, change: Change | None) -> bool:
+    """Whether the file's tests pass in `copy` with the change (None: without). They run in a fork of this process, which
+    has imported what takes long, and nothing of fedlib.
+    """
+    path, (tests, _) = copy / "fedlib" / name, MUTANTS[name]
+    whole = path.read_text()
+    path.write_text(whole.replace(*change) if change else whole)
+    child = os.fork()
+    if not child:
+        try:
+            os._exit(_tested(copy, tests))
+        finally:  # whatever is raised: nothing of the parent's is cleared away here
+            os._exit(70)
+    began = time.monotonic()
+    try:
+        while time.monotonic() - began < SECONDS:
+            done, status = os.waitpid(child, os.WNOHANG)
+            if done:
+                return os.waitstatus_to_exitcode(status) == 0
+            time.sleep(0.05)
+        os.killpg(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        return False
+    finally:
+        path.write_text(whole)
+
+
+def _tested(copy: Path, tests: str) -> int:
+    """pytest's exit status for the tests of `copy`, without a word."""
+    os.setsid()
+    os.chdir(copy)
+    sys.path[:] = [str(copy), *(path for path in sys.path if Path(path).resolve() not in (ROOT, ROOT / "tests"))]
+    os.environ["PYTHONPATH"] = str(copy)
+    quiet = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(quiet, number)
+    return int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "--no-header", *tests.split()]))
+
+
+def started(folder: Path, work: list[tuple[str, Change | None]], number: int) -> int:
+    """A process that tries `work` on a copy of its own; its id."""
+    child = os.fork()
+    if child:
+        return child
+    try:
+        copy = folder / f"copy-{number}"
+        left_out = (".git", ".venv", "runs", "__pycache__", "*.egg-info", ".mypy_cache", ".ruff_cache", "site")
+        shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*left_out))
+        with open(folder / f"found-{number}", "w") as lines:
+            for name, change in work:
+                began = time.monotonic()
+                passed = survives(copy, name, change)
+                print(int(passed), int(change is None), file=lines, flush=True)
+                if change:
+                    said = f"{'SURVIVED' if passed else 'killed'} {change!r}"
+                else:
+                    said = "passes as it is" if passed else "FAILS AS IT IS"
+                print(f"{name}: {said} ({time.monotonic() - began:.0f} s)", flush=True)
+    finally:
+        os._exit(0)
+
+
+def main(words: list[str]) -> int:
+    check()
+    workers = next((int(word) for word in words if word.isdigit()), min(2, os.cpu_count() or 1))
+    wanted = [word for word in words if not word.isdigit()]
+    names = [name for name in MUTANTS if not wanted or any(word in name for word in wanted)]
+    work: list[tuple[str, Change | None]] = [(name, None) for name in names]
+    work += [(name, change) for name in names for change in MUTANTS[name][1]]
+    for module in ("matplotlib.pyplot", "numpy", "pandas", "safetensors.torch", "scipy.stats", "torch"):
+        import_module(module)  # once, and not in every fork
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        for child in [started(Path(folder), work[number::workers], number) for number in range(workers)]:
+            os.waitpid(child, 0)
+        lines = [line.split() for path in Path(folder).glob("found-*") for line in path.read_text().splitlines()]
+    if len(lines) != len(work):
+        print(f"{len(work) - len(lines)} of {len(work)} have not been tried")
+        return 1
+    if any(passed == "0" for passed, plain in lines if plain == "1"):
+        print("a test fails without any mutant: mend it first")
+        return 1
+    total, survived = len(work) - len(names), sum(line == ["1", "0"] for line in lines)
+    killed, minutes = total - survived, (time.monotonic() - began) / 60
+    print(f"{total} mutants: {killed} killed, {survived} survived ({killed / total:.1%} killed), {minutes:.0f} minutes")
+    return 0 if killed >= LEAST * total else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
