@@ -37,8 +37,8 @@ from fedlib.papers import (
     results,
     verdicts,
 )
+from fedlib.papers.exhibits import RECORD
 from fedlib.papers.fields import NOT_REPRODUCED, field_table
-from fedlib.papers.grids import RECORD
 from fedlib.papers.pages import source
 from fedlib.papers.results import Runs
 from fedlib.protocol import Protocol
@@ -501,8 +501,10 @@ def summaries() -> list[tuple[str, dict[str, str]]]:
             value = _value(row.get("value"))
             spec = specs[row["method"], row["setting"], value]
             sweep = exhibits.GRIDS[grid].sweep
-            setting = row["setting"] + (f", {sweep.label} {value}" if sweep and value is not None else "")
-            apart = differences(found, row["method"], row["setting"]) if sweep is None else (np.nan, np.nan, 0)
+            setting = row["setting"] + (
+                f", {exhibits.GRIDS[grid].label} {value}" if sweep and value is not None else ""
+            )
+            apart = differences(found, row["method"], row["setting"]) if not sweep else (np.nan, np.nan, 0)
             shown = {
                 "as": row["method"],
                 "setting": setting,

@@ -13,7 +13,7 @@ from .. import data, lab
 from ..errors import FedlibError, require, shown
 from ..show import intervals, labels, paired, plots, tables
 from . import loading, recorded
-from .grids import Cell
+from .exhibits import Cell
 from .results import Runs, common_error, note
 
 # Fields of a specification in short, and those whose value says what they are; two runs whose _DEAL differs have other clients.

@@ -9,7 +9,7 @@ import pandas as pd
 from ..lab import costs
 from ..show import intervals, tables
 from . import claims, loading, prices, verdicts
-from .grids import RECORD
+from .exhibits import RECORD
 from .results import Runs
 
 

@@ -1,116 +1,169 @@
 """Every table and figure of the four papers, and the audit's: which runs each needs at each scale, and which notebook makes it.
 
-A paper's exhibits are declared in its own module, each in one place; grids of different papers name the same runs where the papers
-ask the same, so that those train once.
+They are declared in `exhibits.toml`, beside this file; here they become specifications.
 """
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+import itertools
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from ..errors import choose
-from ..lab import SCALES
-from . import audit, fedgh, fedssa, grids, pfedes, pfedhr
-from .audit import (
-    AS_RELEASED,
-    AUDIT_FEDGH,
-    AUDIT_FEDSSA,
-    AUDIT_INSTEAD,
-    AUDIT_PFEDES,
-    CONTROLS,
-    LONG_HISTORY,
-    PRECISIONS_INSTEAD,
-    THE_TEXT,
-    WITHOUT_HISTORY,
-)
-from .fedgh import FEDGH_TABLE1, FEDGH_TABLE3, SERVER_LR
-from .fedssa import ALPHA, FEDSSA_TABLE1, FEDSSA_TABLE2
-from .grids import CLASSES, DATASETS, LAYERS, PARTICIPATION, SEEDS, TARGETS, Cell, Exhibit, Grid, Paper, Sweep
-from .pfedes import EXTRACTOR_EPOCHS, MU, PFEDES_TABLES
-from .pfedhr import (
-    CLUSTERS,
-    PFEDHR_LABELLED,
-    PFEDHR_TABLE4,
-    PFEDHR_UNLABELLED,
-    PUBLIC_DATASET,
-    PUBLIC_DATASET_MANY,
-    PUBLIC_FRACTION,
-    SERVER_EPOCHS,
-    STITCH_LAYERS,
-)
+from ..algorithms import ALGORITHMS
+from ..data import info
+from ..errors import choose, distinct, require
+from ..lab import KEEP, SCALES, RunSpec, resolve
+from ..show import labels
 
-__all__ = [
-    "ALPHA",
-    "AS_RELEASED",
-    "AUDIT",
-    "AUDIT_FEDGH",
-    "AUDIT_FEDSSA",
-    "AUDIT_INSTEAD",
-    "AUDIT_PFEDES",
-    "CHOSEN",
-    "CLASSES",
-    "CLUSTERS",
-    "CONTROLS",
-    "DATASETS",
-    "EXHIBITS",
-    "EXTRACTOR_EPOCHS",
-    "FEDGH_TABLE1",
-    "FEDGH_TABLE3",
-    "FEDSSA_TABLE1",
-    "FEDSSA_TABLE2",
-    "GRIDS",
-    "LAYERS",
-    "LONG_HISTORY",
-    "MU",
-    "PAPERS",
-    "PARTICIPATION",
-    "PFEDES_TABLES",
-    "PRECISIONS_INSTEAD",
-    "PFEDHR_LABELLED",
-    "PFEDHR_TABLE4",
-    "PFEDHR_UNLABELLED",
-    "PUBLIC_DATASET",
-    "PUBLIC_DATASET_MANY",
-    "PUBLIC_FRACTION",
-    "SCALES",
-    "SEEDS",
-    "SERVER_EPOCHS",
-    "SERVER_LR",
-    "STITCH_LAYERS",
-    "TARGETS",
-    "THE_TEXT",
-    "WITHOUT_HISTORY",
-    "Cell",
-    "Exhibit",
-    "Grid",
-    "Paper",
-    "Sweep",
-    "cells",
-    "choose_exhibits",
-    "every",
-    "index",
-]
-
-PAPERS: tuple[Paper, ...] = (fedssa.PAPER, fedgh.PAPER, pfedes.PAPER, pfedhr.PAPER)
-# Of the papers, and of our own: what the released code does against what the text says.
-EXHIBITS: dict[str, Exhibit] = {item.name: item for paper in PAPERS for item in paper.exhibits}
-AUDIT: dict[str, Exhibit] = {item.name: item for item in audit.PAPER.exhibits}
-GRIDS: dict[str, Grid] = {
-    grid.name: grid
-    for paper in (*PAPERS, audit.PAPER)
-    for grid in (*(grid for item in paper.exhibits for grid in item.runs), *paper.further)
+SMOKE, DEMO, RECORD = "smoke", "demo", "record"  # embedded data; ten minutes per exhibit; the results of record
+# What decides a run's values, the later over the earlier; `fedlib exhibits show` names the layer of each value.
+LAYERS = {
+    "default": "the default of the specification, its protocol, method or data set",
+    "scale": "the scale: T, E, B, precision and seeds",
+    "exhibit": "the exhibit at this scale, in fedlib/papers/exhibits.toml",
+    "row": "the row: a method and what it changes, in fedlib/papers/exhibits.toml",
+    "yours": "a change of yours",
 }
+Fields = Mapping[str, Any]  # of a RunSpec, or hyper-parameters of a method
+_SYMBOLS = {"N": "num_clients", "C": "participation", "T": "rounds", "E": "local_epochs", "B": "batch_size"}
+_RUN_FIELDS = frozenset(item.name for item in dataclasses.fields(RunSpec))
 
-# What the three texts leave open at scale `paper`, and what is *chosen* there: the released scripts' defaults.
-CHOSEN = {
-    "rounds": "500, of the text's {100, 500}",
-    "local_epochs": "10, of {1, 10} (FedGH: of {1, 10, 30, 50, 100})",
-    "batch_size": "512, of {64, 128, 256, 512} (FedGH: also 32)",
-    "stable_rounds": "20 of 500 rounds in proportion, FedSSA's Figure 3; the text searches",
-    "mu and extractor_epochs": "0.1 and 5, best of pFedES's Figure 10; the text searches",
-    "hyper-parameters of the baselines": "each method's defaults; the text searches",
+
+@dataclass(frozen=True)
+class Grid:
+    """Runs of the same methods in the same settings; several exhibits may read them.
+
+    methods: row -> what it changes; runs: scale -> lines of the declaration; sweep: the field along the figure's x-axis;
+    shown: fields that tell settings apart, in the order of their labels; keep: weights needed (`RunSpec.keep`); ours: rows
+    that the paper's exhibit does not have; reference: the row that others are compared with, and `instead`: of some rows.
+    """
+
+    name: str
+    methods: Mapping[str, Fields]
+    runs: Mapping[str, Sequence[Fields]]
+    sweep: str = ""
+    shown: Sequence[str] = ("num_clients", "participation")
+    keep: str = "none"
+    ours: Sequence[str] = ()
+    reference: str = ""
+    instead: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """The x-axis of its figure."""
+        return _DECLARED["labels"].get(self.sweep, "")
+
+    def datasets(self, scale: str) -> list[str]:
+        """Its data sets at a scale."""
+        return [name for line in self.runs[scale] for name in line.get("data", ())]
+
+    def values(self, scale: str, dataset: str) -> tuple[Any, ...]:
+        """Of the swept quantity, on a data set."""
+        settings = self.settings(scale, dataset)
+        return tuple(dict.fromkeys(fields.get(self.sweep) for fields in settings))
+
+    def settings(self, scale: str, dataset: str) -> list[dict[str, Any]]:
+        """What the exhibit says of each of its settings at a scale."""
+        return [_DECLARED["every"] | fields for fields in _combinations(self._line(scale, dataset))]
+
+    def row(self, method: str, scale: str, dataset: str) -> dict[str, Any]:
+        """What a row says: its method and what it changes."""
+        further = self._line(scale, dataset).get("rows", {}).get(method, {})
+        return {"algorithm": method, **self.methods[method], **further}
+
+    def _line(self, scale: str, dataset: str) -> Fields:
+        """The line of the declaration that is for a data set."""
+        lines, classes = self.runs[scale], info(dataset).num_classes
+        for name in (dataset, classes):
+            for line in lines:
+                if name in line.get("data", ()) or name in line.get("asked", ()):
+                    return line
+        allowed = f"one with 10 or 100 classes to sweep {self.sweep}, not {classes}"
+        require(not any("asked" in line for line in lines), "dataset", dataset, allowed)
+        return lines[0]
+
+
+_NOT_FIELDS = ("data", "asked", "rows")
+
+
+def _combinations(line: Fields) -> Iterator[dict[str, Any]]:
+    """A line's settings: the combinations of its lists, the last one changing first."""
+    names, choices = [], []
+    for name, value in line.items():
+        if name not in _NOT_FIELDS:
+            names.append([_SYMBOLS.get(each, each) for each in name.split(", ")])
+            several = value if isinstance(value, list) else [value]
+            choices.append([each if len(names[-1]) > 1 else [each] for each in several])
+    for chosen in itertools.product(*choices):
+        pairs = (zip(*pair, strict=True) for pair in zip(names, chosen, strict=True))
+        yield {name: value for pair in pairs for name, value in pair if value != ""}
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """One table or figure: what it shows, the notebook that makes it, the names of the grids that it reads, and how it is drawn.
+
+    name: paper and item, such as `fedssa/table2`; grids: empty, it needs no runs; drawn: the function of `show.plots`; whole:
+    it shows what a method noted in a round, which results of record do not have.
+    """
+
+    name: str
+    title: str
+    notebook: str
+    grids: tuple[str, ...] = ()
+    drawn: str = ""
+    whole: bool = False
+
+    @property
+    def paper(self) -> str:
+        return self.name.partition("/")[0]
+
+    @property
+    def item(self) -> str:
+        return self.name.partition("/")[2]
+
+
+@dataclass(frozen=True)
+class Paper:
+    """One of the four papers and its exhibits."""
+
+    name: str
+    citation: str
+    exhibits: tuple[Exhibit, ...]
+
+
+def _grid(name: str, said: Mapping[str, Any]) -> Grid:
+    rows = said["rows"]
+    methods = rows if isinstance(rows, dict) else {row: {} for row in rows}
+    common = said.get("all", {})
+    runs = {}
+    for scale in SCALES:
+        lines = said[scale] if isinstance(said[scale], list) else [said[scale]]
+        runs[scale] = [common | line for line in lines]
+    others = {key: said[key] for key in ("sweep", "shown", "keep", "ours", "reference", "instead") if key in said}
+    return Grid(name, methods, runs, **others)
+
+
+_DECLARED = tomllib.loads((Path(__file__).parent / "exhibits.toml").read_text())
+SEEDS: dict[str, tuple[int, ...]] = {scale: tuple(seeds) for scale, seeds in _DECLARED["seeds"].items()}
+CHOSEN: dict[str, str] = _DECLARED["chosen"]  # what the texts leave open at scale `paper`, and what is chosen there
+GRIDS: dict[str, Grid] = {name: _grid(name, said) for name, said in _DECLARED["grids"].items()}
+_ALL = {
+    name: Exhibit(
+        name, said["title"], said["notebook"], tuple(said.get("runs", ())), said.get("drawn", ""), "whole" in said
+    )
+    for name, said in _DECLARED["exhibits"].items()
 }
+AUDIT: dict[str, Exhibit] = {name: item for name, item in _ALL.items() if item.paper == "audit"}
+EXHIBITS: dict[str, Exhibit] = {name: item for name, item in _ALL.items() if name not in AUDIT}
+PAPERS: tuple[Paper, ...] = tuple(
+    Paper(name, said["citation"], tuple(item for item in EXHIBITS.values() if item.paper == name.lower()))
+    for name, said in _DECLARED["papers"].items()
+)
 
 
 def every() -> dict[str, Exhibit]:
@@ -136,14 +189,170 @@ def index(chosen: Mapping[str, Exhibit] | None = None) -> pd.DataFrame:
     return pd.DataFrame(rows).set_index("exhibit")
 
 
+def methods(name: str) -> list[str]:
+    """The rows of an exhibit's table, such as `fedssa/table2`, in their order."""
+    choose("exhibit", name, every())
+    return list(dict.fromkeys(method for grid in every()[name].grids for method in GRIDS[grid].methods))
+
+
+def datasets(scale: str) -> list[str]:
+    """The data sets of the papers' main tables at a scale."""
+    return GRIDS["fedssa/heterogeneous"].datasets(scale)
+
+
+# ---------------------------------------------------------------------------------------------------------------- cells
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a table: the specification of its run and what the table says of it.
+
+    method: its row; target: accuracy of the cost comparison, a fraction; value: of the swept quantity; stands_for and
+    stands_for_participation: the paper's N and C, where embedded data are too few for so many clients; shown: the fields of the
+    specification that its label names; scale: whose settings it has; layers: field or hyper-parameter -> which of LAYERS gave it;
+    ours: whether the paper's exhibit has no such row.
+
+    For runs of your own `Cell(spec=RunSpec(...))` is enough: the specification, resolved, says the rest.
+    """
+
+    method: str = ""
+    spec: RunSpec = field(default_factory=RunSpec)
+    target: float = 0.5
+    value: Any = None
+    stands_for: int | None = None
+    stands_for_participation: float | None = None
+    shown: tuple[str, ...] = ("num_clients", "participation")
+    scale: str = ""
+    layers: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    ours: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.method or None in (self.spec.dataset, self.spec.num_clients, self.spec.participation):
+            spec = resolve(self.spec).spec
+            object.__setattr__(self, "spec", spec)
+            object.__setattr__(self, "method", self.method or spec.algorithm)
+
+    @property
+    def dataset(self) -> str:
+        return str(self.spec.dataset)
+
+    @property
+    def num_clients(self) -> int:
+        assert self.spec.num_clients
+        return self.spec.num_clients
+
+    @property
+    def participation(self) -> float:
+        assert self.spec.participation
+        return self.spec.participation
+
+    @property
+    def clients(self) -> str:
+        """The setting in words, without the data set, as tables print it."""
+        return self._label("")
+
+    @property
+    def setting(self) -> str:
+        """The setting in words, with the data set."""
+        return self._label(self.dataset)
+
+    def _label(self, data: str) -> str:
+        """N is named where the label always does, and where it is another than the paper's."""
+        with_share = "participation" in self.shown
+        stands_for = None if self.stands_for is None else (self.stands_for, self.stands_for_participation)
+        return labels.setting(
+            data,
+            self.num_clients if "num_clients" in self.shown or stands_for else None,
+            self.participation if with_share else None,
+            stands_for,
+            self._others(),
+        )
+
+    def _others(self) -> list[str]:
+        names = [name for name in self.shown if name not in ("num_clients", "participation")]
+        return [labels.word(name, getattr(self.spec, name)) for name in names]
+
+    def typed(self) -> dict[str, Any]:
+        """The setting's values, for the columns of a table: num_clients, participation, stands_for (the paper's N, if another)
+        and whatever else its label names.
+        """
+        others = [name for name in self.shown if name not in ("num_clients", "participation")]
+        return {
+            "num_clients": self.num_clients,
+            "participation": self.participation,
+            "stands_for": self.stands_for,
+            **{name: getattr(self.spec, name) for name in others},
+        }
+
+
 def cells(
     names: str | Sequence[str], scale: str, dataset: str = "", seeds: Sequence[int] = (), **changes: Any
 ) -> list[Cell]:
-    """The runs of a grid, or of several, at a scale; `dataset` restricts them, `changes` replace fields of every specification."""
+    """The runs of a grid, or of several, at a scale; `dataset` restricts them, `changes` replace fields of every specification.
+
+    A run that several exhibits share keeps the weights that any of them needs.
+    """
     choose("scale", scale, SCALES)
-    kept = grids.needed_weights(list(GRIDS.values()), scale)
-    made = []
-    for name in [names] if isinstance(names, str) else names:
+    distinct("seeds", seeds)
+    names = [names] if isinstance(names, str) else names
+    for name in names:
         choose("grid", name, GRIDS)
-        made += grids.cells(GRIDS[name], scale, dataset, seeds, kept, **changes)
+    kept, made = _needed_weights(scale), []
+    for grid in (GRIDS[name] for name in names):
+        for data in [dataset] if dataset else grid.datasets(scale):
+            for method in grid.methods:
+                for settings in grid.settings(scale, data):
+                    cell = _cell(grid, scale, data, method, settings)
+                    cell = _keeping(cell, max(grid.keep, kept.get(_identity(cell.spec, scale), "none"), key=KEEP.index))
+                    for seed in seeds or SEEDS[scale]:
+                        spec = replace(cell.spec, **{"seed": seed} | changes)
+                        made.append(replace(cell, spec=spec, layers={**cell.layers, **dict.fromkeys(changes, "yours")}))
     return made
+
+
+def _cell(grid: Grid, scale: str, data: str, method: str, settings: Mapping[str, Any]) -> Cell:
+    """The cell of a row in a setting, with seed 0."""
+    layers = {"scale": SCALES[scale] | {"seed": 0}, "exhibit": {**settings, "dataset": data}}
+    layers["row"] = grid.row(method, scale, data)
+    values = {name: value for fields in layers.values() for name, value in fields.items()}
+    origins = {name: layer for layer, fields in layers.items() for name in fields}
+    known = {item.name for item in dataclasses.fields(ALGORITHMS[values["algorithm"]])}
+    overrides = {"params": {name: value for name, value in values.items() if name in known}}
+    spec = RunSpec(**{name: value for name, value in values.items() if name in _RUN_FIELDS} | overrides)
+    shown = tuple(name for name in grid.shown if name != grid.sweep)
+    stands_for = settings.get("stands_for")
+    targets = _DECLARED["targets"].get(data, {})
+    return Cell(
+        method,
+        spec,
+        targets.get(str(stands_for or spec.num_clients), 0.5),
+        settings.get(grid.sweep),
+        stands_for,
+        settings.get("stands_for_participation") if "participation" in shown else None,
+        shown,
+        scale,
+        {name: layer for name, layer in origins.items() if name in _RUN_FIELDS or name in known},
+        method in grid.ours,
+    )
+
+
+def _keeping(cell: Cell, keep: str) -> Cell:
+    if keep == "none":
+        return cell
+    return replace(cell, spec=replace(cell.spec, keep=keep), layers={**cell.layers, "keep": "exhibit"})
+
+
+def _needed_weights(scale: str) -> dict[str, str]:
+    """What the runs of all grids must keep, by what tells them apart (`_identity`)."""
+    needed: dict[str, str] = {}
+    for grid in (grid for grid in GRIDS.values() if grid.keep != "none"):
+        for data in grid.datasets(scale):
+            for method, settings in itertools.product(grid.methods, grid.settings(scale, data)):
+                run = _identity(_cell(grid, scale, data, method, settings).spec, scale)
+                needed[run] = max(grid.keep, needed.get(run, "none"), key=KEEP.index)
+    return needed
+
+
+def _identity(spec: RunSpec, scale: str) -> str:
+    """The same for two specifications of the same run, whatever their seed, however they are written, whatever they keep."""
+    return resolve(replace(spec, seed=0), scale).key

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from .. import lab
-from .grids import LAYERS, Cell
+from .exhibits import LAYERS, Cell
 
 # Field of the specification -> its short name as a column.
 _COLUMNS = {
@@ -46,7 +46,7 @@ def resolved_rows(cells: Sequence[Cell], scale: str) -> pd.DataFrame:
 
 def layers_of(cells: Sequence[Cell], scale: str) -> pd.DataFrame:
     """Which layer gives each value: field (of the specification, or a hyper-parameter), layer, its values, and how many runs have
-    one of them. The layers are explained in `grids.LAYERS`; what is not named has its default.
+    one of them. The layers are explained in `exhibits.LAYERS`; what is not named has its default.
     """
     found: dict[str, dict[str, list[str]]] = {}
     for cell in cells:
@@ -68,19 +68,14 @@ def _origins(cell: Cell, scale: str) -> list[tuple[str, Any, str]]:
         name, value = item.name, getattr(resolved.spec, item.name)
         if name in _NOT_SHOWN or name in cell.spec.overrides:
             continue
-        given = getattr(cell.spec, name)
-        if given is None and value is not None:
-            layer = "data" if name == "classes_per_client" else "protocol"
-        else:
-            layer = cell.layers.get(name, "default")
-        if layer != "default":
-            made.append((name, value, layer))
+        filled = getattr(cell.spec, name) is None and value is not None  # by the protocol or the data set
+        if filled or name in cell.layers:
+            made.append((name, value, "default" if filled else cell.layers[name]))
     defaults = {item.name: item.default for item in dataclasses.fields(resolved.algorithm)}
     for name, value in resolved.spec.params.items():
-        layer = cell.layers.get(name) or ("protocol" if value != defaults[name] else "default")
-        if layer != "default":
-            made.append((name, value, layer))
-    return made + [(name, value, cell.layers.get("overrides", "method")) for name, value in cell.spec.overrides.items()]
+        if name in cell.layers or value != defaults[name]:  # where a protocol has another one
+            made.append((name, value, cell.layers.get(name, "default")))
+    return made + [(name, value, cell.layers.get("overrides", "row")) for name, value in cell.spec.overrides.items()]
 
 
 def _shown(value: Any) -> str:

@@ -7,7 +7,7 @@ import pandas as pd
 
 from .. import lab
 from . import exhibits, planned, views
-from .grids import RECORD
+from .exhibits import RECORD
 from .recorded import by_key
 from .results import Runs
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from .. import lab
 from ..show import intervals, labels, paired
-from .grids import RECORD
+from .exhibits import RECORD
 from .results import common_error
 
 COLUMNS = ["setting", "method", "n", "gain", "gain_ci95", "local", "local_ci95", "exchange", "exchange_ci95"]

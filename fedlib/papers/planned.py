@@ -22,7 +22,7 @@ import pandas as pd
 from .. import lab
 from ..errors import choose, require
 from . import recorded
-from .grids import RECORD
+from .exhibits import RECORD
 
 FIELDS = {
     **{"dataset": str, "num_clients": int, "participation": float, "rounds": int, "local_epochs": int},

@@ -24,7 +24,7 @@ from ..errors import FedlibError, choose, coerce, require
 from ..lab import estimates
 from ..show import tables
 from . import checked, conclusions, exhibits, hours, loading, notebook, prices, recorded, results, settings, verdicts
-from .grids import RECORD
+from .exhibits import RECORD
 from .printed import accuracies
 
 # A busy machine may start a kernel slowly; the kernel's own log says nothing that a reader needs.
@@ -61,7 +61,9 @@ def plan(
     todo = lab.missing(specs, scale, reuse_stale)
     known = {} if afresh else recorded.by_key()
     if known:
-        whole = [item for item in chosen if item.whole or any(grid.keep != "none" for grid in item.runs)]
+        whole = [
+            item for item in chosen if item.whole or any(exhibits.GRIDS[grid].keep != "none" for grid in item.grids)
+        ]
         needs = {lab.resolve(cell.spec, scale).key for item in whole for cell in cells[item.name]}
         known = {key: record for key, record in known.items() if key not in needs}
     read = [known[run.key] for run in todo if run.key in known]
@@ -525,9 +527,8 @@ def _audited(paper: str) -> pd.DataFrame:
     grid = f"audit/{paper.lower()}"
     if grid not in exhibits.GRIDS:
         return pd.DataFrame()
-    table = _against(
-        [(grid, ())], exhibits.AS_RELEASED, exhibits.AUDIT_INSTEAD, rule="last10", column="accuracy_selected"
-    )
+    said = exhibits.GRIDS[grid]
+    table = _against([(grid, ())], said.reference, said.instead, rule="last10", column="accuracy_selected")
     if len(table):
         lead = _differences(loading.load_record(grid), "Standalone", {}, "last10", "accuracy_selected")
         places = zip(table["setting"], table["method"], strict=True)
@@ -535,7 +536,7 @@ def _audited(paper: str) -> pd.DataFrame:
             list(table.columns).index("all clients"), _gain("Standalone"), [lead.get(place, "–") for place in places]
         )
         table["method"] = [f"{paper}: {case}" for case in table["method"]]
-    return table.rename(columns={"method": "case", _gain(exhibits.AS_RELEASED): "difference to its reference"})
+    return table.rename(columns={"method": "case", _gain("as released"): "difference to its reference"})
 
 
 # Whose mean, by the column of a record's rounds.

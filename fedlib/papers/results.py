@@ -11,7 +11,7 @@ from .. import data
 from ..lab import costs
 from ..show import intervals, labels, paired
 from . import planned, recorded
-from .grids import Cell
+from .exhibits import Cell
 
 
 class RunRecord(Protocol):

@@ -16,7 +16,7 @@ from ..errors import FedlibError, choose, coerce, require, shown
 from ..lab import presets
 from ..show import intervals, tables
 from . import exhibits
-from .grids import DEMO, SMOKE
+from .exhibits import DEMO, SMOKE
 from .results import note
 
 # name -> (type, default, help): the parameters that every notebook has. Defaults are the smoke scale.
@@ -58,7 +58,7 @@ class Settings:
 
     @property
     def datasets(self) -> tuple[str, ...]:
-        return (self.dataset,) if self.dataset else exhibits.DATASETS[self.scale]
+        return (self.dataset,) if self.dataset else tuple(exhibits.datasets(self.scale))
 
     @property
     def embedded(self) -> bool:

@@ -19,7 +19,7 @@ from ..errors import choose
 from ..lab import write_bytes
 from ..show import intervals, looks, plots, tables
 from . import exhibits, loading, recorded
-from .grids import RECORD
+from .exhibits import RECORD
 from .results import Runs, note
 from .settings import Settings, defaults
 

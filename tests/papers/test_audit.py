@@ -58,14 +58,15 @@ def test_a_diverged_run_has_no_effect():
 
 @pytest.mark.parametrize(("grid", "paper"), [("fedssa", "FedSSA"), ("fedgh", "FedGH"), ("pfedes", "pFedES")])
 def test_each_case_differs_from_the_reference_in_what_its_name_says(grid, paper):
+    declared = exhibits.GRIDS[f"audit/{grid}"]
     specs = {
         cell.method: lab.resolve(cell.spec, "smoke") for cell in exhibits.cells(f"audit/{grid}", "smoke", "digits")
     }
-    reference = specs[exhibits.AS_RELEASED]
+    reference = specs[declared.reference]
     assert reference.protocol == protocol(paper, "released")
 
     def changed(case):
-        own, base = specs[case].hashed, specs[exhibits.AUDIT_INSTEAD.get(case, exhibits.AS_RELEASED)].hashed
+        own, base = specs[case].hashed, specs[declared.instead.get(case, declared.reference)].hashed
         fields = {name for name in own["protocol"] if own["protocol"][name] != base["protocol"][name]}
         return fields | {name for name in own["params"] if own["params"][name] != base["params"].get(name)}
 
@@ -84,17 +85,17 @@ def test_each_case_differs_from_the_reference_in_what_its_name_says(grid, paper)
     }
     for case in set(named) & set(specs):
         assert changed(case) == named[case], case
-    assert specs[exhibits.THE_TEXT].protocol == protocol(paper, "paper")
+    assert specs["the paper's text"].protocol == protocol(paper, "paper")
 
 
 def test_what_pfedes_ships_and_what_its_sweep_finds_best():
     for scale, shipped, best in (("record", 0, 5), ("paper", 0, 5), ("smoke", 2, 1)):  # 0: E + 10
         cells = exhibits.cells("audit/pfedes", scale, "digits", (0,))
         params = {cell.method: lab.resolve(cell.spec, scale).spec.params for cell in cells}
-        assert (params[exhibits.AS_RELEASED]["mu"], params["mu = 0.1"]["mu"]) == (0.5, 0.1)
-        assert params[exhibits.AS_RELEASED]["extractor_epochs"] == shipped
-        assert params[exhibits.AS_RELEASED]["extra_epochs"] == 10
-        assert params["E_fe = 5"]["extractor_epochs"] == params[exhibits.THE_TEXT]["extractor_epochs"] == best
+        assert (params["as released"]["mu"], params["mu = 0.1"]["mu"]) == (0.5, 0.1)
+        assert params["as released"]["extractor_epochs"] == shipped
+        assert params["as released"]["extra_epochs"] == 10
+        assert params["E_fe = 5"]["extractor_epochs"] == params["the paper's text"]["extractor_epochs"] == best
 
 
 def test_scale_record_has_one_t_and_the_case_of_algorithm_1():
@@ -116,8 +117,10 @@ def specs_of(name):
 def test_controls_stand_beside_fedssa():
     controls = {name: lab.resolve(spec) for name, spec in specs_of("controls").items()}
     assert controls["FedSSA, convex fusion"].algorithm.fusion == "convex"
-    assert controls[exhibits.WITHOUT_HISTORY].algorithm.mu0 == 0
-    long, convex, own = (controls[name].algorithm for name in (*exhibits.LONG_HISTORY, "FedSSA"))
+    assert controls["FedSSA, mu0 = 0"].algorithm.mu0 == 0
+    long, convex, own = (
+        controls[name].algorithm for name in ("FedSSA, T_stable = 20", "FedSSA, T_stable = 20, convex", "FedSSA")
+    )
     assert [round for round in range(100) if long.mu(round, 100)] == list(range(20))
     assert [long.mu(round, 100) for round in range(100)] == [convex.mu(round, 100) for round in range(100)]
     assert (long.fusion, convex.fusion) == ("literal", "convex")

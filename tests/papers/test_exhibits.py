@@ -10,7 +10,7 @@ from results_of_record import write_results
 
 from fedlib import algorithms, lab, numerics
 from fedlib.errors import FedlibError
-from fedlib.papers import exhibits, grids, notebook, printed, recorded
+from fedlib.papers import exhibits, notebook, printed, recorded
 from fedlib.show import labels, plots
 
 BOTH = {"cifar10", "cifar100"}
@@ -107,7 +107,7 @@ def test_scale_demo_is_one_setting_one_data_set_and_one_seed(grid):
 
 @pytest.mark.parametrize("grid", SWEPT)
 def test_swept_values(grid):
-    name = exhibits.GRIDS[grid].sweep.name
+    name = exhibits.GRIDS[grid].sweep
     for dataset, values in zip(("cifar10", "cifar100"), SWEPT[grid], strict=True):
         specs = [cell.spec for cell in exhibits.cells(grid, "paper", dataset)]
         found = {spec.params[name] if name in spec.params else getattr(spec, name) for spec in specs}
@@ -206,27 +206,28 @@ def test_a_run_that_exhibits_share_keeps_what_any_of_them_needs(scale):
 def test_every_value_of_a_run_names_its_layer():
     cell = next(cell for cell in exhibits.cells("audit/pfedes", "smoke") if cell.method == "E_fe = 5")
     layers = {
-        "paper": "method",
-        "scenario": "house",
-        "num_clients": "column at scale",
-        "rounds": "grid at scale",
+        "paper": "row",
+        "scenario": "exhibit",
+        "num_clients": "exhibit",
+        "rounds": "exhibit",
         "local_epochs": "scale",
-        "extractor_epochs": "method at scale",
-        "dataset": "data",
-        "seed": "seed",
+        "extractor_epochs": "row",
+        "dataset": "exhibit",
+        "seed": "scale",
     }
     assert {name: cell.layers[name] for name in layers} == layers
     (swept,) = {cell.layers["classes_per_client"] for cell in exhibits.cells("fedssa/classes", "paper")}
-    assert swept == "sweep"
+    assert swept == "exhibit"
     (changed,) = {cell.layers["rounds"] for cell in exhibits.cells("fedssa/classes", "paper", rounds=3)}
-    assert changed == "change"
+    assert changed == "yours"
     assert set().union(*(cell.layers.values() for cell in exhibits.cells(tuple(exhibits.GRIDS), "smoke"))) <= set(
-        grids.LAYERS
+        exhibits.LAYERS
     )
 
 
 def test_an_exhibit_is_declared_once_and_every_grid_has_one_name():
-    assert all(exhibits.GRIDS[grid.name] is grid for item in exhibits.every().values() for grid in item.runs)
+    read = {grid for item in exhibits.every().values() for grid in item.grids}
+    assert read == set(exhibits.GRIDS)
     assert all(hasattr(plots, item.drawn) for item in exhibits.every().values())
 
 
@@ -240,7 +241,7 @@ def results(tmp_path, monkeypatch):
     """Makes specifications the results of record."""
 
     def write(*specs, **provenance):
-        write_results(tmp_path, [grids.Cell("", spec) for spec in specs], **provenance)
+        write_results(tmp_path, [exhibits.Cell("", spec) for spec in specs], **provenance)
 
     monkeypatch.setattr(recorded, "RESULTS", tmp_path)
     return write
@@ -299,7 +300,7 @@ def test_a_scale_fixes_no_swept_quantity_and_no_setting(scale):
     for name, grid in exhibits.GRIDS.items():
         for cell in exhibits.cells(name, scale) if grid.sweep else ():
             assert grid.sweep
-            found = {**vars(cell.spec), **cell.spec.params}[grid.sweep.name]
+            found = {**vars(cell.spec), **cell.spec.params}[grid.sweep]
             assert found == cell.value, (name, cell)
     for cell in exhibits.cells("pfedhr/homogeneous", scale):
         assert labels.word("scenario", cell.spec.scenario) in ("M1", "M4")

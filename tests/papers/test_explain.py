@@ -34,12 +34,12 @@ def test_an_exhibit_is_shown_run_by_run_with_the_layer_of_each_value(capsys):
         == "FedProto cifar10 heterogeneous 100 0.1 50 10 64 0.01 reconstructed 6 0 6 classes, bf16"
     )
     layers = {line.split()[0]: line for line in lines[lines.index("") + 2 :] if not line.startswith(" ")}
-    assert layers["num_clients"].split() == ["num_clients", "column", "18", "100"]
-    assert layers["rounds"].split() == ["rounds", "grid", "at", "scale", "18", "50"]
-    assert layers["lr"].split() == ["lr", "protocol", "18", "0.01"]
-    assert layers["classes_per_client"].split()[:3] == ["classes_per_client", "sweep", "18"]
-    assert "  sweep: the swept quantity, and what goes with it" in lines and not any(
-        line.startswith("  change:") for line in lines
+    assert layers["num_clients"].split() == ["num_clients", "exhibit", "18", "100"]
+    assert layers["rounds"].split() == ["rounds", "exhibit", "18", "50"]
+    assert layers["lr"].split() == ["lr", "default", "18", "0.01"]
+    assert layers["classes_per_client"].split()[:3] == ["classes_per_client", "exhibit", "18"]
+    assert "  exhibit: the exhibit at this scale, in fedlib/papers/exhibits.toml" in lines and not any(
+        line.startswith("  yours:") for line in lines
     )
 
 
@@ -70,5 +70,5 @@ def test_every_exhibit_can_be_shown_without_data(scale, tmp_path, monkeypatch):
 def test_what_a_row_and_a_protocol_give_is_told_apart():
     cells = [cell for cell in exhibits.cells("audit/fedssa", "smoke") if cell.method == "as released"]
     layers = explain.layers_of(cells, "smoke").set_index("field")["layer"]
-    assert layers["protocol"] == "method" and layers["lr"] == layers["stable_rounds"] == "protocol"
-    assert layers["classes_per_client"] == "data" and "mu0" not in layers
+    assert layers["protocol"] == "row" and layers["lr"] == layers["stable_rounds"] == "default"
+    assert layers["classes_per_client"] == "default" and "mu0" not in layers

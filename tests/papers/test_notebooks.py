@@ -315,7 +315,9 @@ def test_every_variation_has_a_name_of_its_own():
         "dataset-digits--rounds-3--rule-best": {"dataset": "digits", "rounds": 3, "rule": "best"},
     }
     assert {name: settings(**changed).variation for name, changed in named.items()} == {name: name for name in named}
-    long = [settings(methods=list(exhibits.AUDIT_FEDSSA), seeds=seeds).variation for seeds in ([0], [1])]
+    long = [
+        settings(methods=list(exhibits.GRIDS["audit/fedssa"].methods), seeds=seeds).variation for seeds in ([0], [1])
+    ]
     assert len(set(long)) == 2
     longest = max(len(item.item) for item in exhibits.every().values())
     assert all(longest + len(f"--{name}.json") <= 100 and re.fullmatch(r"[\w.-]+", name) for name in long)

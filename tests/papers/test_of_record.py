@@ -8,7 +8,7 @@ from results_of_record import write_results
 from fedlib import lab, numerics
 from fedlib.__main__ import main
 from fedlib.errors import FedlibError
-from fedlib.papers import exhibits, grids, notebook, recorded, reproduce, settings, stamps, views
+from fedlib.papers import exhibits, notebook, recorded, reproduce, settings, stamps, views
 from fedlib.show import plots
 
 METHODS = ("Standalone", "FedSSA")
@@ -62,7 +62,11 @@ def test_what_needs_more_than_a_summary_is_trained(cells):
         18:
     ]
     assert {item.name for item in exhibits.every().values() if item.whole} == {"pfedhr/fig7"}
-    needs = {item.name for item in exhibits.every().values() if any(grid.keep != "none" for grid in item.runs)}
+    needs = {
+        item.name
+        for item in exhibits.every().values()
+        if any(exhibits.GRIDS[grid].keep != "none" for grid in item.grids)
+    }
     assert needs == {"fedssa/fig6", "pfedes/fig6", "pfedes/fig7"}
 
 
@@ -102,7 +106,7 @@ def test_a_notebook_reads_them(cells, monkeypatch, capsys):
         views.list_matches(found.records[0])
     notebook.train_cells(cells[:3], whole=True)
     assert len(asked) == 3
-    own = grids.Cell(spec=replace(cells[0].spec, keep="clients"))
+    own = exhibits.Cell(spec=replace(cells[0].spec, keep="clients"))
     notebook.train_cells([own])
     assert len(asked) == 4
 

@@ -119,7 +119,7 @@ def test_record_block_stands_beside_the_paper(monkeypatch, capsys):
 def test_nothing_on_record_is_said_and_not_drawn(capsys, home):
     nothing = pd.DataFrame(columns=["method", "setting", "dataset", "value", "ours"])
     one = pd.DataFrame({"dataset": ["cifar10"] * 2, "value": [2, 2], "setting": "cifar10, 2", "method": ["A", "B"]})
-    pages.figure_of_record("fedssa/table1", settings(), nothing, exhibits.FEDSSA_TABLE1)
+    pages.figure_of_record("fedssa/table1", settings(), nothing, exhibits.methods("fedssa/table1"))
     pages.sweep_of_record("fedssa/fig7", settings(), one, ["A"], "classes")
     pages.sweep_of_record("fedssa/fig8", settings(), nothing, ["A"], "classes")
     said = capsys.readouterr().out

@@ -13,7 +13,7 @@ from results_of_record import write_results
 from fedlib import FedlibError, RunSpec, lab, models, numerics, randomness, run
 from fedlib.__main__ import main
 from fedlib.lab import files
-from fedlib.papers import checked, exhibits, grids, recorded
+from fedlib.papers import checked, exhibits, recorded
 
 
 @pytest.fixture
@@ -170,7 +170,7 @@ def test_one_run_of_each_kind_is_checked(tmp_path, monkeypatch):
     write_results(tmp_path, [cell for cell in cells if cell.method in ("FedSSA", "FedProto")])
     monkeypatch.setattr(recorded, "RESULTS", tmp_path)
     assert sorted(record.spec.algorithm for record in checked.sample()) == ["FedProto", "FedSSA"]
-    write_results(tmp_path, [grids.Cell("", cell.spec) for cell in cells[:2]], code="0123")
+    write_results(tmp_path, [exhibits.Cell("", cell.spec) for cell in cells[:2]], code="0123")
     assert len(checked.sample()) == 1
 
 
