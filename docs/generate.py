@@ -26,6 +26,7 @@ import fedlib
 from fedlib import algorithms, lab
 from fedlib.lab import presets
 from fedlib.papers import (
+    checked,
     claims,
     comparison,
     conclusions,
@@ -261,6 +262,9 @@ results/compare
 :caption: How it works
 
 methods/index
+install
+commands
+numbers
 protocols
 own
 machines
@@ -362,7 +366,8 @@ A claim is *supported* when the 95 % interval of every comparison, paired by see
 that of some comparison lies on the other. Both need every cell of the claim at scale {" or ".join(verdicts.DECISIVE_SCALES)},
 protocol `{verdicts.DECISIVE_PROTOCOL}` and at least {verdicts.MIN_SEEDS} seeds.
 Everything else is *undecided*, with the reason, or *not run*.
-The notebook is [audit 2](../notebooks/audit/2_claims.ipynb).
+The notebook is [audit 2](../notebooks/audit/2_claims.ipynb); how the numbers are meant is on [a page of its own](../numbers.md).
+{checked.last_agreed()}
 
 {table(rows, select=("paper", "own table", "verdict"), markup=("verdict",))}"""
 

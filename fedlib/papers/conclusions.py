@@ -3,11 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from ..lab import costs
-from ..show import intervals, tables
+from ..show import tables
 from . import claims, loading, prices, verdicts
 from .exhibits import RECORD
 from .results import Runs
@@ -109,14 +107,3 @@ def _at(row: Mapping[Any, Any], kind: str) -> str:
     own, other = row[f"{kind}_at"]
     cut = "" if own == other else f" ({own} against {other} rounds)"
     return f"{tables.apart(row[kind], row[f'{kind}_ci95'])}{cut}"
-
-
-def sent(runs: Runs) -> dict[tuple[str, str], float]:
-    """(setting, method) -> KB of 1024 bytes that a client and the server exchange in a round, both ways, the mean of all rounds."""
-    found: dict[tuple[str, str], list[float]] = {}
-    for cell, record in runs.pairs:
-        if intervals.whole(record):
-            trained = record.rounds.query("round >= 0")
-            words = (trained["download_words"] + trained["upload_words"]).sum() / trained["selected"].sum()
-            found.setdefault((cell.setting, cell.method), []).append(costs.kilobytes(float(words)))
-    return {place: float(np.mean(values)) for place, values in found.items()}

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +23,7 @@ from .. import lab
 from ..errors import FedlibError, choose, coerce, require
 from ..lab import estimates
 from ..show import tables
-from . import checked, conclusions, exhibits, hours, loading, notebook, prices, recorded, results, settings, verdicts
-from .exhibits import RECORD
+from . import exhibits, loading, notebook, prices, recorded, settings
 from .printed import accuracies
 
 # A busy machine may start a kernel slowly; the kernel's own log says nothing that a reader needs.
@@ -365,258 +364,51 @@ def _tidy(cell: Any, stderr: bool = True) -> None:
 
 
 def write_readme() -> None:
-    """Bring README.md's generated tables up to date."""
-    text = readme()
-    (lab.checkout() / "README.md").write_text(text, encoding="utf-8")
+    """Bring README.md's table of results up to date."""
+    (lab.checkout() / "README.md").write_text(readme(), encoding="utf-8")
 
 
 def readme() -> str:
-    """README.md with its generated tables brought up to date: the results of record and the index of exhibits."""
+    """README.md with its table of results as the committed results have it."""
     text = (lab.checkout() / "README.md").read_text(encoding="utf-8")
-    column = [("fedssa/heterogeneous", ()), ("pfedes/heterogeneous", ("pFedES",))]
-    tables_ = {
-        "verdicts": _judged(),
-        "record": _against(column, "Standalone", papers=(("FedSSA", "Table 2"), ("pFedES", "Table 3"))),
-        "audit": pd.concat([_audited(paper.name) for paper in exhibits.PAPERS]),
-        "reassembly": pd.concat(
-            [
-                _against([(f"pfedhr/{labels}", ())], "Standalone", papers=(("pFedHR", "Table 2"),))
-                for labels in ("labelled", "unlabelled")
-            ]
-        ),
-    }
-    for mark, table in tables_.items():
-        text = _between(text, mark, _markdown(table) + ("" if len(table) else "\n\nNot run yet."))
-    text = _between(text, "front", _markdown(_front()))
-    hundred = _main_table().where(num_clients=100)
-    text = _between(text, "prices", _markdown(conclusions.at_each_price(hundred, "FedSSA")))
-    text = _between(text, "sentences", _sentences())
-    text = _between(text, "checked", checked.last_agreed())
-    index = exhibits.index()
-    index.insert(2, "on record", [_on_record(exhibits.EXHIBITS[name]) for name in index.index])
-    index["record: core-hours"] = [hours.text(exhibits.EXHIBITS[name].grids, RECORD) for name in index.index]
-    index = index.reset_index()
-    ours = len(exhibits.AUDIT)
-    footer = f"{len(index)} in all, and {ours} of the audit, which are ours."
-    return _between(text, "exhibits", f"{_markdown(index)}\n\n{footer}")
+    before, rest = text.split("<!-- front -->")
+    table = front_table()
+    lines = [list(table.columns), ["---"] * len(table.columns), *table.to_numpy().tolist()]
+    made = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return f"{before}<!-- front -->\n{made}\n<!-- /front -->{rest.split('<!-- /front -->')[1]}"
 
 
-def _judged() -> pd.DataFrame:
-    """What the results of record say of each paper's claims: which are supported, contradicted or of no difference by training and
-    by counting, how many the rest are.
+def front_table() -> pd.DataFrame:
+    """CIFAR-100 with 100 clients: gains over Standalone of the papers' own methods and of the two best others, largest first, at
+    equal rounds and at equal FLOPs, what each computes (Standalone: 1), and the gain that the papers print.
     """
-    rows = []
-    for paper, own in conclusions.judged().groupby("paper", sort=False):
-        row: dict[str, Any] = {"paper": paper, "claims": len(own)}
-        for by in (verdicts.TRAINED, verdicts.COUNTED):
-            for verdict in (verdicts.SUPPORTED, verdicts.CONTRADICTED, verdicts.NO_DIFFERENCE):
-                names = own["claim"][(own["verdict"] == verdict) & (own["by"] == by)]
-                if by == verdicts.TRAINED or verdict != verdicts.NO_DIFFERENCE:
-                    row[f"{verdict}, {by}"] = "; ".join(names) or "–"
-        row |= {name: int((own["verdict"] == name).sum()) for name in (verdicts.UNDECIDED, verdicts.NOT_RUN)}
-        rows.append(row)
-    return pd.DataFrame(rows)
+    pfedes = loading.load_record("pfedes/heterogeneous").of("pFedES")
+    found = notebook.Runs.joined([loading.load_record("fedssa/heterogeneous"), pfedes])
+    rows = prices.over(found.where(dataset="cifar100", num_clients=100), "Standalone").to_dict("records")
+    rows.sort(key=lambda row: -row["rounds"])
+    own = [paper.name for paper in exhibits.PAPERS]
+    others = [row["own"] for row in rows if row["own"] not in own][:2]
+    shown = [row for row in rows if row["own"] in (*own, *others)]
+    return pd.DataFrame(
+        {
+            "method": [row["own"] for row in shown],
+            "gain over training alone": [tables.apart(row["rounds"], row["rounds_ci95"]) for row in shown],
+            "at equal computation": [tables.apart(row["flops"], row["flops_ci95"]) for row in shown],
+            "computes": [f"{row['compute']:.2f} times" for row in shown],
+            "the paper's gain": [_printed_gain(row["own"]) for row in shown],
+        }
+    )
 
 
-def _front() -> pd.DataFrame:
-    """The main table in short, CIFAR-100 with 100 clients, a row a method: its compute and words, its mean, its gain over Standalone
-    at equal rounds and at equal FLOPs, and the gain that the papers print.
-    """
-    found = _main_table().where(dataset="cifar100", num_clients=100)
-    gains = {row["own"]: row for row in prices.over(found, "Standalone").to_dict("records")}
-    theirs = [accuracies(*paper) for paper in (("FedSSA", "Table 2"), ("pFedES", "Table 3"))]
-    kilobytes = conclusions.sent(found)
-    rows = []
-    for row in found.summary("last").to_dict("records"):
-        method, gain = row["method"], gains.get(row["method"])
-        values = [
-            table[(table["dataset"] == row["dataset"]) & (table["clients"] == row["clients"])] for table in theirs
-        ]
-        printed = [own.set_index("method")["value"] for own in values]
-        paper = next(
-            (own[method] - own["Standalone"] for own in printed if not np.isnan(own.get(method, np.nan))), np.nan
-        )
-        rows.append(
-            {
-                "method": method,
-                "computes": f"{1.0 if gain is None else gain['compute']:.2f}",
-                "sends, KB": tables.short(kilobytes[row["setting"], method]),
-                "accuracy": tables.mean(row),
-                "gain": "–" if gain is None else _with_n(gain, "rounds"),
-                "gain at equal FLOPs": "–" if gain is None else _with_n(gain, "flops"),
-                "the paper's gain": "–" if np.isnan(paper) or gain is None else f"{paper:+.2f}",
-            }
-        )
-    return pd.DataFrame(rows)
-
-
-def _with_n(gain: Mapping[Any, Any], kind: str) -> str:
-    return f"{tables.apart(gain[kind], gain[f'{kind}_ci95'])} (n = {gain['n']})"
-
-
-def _main_table() -> notebook.Runs:
-    """FedSSA's Table 2 of record, FedGH beside it, and pFedES, from its own paper's table."""
-    own = loading.load_record("pfedes/heterogeneous").of("pFedES")
-    return notebook.Runs.joined([loading.load_record("fedssa/heterogeneous"), own])
-
-
-# The claim that each paper's main table is about: its name, the grids with the method and its rivals, the printed table.
-_HEADLINES = {
-    "FedSSA": ("largest lead, heterogeneous models", ("fedssa/heterogeneous",), "Table 2"),
-    "FedGH": ("best everywhere, heterogeneous models", ("fedssa/heterogeneous",), "Table 3"),
-    "pFedES": ("best everywhere, heterogeneous models", ("pfedes/heterogeneous",), "Table 3"),
-    "pFedHR": ("best in Table 2", ("pfedhr/labelled", "pfedhr/unlabelled"), "Table 2"),
-}
-
-
-def _sentences() -> str:
-    """A line a paper: its main claim, the verdict, and how its method stands in the results of record."""
-    lines = []
-    for paper, (name, grids, item) in _HEADLINES.items():
-        own = conclusions.judged(paper=paper)
-        claim = own[own["claim"] == name].iloc[0]
-        found = notebook.Runs.joined(map(loading.load_record, grids))
-        printed = f", printed {claim['printed']} {claim['unit']}" if claim["printed"] else ""
-        why = f" ({claim['why']})" if claim["why"] else ""
-        said = conclusions.standing(found, paper, accuracies(paper, item)) if found.cells else []
-        head = f"* **{paper}**. {claim['words']} ({claim['where']}{printed}): **{claim['verdict']}**{why}."
-        lines.append("\n".join([head, *(f"  * {sentence}" for sentence in said)]))
-    return "\n".join(lines)
-
-
-def _on_record(exhibit: exhibits.Exhibit) -> str:
-    """`5 of 27 runs, n = 1 to 3`, `smoke only`, or that it needs none."""
-    if not exhibit.grids:
-        return "needs no run"
-    found = notebook.Runs.joined(map(loading.load_record, exhibit.grids))
-    seeds: dict[tuple[Any, ...], set[int]] = {}
-    for cell in found.cells:
-        seeds.setdefault((cell.method, cell.setting, cell.value), set()).add(cell.spec.seed)
-    if not seeds:
-        return "smoke only"
-    least, most = (choice(map(len, seeds.values())) for choice in (min, max))
-    n = f"{least}" if least == most else f"{least} to {most}"
-    return f"{len(found.cells)} of {len(exhibits.cells(exhibit.grids, RECORD))} runs, n = {n}"
-
-
-def _beside(value: float, reference: float) -> str:
-    """`92.92 (+0.95)`: what a paper prints, and how far it is from the reference; a dash where it prints none."""
-    if np.isnan(value):
-        return "–"
-    return f"{value:.2f}" if np.isnan(reference) else f"{value:.2f} ({value - reference:+.2f})"
-
-
-def _differences(
-    found: notebook.Runs, reference: str, instead: Mapping[str, str], rule: str, column: str
-) -> dict[tuple[str, str], str]:
-    """(setting, method) -> `+9.71 ± 4.20 (n = 3)`: its difference to the reference in points, paired by seed; or a dash."""
-    made = {}
-    prefix = "selected_" if column == "accuracy_selected" else ""
-    for row in found.differences(reference, rule, instead).to_dict("records"):
-        difference = row[f"{prefix}difference"]
-        own = "" if row["shared"] or row["n"] < 2 else " †"
-        text = f"{tables.apart(difference, row[f'{prefix}ci95'])}{own} (n = {row['n']})"
-        made[row["setting"], row["method"]] = "–" if np.isnan(difference) else text
-    return made
-
-
-def _audited(paper: str) -> pd.DataFrame:
-    """The audit of a paper's code: each case with its difference to the released code, or to the reference that it has instead, and
-    to Standalone, by what the released scripts report: the mean over the last ten rounds of the clients that a round selects.
-    """
-    grid = f"audit/{paper.lower()}"
-    if grid not in exhibits.GRIDS:
-        return pd.DataFrame()
-    said = exhibits.GRIDS[grid]
-    table = _against([(grid, ())], said.reference, said.instead, rule="last10", column="accuracy_selected")
-    if len(table):
-        lead = _differences(loading.load_record(grid), "Standalone", {}, "last10", "accuracy_selected")
-        places = zip(table["setting"], table["method"], strict=True)
-        table.insert(
-            list(table.columns).index("all clients"), _gain("Standalone"), [lead.get(place, "–") for place in places]
-        )
-        table["method"] = [f"{paper}: {case}" for case in table["method"]]
-    return table.rename(columns={"method": "case", _gain("as released"): "difference to its reference"})
-
-
-# Whose mean, by the column of a record's rounds.
-_WHOSE = {
-    "accuracy": "visited clients",
-    "accuracy_all": "all clients",
-    "accuracy_selected": "the rounds' clients",
-}
-
-
-def _against(
-    grids: Sequence[tuple[str, Sequence[str]]],
-    reference: str,
-    instead: Mapping[str, str] = {},
-    *,
-    rule: str = "last",
-    column: str = "accuracy",
-    papers: Sequence[tuple[str, str]] = (),
-) -> pd.DataFrame:
-    """The results of record of grids (of some methods, or of all), one row per method and setting: how they were run, the mean by
-    `rule` and `column` with its difference to `reference`, paired by seed, the other means, and what the first of `papers`, (name,
-    table), that has the row prints, with its difference to what it prints of the reference. n stands in each cell.
-
-    Epochs: those that a client trains on average, and in brackets the most that the paper trains at the same N and C.
-    """
-    loaded = [(loading.load_record(grid), names) for grid, names in grids]
-    found = notebook.Runs.joined(found.of(*names) if names else found for found, names in loaded)
-    settings_ = list(dict.fromkeys(cell.setting for cell in found.cells))
-    rows = sorted(found.summary(rule, column).to_dict("records"), key=lambda row: settings_.index(row["setting"]))
-    changes = _differences(found, reference, instead, rule, column)
-    specs = {(cell.method, cell.setting): cell.spec for cell in found.cells}
-    of = [specs[row["method"], row["setting"]] for row in rows]
-    theirs = [cell.spec for grid, _ in grids for cell in exhibits.cells(grid, "paper", seeds=(0,))]
-    others = {"accuracy_all": "all", "accuracy_selected": "selected"}
-    made = {
-        "method": [row["method"] for row in rows],
-        "setting": [row["setting"] for row in rows],
-        "T": [str(spec.rounds) for spec in of],
-        "E": [str(spec.local_epochs) for spec in of],
-        "epochs": [f"{results.epochs([spec]):g} ({results.epochs(results.of_column(spec, theirs)):g})" for spec in of],
-        "protocol": [spec.protocol for spec in of],
-        _WHOSE[column]: [tables.mean(row) for row in rows],
-        _gain(reference): [changes.get((row["setting"], row["method"]), "–") for row in rows],
-    }
-    if rule != "last10":
-        smoothed = _differences(found, reference, instead, "last10", column)
-        made["the same, last 10 rounds"] = [smoothed.get((row["setting"], row["method"]), "–") for row in rows]
-    for other, name in others.items():
-        if other != column:
-            made[_WHOSE[other]] = [tables.plain(row[name]) for row in rows]
-    if any(not np.isnan(row.get("taught", np.nan)) for row in rows):
-        made["visits taught"] = [tables.percent(row.get("taught", np.nan)) for row in rows]
-    if papers:
-        printed = [accuracies(*paper).set_index(["dataset", "clients", "method"])["value"] for paper in papers]
-        made["the paper's"] = [_printed(row, reference, printed) for row in rows]
-    return pd.DataFrame(made)
-
-
-def _gain(reference: str) -> str:
-    return "gain over Standalone" if reference == "Standalone" else f"difference to {reference}"
-
-
-def _printed(row: Mapping[Any, Any], reference: str, printed: Sequence[pd.Series]) -> str:
-    for values in printed:
-        place = (row["dataset"], row["clients"])
-        own = values.get((*place, row["method"]), np.nan)
-        if not np.isnan(own):
-            return _beside(own, np.nan if row["method"] == reference else values.get((*place, reference), np.nan))
+def _printed_gain(method: str) -> str:
+    """Over Standalone on CIFAR-100 with 100 clients, in FedSSA's Table 2 or else pFedES's Table 3; a dash where neither prints one."""
+    for paper in (("FedSSA", "Table 2"), ("pFedES", "Table 3")):
+        table = accuracies(*paper)
+        setting = (table["dataset"] == "cifar100") & table["clients"].str.startswith("N = 100,")
+        values = table[setting].set_index("method")["value"]
+        if not np.isnan(values.get(method, np.nan)):
+            return f"{values[method] - values['Standalone']:+.2f}"
     return "–"
-
-
-def _markdown(table: pd.DataFrame) -> str:
-    lines = [list(table.columns), ["---"] * len(table.columns), *table.astype(str).to_numpy().tolist()]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def _between(text: str, mark: str, made: str) -> str:
-    """`text` with `made` between the comments `mark` and `/mark`."""
-    before, rest = text.split(f"<!-- {mark} -->")
-    return f"{before}<!-- {mark} -->\n{made}\n<!-- /{mark} -->{rest.split(f'<!-- /{mark} -->')[1]}"
 
 
 def copy_notebooks(target: str | Path) -> list[Path]:
