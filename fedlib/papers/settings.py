@@ -149,16 +149,7 @@ def defaults(scale: str, methods: Sequence[str] = ()) -> Settings:
 
 
 def settings(
-    *,
-    scale: Any,
-    dataset: Any,
-    methods: Any,
-    seeds: Any,
-    rounds: Any,
-    protocol: Any,
-    device: Any,
-    jobs: Any,
-    rule: Any,
+    scale: Any, dataset: Any, methods: Any, seeds: Any, rounds: Any, protocol: Any, device: Any, jobs: Any, rule: Any
 ) -> Settings:
     """Check a notebook's parameters, print them resolved and hand them back; call it right after the parameters cell.
 
