@@ -293,6 +293,12 @@ def cells(
     A run that several exhibits share keeps the weights that any of them needs.
     """
     choose("scale", scale, SCALES)
+    require(
+        isinstance(seeds, Sequence) and not isinstance(seeds, str),
+        "seeds",
+        seeds,
+        "a list of seeds, [] for the scale's",
+    )
     distinct("seeds", seeds)
     names = [names] if isinstance(names, str) else names
     for name in names:
