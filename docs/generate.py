@@ -767,7 +767,7 @@ ROOMS = {
 
 def modules() -> list[str]:
     found = [info.name for info in pkgutil.walk_packages(fedlib.__path__, "fedlib.")]
-    left_out = ("__main__", "lab.flower.app")  # the second needs an extra that the site does without
+    left_out = ("__main__", "flower.app")  # the second needs an extra that the site does without
     return sorted(name for name in ["fedlib", *found] if not name.endswith(left_out))
 
 

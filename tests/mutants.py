@@ -383,8 +383,8 @@ MUTANTS: dict[str, tuple[str, list[Change]]] = {
             ("changed = (f\"{part} {number}\" for part, number in self.numerics.items() if number != 1)", "changed = ()"),
         ],
     ),
-    "lab/wire.py": (
-        "tests/lab/test_wire.py tests/algorithms/test_exchange.py tests/lab/test_flower.py",
+    "flower/wire.py": (
+        "tests/flower/test_wire.py tests/algorithms/test_exchange.py tests/flower/test_flower.py",
         [
             ("if len(content) > LIMIT:", "if False:"),
             ("if depth > DEPTH or not isinstance(value, dict):", "if not isinstance(value, dict):"),

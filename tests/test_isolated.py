@@ -9,8 +9,8 @@ import torch
 from fedlib import ALGORITHMS, Federation, FedlibError, RunSpec, lab, run, simulate
 from fedlib.__main__ import main
 from fedlib.algorithms.base import Algorithm, Message
+from fedlib.flower import wire
 from fedlib.isolated import SERVER, Isolated
-from fedlib.lab import wire
 
 SPEC = RunSpec(num_clients=5, participation=0.4, rounds=3, batch_size=32, public_images=16)
 CAN = [name for name, method in ALGORITHMS.items() if not method.together]

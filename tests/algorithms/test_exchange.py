@@ -11,7 +11,7 @@ import torch
 
 from fedlib import ALGORITHMS, Federation, FedlibError, RunSpec, lab, simulate, simulation
 from fedlib.algorithms.base import Algorithm, Client, Message, ServerContext
-from fedlib.lab import wire
+from fedlib.flower import wire
 from fedlib.simulation import Reply, Request
 
 NUM_CLIENTS, PARTICIPATION, ROUNDS = 5, 0.4, 3  # 2 clients a round, so that some come back and some never come

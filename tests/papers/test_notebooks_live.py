@@ -17,8 +17,8 @@ from traitlets.config import Config
 from fedlib import Model, lab, models
 from fedlib.algorithms.pfedhr import reassembly
 from fedlib.errors import FedlibError
+from fedlib.flower import loopback
 from fedlib.lab import checkpoint, costs, estimates
-from fedlib.lab.flower import loopback
 from fedlib.papers import exhibits, hours, notebook, reproduce, views
 from fedlib.show import plots
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import filelock
 
-from ... import simulation
-from ...errors import FedlibError
-from ...federation import Client
-from .. import files, wire
-from . import shares
+from .. import simulation
+from ..errors import FedlibError
+from ..federation import Client
+from ..lab import files
+from . import shares, wire
 
 KEPT = 2  # states of a client: before its last round and after it
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ...errors import FedlibError
+from ..errors import FedlibError
 from .server import ERROR
 
 START_SECONDS = 300.0  # until a process has started, on a busy machine

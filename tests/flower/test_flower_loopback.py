@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("flwr")
 
 from fedlib import FedlibError, RunSpec, lab, simulate
-from fedlib.lab.flower import loopback, shares
+from fedlib.flower import loopback, shares
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 

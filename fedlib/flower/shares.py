@@ -14,13 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ... import data
-from ...data import Dataset
-from ...errors import FedlibError, coerce, require
-from ...federation import Client, ClientInfo, Federation, Parts
-from .. import files, wire
-from ..build import federation_of
-from ..spec import Resolved, RunSpec, resolve, spec_from
+from .. import data
+from ..data import Dataset
+from ..errors import FedlibError, coerce, require
+from ..federation import Client, ClientInfo, Federation, Parts
+from ..lab import files
+from ..lab.build import federation_of
+from ..lab.spec import Resolved, RunSpec, resolve, spec_from
+from . import wire
 from .describe import CLIENTS, clients_of
 
 SHARE = "share.safetensors"

@@ -13,8 +13,7 @@ import pytest
 import torch
 
 from fedlib import FedlibError, RunSpec, lab, simulate
-from fedlib.lab import wire
-from fedlib.lab.flower import here, node, resident, server, shares
+from fedlib.flower import here, node, resident, server, shares, wire
 from fedlib.simulation import sampled_clients
 
 NODES = 3
@@ -369,7 +368,7 @@ def test_a_node_s_process_that_stays_answers_for_it_and_ends_with_its_owner(tmp_
     shares.deal(run.spec, tmp_path / "other", NODES)
     (side / resident.SOCKET).touch()  # what a killed one leaves
     with subprocess.Popen(["sleep", "600"]) as owner:
-        command = [sys.executable, "-m", "fedlib.lab.flower.resident", str(side), str(owner.pid)]
+        command = [sys.executable, "-m", "fedlib.flower.resident", str(side), str(owner.pid)]
         with subprocess.Popen(command) as staying:
             try:
                 while (connection := resident._connect(side)) is None:

@@ -12,7 +12,7 @@ import torch
 
 from fedlib import FedlibError
 from fedlib.federation import ClientInfo, Message
-from fedlib.lab import wire
+from fedlib.flower import wire
 from fedlib.simulation import Reply, Request
 
 

@@ -1,4 +1,4 @@
-"""The Flower app: `flwr run` on fedlib/lab/flower/bundle starts it on the SuperLink and on each node.
+"""The Flower app: `flwr run` on fedlib/flower/bundle starts it on the SuperLink and on each node.
 
 A node's shares are in the folder of its SuperNode's `--node-config 'shares="..."'`; the server's share is named by the
 run's configuration.
@@ -13,7 +13,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from ...errors import FedlibError
+from ..errors import FedlibError
 from . import resident
 from .describe import clients_of
 

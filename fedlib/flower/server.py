@@ -11,14 +11,14 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from ...algorithms import Algorithm
-from ...errors import FedlibError, require
-from ...federation import Federation
-from ...simulation import Outcome, Reply, Request
-from .. import checkpoint, clientfiles, files, wire
-from ..spec import Resolved
-from ..tables import clients_of, rounds_of, timing_of
-from . import shares
+from ..algorithms import Algorithm
+from ..errors import FedlibError, require
+from ..federation import Federation
+from ..lab import checkpoint, clientfiles, files
+from ..lab.spec import Resolved
+from ..lab.tables import clients_of, rounds_of, timing_of
+from ..simulation import Outcome, Reply, Request
+from . import shares, wire
 
 ERROR = "error.txt"  # the line with which a run ended
 PAUSE = 0.2  # seconds between two looks for replies
