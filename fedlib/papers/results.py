@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from .. import data
+from ..errors import choose
 from ..lab import costs
 from ..show import intervals, labels, paired
 from . import planned, recorded
@@ -69,6 +70,20 @@ def epochs(specs: Sequence[Any]) -> float:
 def of_column(spec: Any, specs: Iterable[Any]) -> list[Any]:
     """Those of `specs` in the column of `spec`: with its N and C."""
     return [one for one in specs if (one.num_clients, one.participation) == (spec.num_clients, spec.participation)]
+
+
+def _epochs(run: Any) -> np.ndarray:
+    trained = run.rounds[run.rounds["round"] >= 0]
+    return np.asarray(trained["selected"].cumsum() * run.spec.local_epochs / run.spec.num_clients)
+
+
+def _words(run: Any) -> np.ndarray:
+    trained = run.rounds[run.rounds["round"] >= 0]
+    return np.asarray((trained["download_words"] + trained["upload_words"]).cumsum())
+
+
+# What a run has spent by the end of each round: local epochs per client, on average, words sent both ways by all, FLOPs.
+_ALONG: dict[str, Callable[[Any], np.ndarray]] = {"epochs": _epochs, "words": _words, "flops": costs.of_run}
 
 
 @dataclass(frozen=True)
@@ -184,13 +199,16 @@ class Runs:
         common = {setting: set.intersection(*own.values()) for setting, own in seeds.items()}
         return Runs.of_pairs(pair for pair in self.pairs if pair[0].spec.seed in common[pair[0].setting])
 
-    def rounds(self) -> pd.DataFrame:
+    def rounds(self, *along: str) -> pd.DataFrame:
         """key, dataset, clients, setting, method, seed, value (of the swept quantity, if any), typed columns and the records'
-        rounds from 0.
+        rounds from 0; `along`: further columns that curves can be drawn along (`_ALONG`), what was spent until the round's end.
         """
+        for name in along:
+            choose("along", name, _ALONG)
         once = self._once()
         tables = [
             record.rounds.query("round >= 0").assign(
+                **{name: _ALONG[name](record) for name in along},
                 key=record.key,
                 dataset=cell.dataset,
                 clients=cell.clients,

@@ -6,13 +6,16 @@ without an interval, and the axis of a nearly flat result is at least LEAST_SPAN
 
 import functools
 import io
+import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from textwrap import fill
 from typing import Any, ParamSpec
 
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -21,6 +24,7 @@ from matplotlib.text import Text
 from matplotlib.transforms import ScaledTranslation
 from PIL import Image
 
+from ..errors import choose
 from ..look import Look
 from . import labels
 from .intervals import interval
@@ -74,11 +78,8 @@ class Picture(Figure):
         return self
 
     def png(self) -> bytes:
-        """The picture as a PNG, the same bytes whenever it is drawn from the same data; of 256 colours, which look the same
-        in fewer bytes, unless there are images in it.
-        """
-        drawn = self._drawn("png", {"Software": None})
-        return drawn if any(axes.images for axes in self.axes) else _in_few_colours(drawn)
+        """The picture as a PNG, the same bytes whenever it is drawn from the same data."""
+        return self._drawn("png", {"Software": None})
 
     def svg(self) -> bytes:
         """The picture as an SVG, the same bytes whenever it is drawn from the same data."""
@@ -95,16 +96,9 @@ class Picture(Figure):
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
         drawn = self.png()
-        width, height = (int.from_bytes(drawn[at : at + 4]) for at in (16, 20))  # of the PNG's header
+        width, height = Image.open(io.BytesIO(drawn)).size
         shown = SHOWN_DPI / STYLE["savefig.dpi"]
         return drawn, {"width": round(width * shown), "height": round(height * shown)}
-
-
-def _in_few_colours(png: bytes) -> bytes:
-    picture, buffer = Image.open(io.BytesIO(png)), io.BytesIO()
-    palette = picture.convert("RGB").quantize(256, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
-    palette.save(buffer, "PNG", optimize=True, dpi=picture.info["dpi"])
-    return buffer.getvalue()
 
 
 def label_stand_in(figure: Figure) -> None:
@@ -404,51 +398,126 @@ def boxes(table: pd.DataFrame, methods: Mapping[str, Sequence[str]]) -> Picture:
     shown = figure.looks(name for names in methods.values() for name in names)
     for setting, axes in panels.items():
         names, rows = list(methods[setting]), visited[visited["setting"] == setting]
-        values = [100 * rows.loc[rows["method"] == name, "accuracy"].to_numpy() for name in names]
-        drawn = axes.boxplot(
-            values, widths=0.55, patch_artist=True, showmeans=True,
-            meanprops={"marker": "+", "markeredgecolor": "black", "markersize": 6}, medianprops={"color": "black", "linewidth": 0.8},
-            flierprops={"marker": "o", "markersize": 2, "markeredgewidth": 0.4}, boxprops={"linewidth": 0.8},
-        )  # fmt: skip
-        for box, name in zip(drawn["boxes"], names, strict=True):
-            box.set_facecolor(shown[name].colour)
-        axes.set_xticks(range(1, len(names) + 1), names)
+        with warnings.catch_warnings():  # seaborn 0.13.2 calls matplotlib 3.11 by an old name
+            warnings.simplefilter("ignore", mpl.MatplotlibDeprecationWarning)
+            sns.boxplot(
+                rows.assign(percent=100 * rows["accuracy"]), x="method", y="percent", order=names, hue="method", hue_order=names,
+                palette={name: shown[name].colour for name in names}, saturation=1, width=0.55, linewidth=0.8, linecolor="black",
+                fliersize=2, showmeans=True, meanprops={"marker": "+", "markeredgecolor": "black", "markersize": 6}, legend=False, ax=axes,
+            )  # fmt: skip
+        axes.set(xlabel="", ylabel=axes.get_ylabel() if _is_first(axes) else "")
         axes.grid(axis="x", visible=False)
         _span(axes, "y")
     return figure
 
 
+# What may stand on the x-axis of curves: column of `Runs.rounds` -> its label.
+ALONG = {
+    "rounds": "communication round",
+    "epochs": "local epochs per client",
+    "words": "words transmitted",
+    "flops": "FLOPs",
+}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One curve: how it looks, its points, and the half-width of its band at each of them (NaN or None: no band)."""
+
+    look: Look
+    x: Any
+    mean: Any
+    half: Any = None
+
+
+def _draw_curves(axes: Axes, curves: Sequence[Curve], limits: tuple[float, float] | None = (0, 100)) -> None:
+    """Curves, the earlier the wider, with their markers between those of the others, so that equal curves are seen; their bands,
+    cut at `limits` (None: differences, which have none), run out of the frame and do not flatten them.
+    """
+    for place, curve in enumerate(curves):
+        axes.plot(curve.x, curve.mean, **_line(curve.look, len(curve.mean), place, len(curves)))
+    if limits:
+        _span(axes, "y")
+    else:
+        axes.margins(y=0.15)
+    axes.set_ylim(axes.get_ylim())
+    low, high = limits or (-np.inf, np.inf)
+    for curve in curves:
+        if curve.half is not None:
+            ends = (np.clip(end, low, high) for end in (curve.mean - curve.half, curve.mean + curve.half))
+            axes.fill_between(curve.x, *ends, color=curve.look.colour, alpha=0.15, linewidth=0)
+    axes.locator_params(axis="x", integer=True)
+
+
+def _over_seeds(rows: pd.DataFrame, look: Look, column: str, along: str = "rounds", smooth: int = 1) -> Curve:
+    """The mean over seeds of a column (a fraction) in per cent, with its interval; where a run diverged, the rounds that all have."""
+    by_seed = 100 * rows.pivot_table(index="round", columns="seed", values=column, dropna=False).dropna()
+    by_seed = by_seed.rolling(smooth, min_periods=1).mean()
+    mean, half = np.array([interval(values) for values in by_seed.to_numpy()]).reshape(-1, 2).T
+    if along == "rounds":
+        return Curve(look, by_seed.index + 1, mean, half)
+    return Curve(look, rows.groupby("round")[along].mean().loc[by_seed.index], mean, half)
+
+
+def _legend_of_curves(figure: Figure, shown: Mapping[str, Look], columns: int = 6) -> None:
+    _legend_below(figure, [_handle(name, look, 3, line=True) for name, look in shown.items()], columns)
+
+
 @_styled
 def curves(
-    table: pd.DataFrame, methods: Mapping[str, Sequence[str]], smooth: int = 1, column: str = "accuracy"
+    table: pd.DataFrame,
+    methods: Mapping[str, Sequence[str]],
+    smooth: int = 1,
+    column: str = "accuracy",
+    along: str = "rounds",
+    label: str = ACCURACY,
 ) -> Picture:
-    """Mean test accuracy over the rounds, one panel per setting; the band is the 95 % interval over seeds, where there are several.
+    """Mean test accuracy as training goes on, one panel per setting; the band is the 95 % interval over seeds, where there are
+    several.
 
-    table: setting, method, seed, round (from 0), `column` (a fraction), and perhaps dataset and clients; methods: setting ->
-    methods shown; smooth: width in rounds of the trailing mean. The legend has the order of the table.
+    table: `Runs.rounds`: setting, method, seed, round (from 0), `column` (a fraction), perhaps dataset and clients, and the column
+    `along`; methods: setting -> methods shown; smooth: width in rounds of the trailing mean; along: the x-axis, one of ALONG;
+    label: of the y-axis. The legend has the order of the table.
     """
+    choose("along", along, ALONG)
     drawn = table[table["setting"].isin(methods)]
-    shown_there = [
-        method in methods[setting] for setting, method in zip(drawn["setting"], drawn["method"], strict=True)
-    ]
-    drawn = drawn[np.array(shown_there, dtype=bool)]
-    figure, panels = _panels(_titles(drawn), 2.4, 1.9, xlabel="communication round", ylabel=ACCURACY)
+    there = [method in methods[setting] for setting, method in zip(drawn["setting"], drawn["method"], strict=True)]
+    drawn = drawn[np.array(there, dtype=bool)]
+    figure, panels = _panels(_titles(drawn), 2.4, 1.9, xlabel=ALONG[along], ylabel=label)
     shown = figure.looks(drawn["method"])
     for setting, axes in panels.items():
-        present = [name for name in shown if name in methods[setting]]
-        bands: list[tuple[str, Any, Any, Any]] = []
-        for place, method in enumerate(present):
-            rows = drawn[(drawn["setting"] == setting) & (drawn["method"] == method)]
-            by_seed = 100 * rows.pivot_table(index="round", columns="seed", values=column)
-            by_seed = by_seed.rolling(smooth, min_periods=1).mean()
-            mean, half = np.array([interval(values) for values in by_seed.to_numpy()]).T.reshape(2, -1)
-            look_, rounds = shown[method], by_seed.index + 1
-            axes.plot(rounds, mean, **_line(look_, len(mean), place, len(present)))
-            low, high = np.clip(mean - half, 0, 100), np.clip(mean + half, 0, 100)
-            bands.append((look_.colour, rounds, low, high))
-        _span(axes, "y")
-        _bands(axes, bands)
-    _legend_below(figure, [_handle(name, look_, 3, line=True) for name, look_ in shown.items()])
+        own = dict(list(drawn[drawn["setting"] == setting].groupby("method", sort=False)))
+        _draw_curves(
+            axes, [_over_seeds(own[name], shown[name], column, along, smooth) for name in shown if name in own]
+        )
+        if along == "words":  # they differ by orders of magnitude
+            axes.set_xscale("log")
+    _legend_of_curves(figure, shown)
+    sent = drawn.groupby("method", sort=False)["words"].sum() if along == "words" else pd.Series([1])
+    silent = ", ".join(map(str, sent[sent == 0].index))
+    return figure.note(f"Not drawn, since they send nothing: {silent}.") if silent else figure
+
+
+@_styled
+def curves_by_value(table: pd.DataFrame, label: str) -> Picture:
+    """Mean test accuracy over the rounds, one line per value of a swept quantity, dark to light, one panel per setting; means over
+    seeds.
+
+    table: setting, value, seed, round (from 0), accuracy (a fraction), and perhaps dataset and clients; label: of the swept
+    quantity.
+    """
+    values = sorted(table["value"].unique())
+    shades = [mpl.colors.to_hex(shade) for shade in mpl.colormaps["viridis"](np.linspace(0, 0.9, len(values)))]
+    shown = {
+        value: Look(shade, "os^Dv*PX"[place % 8], ("-", "--", "-.", ":")[place % 4])
+        for place, (value, shade) in enumerate(zip(values, shades, strict=True))
+    }
+    figure, panels = _panels(_titles(table), 2.4, 1.9, xlabel=ALONG["rounds"], ylabel=ACCURACY)
+    for setting, axes in panels.items():
+        own = dict(list(table[table["setting"] == setting].groupby("value")))
+        drawn = [_over_seeds(own[value], look, "accuracy") for value, look in shown.items() if value in own]
+        _draw_curves(axes, [replace(curve, half=None) for curve in drawn])
+    _legend_of_curves(figure, {f"{label} = {value:g}": look for value, look in shown.items()}, columns=4)
     return figure
 
 
@@ -458,22 +527,19 @@ def leads(table: pd.DataFrame, reference: str, banded: Collection[str]) -> Pictu
     95 % interval over seeds, from three on: that of two is as wide as the panel and hides the others, as nine bands hide each other.
     The foot says which. table: `intervals.leads`'s rows.
     """
-    figure, panels = _panels(_titles(table), 2.4, 1.9, xlabel="communication round", ylabel=f"points above {reference}")
+    figure, panels = _panels(_titles(table), 2.4, 1.9, xlabel=ALONG["rounds"], ylabel=f"points above {reference}")
     shown, named = figure.looks(table["method"]), dict[str, None]()
     for setting, axes in panels.items():
-        own = table[table["setting"] == setting]
-        present = [name for name in shown if name in set(own["method"])]
-        bands: list[tuple[str, Any, Any, Any]] = []
-        for place, method in enumerate(present):
-            rounds, lead, half, n = own.loc[own["method"] == method, ["rounds", "lead", "ci95", "n"]].to_numpy().T
-            axes.plot(rounds, lead, **_line(shown[method], len(lead), place, len(present)))
-            if method in banded and n[0] >= 3:
-                named[method] = None
-                bands.append((shown[method].colour, rounds, lead - half, lead + half))
+        own = dict(list(table[table["setting"] == setting].groupby("method", sort=False)))
+        drawn = []
+        for method in (name for name in shown if name in own):
+            rounds, lead, half, n = own[method][["rounds", "lead", "ci95", "n"]].to_numpy().T
+            has_band = method in banded and n[0] >= 3
+            named |= {method: None} if has_band else {}
+            drawn.append(Curve(shown[method], rounds, lead, half if has_band else None))
         axes.axhline(0, color="black", linewidth=0.8)
-        axes.margins(y=0.15)
-        _bands(axes, bands)
-    _legend_below(figure, [_handle(name, look_, 3, line=True) for name, look_ in shown.items()])
+        _draw_curves(axes, drawn, None)
+    _legend_of_curves(figure, shown)
     return figure.note(f"Bands: 95 % intervals of {'; '.join(named)}.") if named else figure
 
 
@@ -488,74 +554,31 @@ def comparison(rounds: pd.DataFrame, clients: pd.DataFrame, reference: str) -> P
     titles |= {"clients": f"each client, difference to {reference}"} if len(clients) else {}
     figure, panels = _panels(titles, 3.0, 2.2)
     shown = figure.looks(rounds["method"])
-    for place, (method, look_) in enumerate(shown.items()):
-        own = rounds[rounds["method"] == method]
-        by_seed = 100 * own.pivot_table(index="round", columns="seed", values="accuracy", dropna=False)
-        by_seed = by_seed.dropna()  # where a run diverged, the mean of the others is no mean of the row's
-        mean, half = np.array([interval(values) for values in by_seed.to_numpy()]).reshape(-1, 2).T
-        axes, at = panels["rounds"], by_seed.index + 1
-        axes.plot(at, mean, **_line(look_, len(mean), place, len(shown)))
-        low, high = np.clip(mean - half, 0, 100), np.clip(mean + half, 0, 100)
-        axes.fill_between(at, low, high, color=look_.colour, alpha=0.15, linewidth=0)
-        apart = np.sort(clients.loc[clients["label"] == method, "difference"].to_numpy(dtype=float))[::-1]
-        if len(apart):
-            panels["clients"].plot(np.arange(1, len(apart) + 1), apart, **_line(look_, len(apart), place, len(shown)))
-    panels["rounds"].set(xlabel="communication round", ylabel=ACCURACY)
-    _span(panels["rounds"], "y")
+    own = {method: rounds[rounds["method"] == method] for method in shown}
+    _draw_curves(panels["rounds"], [_over_seeds(own[method], look, "accuracy") for method, look in shown.items()])
+    panels["rounds"].set(xlabel=ALONG["rounds"], ylabel=ACCURACY)
     if "clients" in panels:
+        apart = {name: clients.loc[clients["label"] == name, "difference"].to_numpy(dtype=float) for name in shown}
+        drawn = [
+            Curve(shown[name], np.arange(1, len(own) + 1), np.sort(own)[::-1])
+            for name, own in apart.items()
+            if len(own)
+        ]
+        _draw_curves(panels["clients"], drawn, None)
         panels["clients"].axhline(0, color=GREY, linewidth=0.8)
         panels["clients"].set(xlabel="clients, by their difference", ylabel="difference (points)")
-    for axes in panels.values():
-        axes.locator_params(axis="x", integer=True)
-    _legend_below(figure, [_handle(name, look_, 3, line=True) for name, look_ in shown.items()])
+    _legend_of_curves(figure, shown)
     return figure
 
 
-def _bands(axes: Axes, bands: Iterable[tuple[str, Any, Any, Any]]) -> None:
-    """Bands (colour, rounds, low, high) behind the curves drawn so far, whose frame stays: a wide band runs out of it and does not
-    flatten them.
-    """
-    axes.set_ylim(axes.get_ylim())
-    for colour, rounds, low, high in bands:
-        axes.fill_between(rounds, low, high, color=colour, alpha=0.15, linewidth=0)
-    axes.locator_params(axis="x", integer=True)
-
-
 def _line(shown: Look, points: int, place: int, of: int) -> dict[str, Any]:
-    """A curve's style: the earlier the wider, and its markers stand between those of the others, so that equal curves are seen."""
+    """The style of one of several curves."""
     every = max(1, points // 8)
     return {
         "color": shown.colour, "linestyle": shown.dash, "marker": shown.marker, "markersize": 4 * _SIZES.get(shown.marker, 1),
         "markevery": (place * every // of, every), "markeredgecolor": "white", "markeredgewidth": 0.3,
         "linewidth": 2.4 - 1.2 * place / of,
     }  # fmt: skip
-
-
-@_styled
-def curves_by_value(table: pd.DataFrame, label: str) -> Picture:
-    """Mean test accuracy over the rounds, one line per value of a swept quantity, dark to light, one panel per setting; means over
-    seeds.
-
-    table: setting, value, seed, round (from 0), accuracy (a fraction), and perhaps dataset and clients; label: of the swept
-    quantity.
-    """
-    values = sorted(table["value"].unique())
-    figure, panels = _panels(_titles(table), 2.4, 1.9, xlabel="communication round", ylabel=ACCURACY)
-    shades = [mpl.colors.to_hex(shade) for shade in mpl.colormaps["viridis"](np.linspace(0, 0.9, len(values)))]
-    shown = {
-        value: Look(shade, "os^Dv*PX"[place % 8], ("-", "--", "-.", ":")[place % 4])
-        for place, (value, shade) in enumerate(zip(values, shades, strict=True))
-    }
-    for setting, axes in panels.items():
-        for place, (value, look_) in enumerate(shown.items()):
-            rows = table[(table["setting"] == setting) & (table["value"] == value)]
-            mean = 100 * rows.groupby("round")["accuracy"].mean()
-            axes.plot(mean.index + 1, mean, **_line(look_, len(mean), place, len(shown)))
-        axes.locator_params(axis="x", integer=True)
-        _span(axes, "y")
-    handles = [_handle(f"{label} = {value:g}", look_, 3, line=True) for value, look_ in shown.items()]
-    _legend_below(figure, handles, columns=4)
-    return figure
 
 
 @_styled
@@ -910,25 +933,22 @@ def heat_map(
     marked: (row, column) places to frame; numbers: format of the numbers inside, none by default; size: in inches.
     """
     figure = Picture(figsize=size, layout="constrained")
-    axes, values = figure.add_subplot(), table.to_numpy(float)
-    shown = axes.imshow(values, cmap="cividis_r", aspect="auto", interpolation="nearest")
+    axes = figure.add_subplot()
     small: Any = {"fontsize": 5} if len(table.columns) > 12 else {}
-    axes.set_xticks(range(len(table.columns)), list(table.columns), rotation=90 if small else 0, **small)
-    axes.set_yticks(range(len(table)), list(table.index), **small)
+    written: Any = {"annot": bool(numbers), "fmt": numbers or "g", "annot_kws": {"fontsize": 6.5}}
+    bar = {"label": label, "shrink": 0.8}
+    sns.heatmap(table, cmap="cividis_r", xticklabels=True, yticklabels=True, cbar_kws=bar, ax=axes, **written)
+    axes.set(xlabel="", ylabel="")
     axes.tick_params(length=2)
     axes.grid(False)
+    axes.set_xticks(axes.get_xticks(), list(table.columns), rotation=90 if small else 0, **small)
+    axes.set_yticks(axes.get_yticks(), list(table.index), rotation=0, **small)
     for place in range(1, len(groups)):
         if groups[place] != groups[place - 1]:
-            axes.axhline(place - 0.5, color="white", linewidth=1.6)
-            axes.axvline(place - 0.5, color="white", linewidth=1.6)
+            axes.axhline(place, color="white", linewidth=1.6)
+            axes.axvline(place, color="white", linewidth=1.6)
     for row, column in marked:
-        axes.add_patch(Rectangle((column - 0.46, row - 0.46), 0.92, 0.92, fill=False, edgecolor=RED, linewidth=2))
-    middle = (np.nanmin(values) + np.nanmax(values)) / 2
-    for (row, column), value in np.ndenumerate(values):
-        if numbers and np.isfinite(value):
-            ink = "white" if value > middle else "black"
-            axes.text(column, row, format(value, numbers), ha="center", va="center", color=ink, fontsize=6.5)
-    figure.colorbar(shown, ax=axes, label=label, shrink=0.8)
+        axes.add_patch(Rectangle((column + 0.04, row + 0.04), 0.92, 0.92, fill=False, edgecolor=RED, linewidth=2))
     return figure
 
 
