@@ -298,3 +298,35 @@ def test_every_client_round_and_purpose_has_a_stream_of_its_own():
         assert randomness.generator(built.seed, purpose, round, client).integers(2**62) == value
     shared = [built.client_context(client, 1, 3).shared_generator("server").integers(2**62) for client in range(3)]
     assert {*shared} == {built.server_context(1, 3).generator("server").integers(2**62)}
+
+
+@dataclass(frozen=True)
+class Breaking(Algorithm):
+    """Its `where` ends as NaN in round 1: a client's loss, or the server's state."""
+
+    name = "Breaking"
+    where: str = "loss"
+
+    def init_server(self, context):
+        return {"kept": torch.zeros(2)}
+
+    def local_round(self, client, message, context):
+        broken = self.where == "loss" and context.round == 1
+        return Message(diagnostics={"loss": float("nan") if broken else 1.0})
+
+    def aggregate(self, server, uploads, context):
+        if self.where == "server" and context.round == 1:
+            server["kept"] = torch.full((2,), float("nan"))
+
+
+@pytest.mark.parametrize("where", ["loss", "server"])
+def test_a_run_ends_in_the_round_in_which_it_diverges(where):
+    outcome = simulate(ten_clients(), Breaking(where=where), 4)
+    assert outcome.status == "diverged"
+    assert [row["round"] for row in outcome.round_rows] == [-1, 0, 1]
+
+
+@pytest.mark.parametrize("rounds", [0, -1])
+def test_at_least_one_round(rounds):
+    with pytest.raises(FedlibError, match=f"rounds = {rounds}: must be at least 1"):
+        simulate(ten_clients(), make("Standalone"), rounds)
