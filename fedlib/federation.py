@@ -84,7 +84,7 @@ class Client:
 
     train, validation, test: int64 indices into `pool`, which shows the client its own images. whole: the federation's
     images, which no method reads. build: called with an architecture, the network that the client starts from. `model`
-    is built on first use; `put_away` frees it and `state` until one of them is used again.
+    is built on first use; `offload` frees it and `state` until one of them is used again.
     """
 
     info: ClientInfo
@@ -123,19 +123,19 @@ class Client:
 
     @property
     def state(self) -> dict[str, Any]:
-        self._bring_back()
+        self._reload()
         return self._state
 
     @property
     def model(self) -> Any:
-        self._bring_back()
+        self._reload()
         if self._model is None:
             self._model = self.build(self.info.architecture)
         return self._model
 
     @model.setter
     def model(self, model: nn.Module) -> None:
-        self._bring_back()
+        self._reload()
         self._model = model
 
     def leave(self) -> None:
@@ -153,7 +153,7 @@ class Client:
         self._state = snapshot["state"]
         self.visited = True
 
-    def put_away(self, fetch: Callable[[], dict[str, Any]]) -> None:
+    def offload(self, fetch: Callable[[], dict[str, Any]]) -> None:
         """Hold neither model nor state in memory; `fetch` is called for the snapshot when one of them is used."""
         self._model, self._pool, self._state, self._fetch, self.visited = None, None, {}, fetch, True
 
@@ -161,7 +161,7 @@ class Client:
         """As before the first visit."""
         self._model, self._pool, self._state, self._fetch, self.visited = None, None, {}, None, False
 
-    def _bring_back(self) -> None:
+    def _reload(self) -> None:
         if self._fetch is not None:
             self.restore(self._fetch())
 
@@ -268,8 +268,8 @@ def _check_each_image_once(parts: Sequence[Parts], public: np.ndarray | None) ->
 class Federation:
     """A data set, a partition and one architecture a client, ready to train.
 
-    dataset: see `data.Dataset`; partition: one index array a client into its pooled images, each split here as the
-    protocol says, or one (train, validation, test) triple of index arrays a client; architectures: names given to
+    dataset: see `data.Dataset`; partition: one array of indices into the pooled images per client, each split here as
+    the protocol says, or one (train, validation, test) triple of such arrays per client; architectures: names given to
     clients 0, 1, 2, ... in turn; public: for methods that need public data, indices into the pooled images that no
     client holds, or into those of `public_dataset`; public_labels: whether they come with their labels. Raises
     FedlibError when a client would hold fewer than three images, and when an image is held twice: by two clients, in

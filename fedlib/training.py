@@ -1,8 +1,8 @@
 """The one local training loop, evaluation, and the losses and statistics that several methods share.
 
 A loss is a plain function of a batch and of the named modules and tensors handed to it: `loss(model=..., images=...,
-labels=..., **named)` returns a scalar. It closes over nothing made this round, so one step a (method, architecture,
-batch shape) can be compiled or recorded once and replayed with other tensors. Nothing here reads a tensor's value on
+labels=..., **named)` returns a scalar. It closes over nothing made this round, so each (method, architecture, batch
+shape) can be compiled once and run with other tensors. Nothing here reads a tensor's value on
 the host inside the loop.
 """
 

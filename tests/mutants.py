@@ -350,7 +350,7 @@ MUTANTS: dict[str, tuple[str, list[Change]]] = {
             ("if hashlib.file_digest(file, \"sha256\").hexdigest() != digest:", "if False:"),
             ("if hashlib.sha256(content).hexdigest() != self.newest[id][1]:", "if False:"),
             ("if oldest in self.changed:\n                self._write(oldest)", "if False:\n                self._write(oldest)"),
-            ("client.put_away(partial(self.fetch, client.id))\n            else:\n                client.reset()", "client.put_away(partial(self.fetch, client.id))"),
+            ("client.offload(partial(self.fetch, client.id))\n            else:\n                client.reset()", "client.offload(partial(self.fetch, client.id))"),
             ("self.changed.add(client.id)\n        self._hold", "self._hold"),
             ("self.named, self.number = dict(self.newest), self.number + 1", "self.named = dict(self.newest)"),
             ("(self.folder / _file_name(id, number)).unlink(missing_ok=True)", "pass"),
@@ -469,8 +469,20 @@ def started(folder: Path, work: list[tuple[str, Change | None]], number: int) ->
         return child
     try:
         copy = folder / f"copy-{number}"
-        left_out = (".git", ".venv", "runs", "__pycache__", "*.egg-info", ".mypy_cache", ".ruff_cache", "site")
-        shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*left_out))
+        copy.mkdir()
+        for name in (
+            "fedlib",
+            "tests",
+            "results",
+            "notebooks",
+            "docs",
+            "workflow",
+            "pyproject.toml",
+            "README.md",
+            "CITATION.cff",
+        ):
+            copied = shutil.copytree if (ROOT / name).is_dir() else shutil.copyfile
+            copied(ROOT / name, copy / name)
         with open(folder / f"found-{number}", "w") as lines:
             for name, change in work:
                 began = time.monotonic()

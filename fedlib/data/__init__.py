@@ -1,4 +1,4 @@
-"""Data sets as uint8 tensors in memory, never downloaded behind the user's back before they are asked for.
+"""Data sets as uint8 tensors in memory, downloaded only when they are loaded.
 
 `digits` and its relatives are embedded; the real sets are read by torchvision from `FEDLIB_DATA` (default
 `~/.cache/fedlib/data`) and downloaded on first use where there is a network. What a plan, a label or a key needs of

@@ -62,7 +62,7 @@ def take_part(message: Message, context: Context) -> Message:
 
 
 class FlowerPost:
-    """`server.Post` over a Flower grid."""
+    """`server.Transport` over a Flower grid."""
 
     def __init__(self, grid: Grid):
         self.grid = grid

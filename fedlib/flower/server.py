@@ -27,7 +27,7 @@ AGAIN = 5  # how often at most a node is asked in a round
 Content = Mapping[str, bytes]
 
 
-class Post(Protocol):
+class Transport(Protocol):
     """Carries contents to nodes and answers back; over Flower, `app.FlowerPost`."""
 
     def nodes(self) -> set[int]:
@@ -54,7 +54,7 @@ class Nodes:
     a row for each request: seconds until its node answered, words and bytes down and up.
     """
 
-    def __init__(self, post: Post, run: Resolved, patience: float):
+    def __init__(self, post: Transport, run: Resolved, patience: float):
         require(patience > 0, "patience", patience, "above 0, seconds that a round waits for a client")
         self.post, self.run, self.patience = post, run, patience
         self.session = time.time_ns()
@@ -145,7 +145,7 @@ class Nodes:
         return reply
 
 
-def serve(post: Post, share: Path, out: Path, patience: float) -> Outcome:
+def serve(post: Transport, share: Path, out: Path, patience: float) -> Outcome:
     """Run the server to its end, or on from where it stopped: its checkpoint, of the last whole round, is in `out`.
 
     share: its folder of a run, as `shares.deal` has written it. Writes rounds.csv and clients.csv into `out` as the store
@@ -160,7 +160,7 @@ def serve(post: Post, share: Path, out: Path, patience: float) -> Outcome:
         raise
 
 
-def _serve(post: Post, share: Path, out: Path, patience: float) -> Outcome:
+def _serve(post: Transport, share: Path, out: Path, patience: float) -> Outcome:
     known, run = shares.read(share.parent, share.name)
     federation = shares.federation_from(known, run)
     nodes = Nodes(post, run, patience)

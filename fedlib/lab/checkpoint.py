@@ -152,7 +152,7 @@ def signals() -> Iterator[list[int]]:
         if received:
             raise KeyboardInterrupt("stopped inside a round; the last checkpoint, if any, is kept")
         received.append(number)
-        said = "\nfinishing this round, then saving; once more to stop at once"
+        said = "\nFinishing this round, then saving. Press Ctrl-C again to stop now."
         with suppress(OSError):  # the terminal may be gone
             try:
                 print(said, file=sys.stderr)

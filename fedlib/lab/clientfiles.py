@@ -110,7 +110,7 @@ class ClientFiles:
         self.named, self.number = dict(self.newest), said["number"] + 1
         for client in self.federation.clients:
             if client.id in self.newest:
-                client.put_away(partial(self.fetch, client.id))
+                client.offload(partial(self.fetch, client.id))
             else:
                 client.reset()
 
@@ -152,7 +152,7 @@ class ClientFiles:
             if oldest in self.changed:
                 self._write(oldest)
             excess -= self.held.pop(oldest)
-            self.federation.clients[oldest].put_away(partial(self.fetch, oldest))
+            self.federation.clients[oldest].offload(partial(self.fetch, oldest))
 
     def _write(self, id: int) -> None:
         buffer = io.BytesIO()

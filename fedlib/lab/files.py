@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and found out when a bit of them changes."""
+"""Atomic writes and checksums."""
 
 import hashlib
 import os

@@ -229,8 +229,8 @@ def sweep(
     if not in_order:
         todo.sort(key=training_work, reverse=True)
     if jobs > 1 and len(wanted) - len(todo) > 1:
-        line = f"{len(wanted) - len(todo)} of {len(wanted)} runs have parts that this process defined"
-        print(f"{line}, which no worker knows: they train here, one after the other", file=sys.stderr)
+        line = f"{len(wanted) - len(todo)} of {len(wanted)} runs use classes defined in this session"
+        print(f"{line}; worker processes cannot import them, so they run here, one after the other", file=sys.stderr)
     failures = []
     if todo:
         _fetch(todo)

@@ -28,7 +28,7 @@ SCALES: dict[str, dict[str, Any]] = {
         "paper": ("cifar10", 100, 500, 10, 512, "fp32"),
     }.items()
 }
-# Clients a round where nothing is said, or all of fewer: the papers' (10, 100 %), (50, 20 %) and (100, 10 %).
+# Default clients per round: 10, or all if there are fewer; the papers' (10, 100 %), (50, 20 %) and (100, 10 %).
 SELECTED = 10
 KEEP = ("none", "server", "clients")
 CHOICES = {
@@ -126,7 +126,7 @@ class RunSpec:
 
 @dataclass(frozen=True)
 class FilledSpec(RunSpec):
-    """A specification in which every field has its value; only what the run has no use for is None."""
+    """A specification in which every field has its value; only inapplicable fields are None."""
 
     dataset: str = ""
     scenario: str = ""
@@ -447,8 +447,7 @@ def differences(spec: FilledSpec) -> list[str]:
     overrides, hyper-parameters, public data, arithmetic. N, C, T, E and the seed are left to the caller.
     """
     found = [] if spec.scenario == "heterogeneous" else [spec.scenario]
-    usual = 10 if str(spec.dataset).endswith("100") else 2
-    if spec.partition == "by-class" and spec.classes_per_client != usual:
+    if spec.partition == "by-class" and spec.classes_per_client != classes_held(data.info(spec.dataset)):
         found.append(f"{spec.classes_per_client} classes")
     elif spec.partition != "by-class":
         found.append(f"{spec.partition} {spec.alpha:g}" if spec.partition == "dirichlet" else spec.partition)

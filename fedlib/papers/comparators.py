@@ -17,7 +17,7 @@ from ..errors import choose
 from ..lab import costs
 from ..show import intervals, paired
 from .results import common_error
-from .verdicts import LEVEL, Comparator, Comparison, Found, Place, Reading, Run, Seeds, without_value
+from .verdicts import LEVEL, Comparator, Comparison, Found, Reading, Run, Seeds, Setting, without_value
 
 INFINITE = float("inf")
 NAN = float("nan")
@@ -127,7 +127,7 @@ def above(
     if mean_of_settings:
         both = [name for name in over if any({method, name} <= set(by_method) for by_method in found.values())]
         return [_above_in_the_mean(found, reading, method, name, bounds) for name in both]
-    wanted: dict[Place, list[tuple[str, str]]] = {}
+    wanted: dict[Setting, list[tuple[str, str]]] = {}
     for place, by_method in found.items():
         names = [name for name in by_method if name != method and (not over or name in over)]
         pairs = list(pairwise(order)) or [(method, name) for name in _best(by_method, names, top, reading)]
@@ -137,7 +137,7 @@ def above(
     for place, pairs in wanted.items():
         for measure in measures:
 
-            def what(own: str, other: str, place: Place = place, measure: str = measure) -> str:
+            def what(own: str, other: str, place: Setting = place, measure: str = measure) -> str:
                 return f"{own} - {other}, {place}{'' if measure == 'accuracy' else f', {measure}'}:"
 
             level = 1 - (1 - LEVEL) / (len(wanted) * len(measures))
@@ -163,9 +163,9 @@ def _above_in_the_mean(
 # -------------------------------------------------------------------------------------------------------------- 2 trend
 
 
-def _series(found: Found) -> Iterator[tuple[str, Place, dict[Any, Seeds]]]:
+def _series(found: Found) -> Iterator[tuple[str, Setting, dict[Any, Seeds]]]:
     """(method, place, swept value -> runs, by rising value)."""
-    series: dict[tuple[str, Place], dict[Any, Seeds]] = {}
+    series: dict[tuple[str, Setting], dict[Any, Seeds]] = {}
     for place, by_method in found.items():
         for method, seeds in by_method.items():
             series.setdefault((method, without_value(place)), {})[place.value] = seeds
@@ -352,7 +352,7 @@ def between(
     return comparisons
 
 
-def _but(place: Place, field: str) -> tuple[Any, ...]:
+def _but(place: Setting, field: str) -> tuple[Any, ...]:
     return tuple(value for name, value in vars(place).items() if name != field)
 
 

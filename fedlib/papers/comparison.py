@@ -82,9 +82,10 @@ class Comparison:
             apart = rows["difference"].round(6)
             mean, half = intervals.interval(apart.to_numpy())
             over = "" if np.isnan(half) else " (95 % over clients)"
+            difference = tables.format_difference(mean, half)
             said.append(
-                f"{label}, difference to {reference}, client by client: {tables.apart(mean, half)}{over} points; of {len(apart)} "
-                f"clients {(apart > 0).sum()} higher, {(apart < 0).sum()} lower, {(apart == 0).sum()} equal"
+                f"{label}, difference to {reference}, client by client: {difference}{over} points; of {len(apart)} clients "
+                f"{(apart > 0).sum()} higher, {(apart < 0).sum()} lower, {(apart == 0).sum()} equal"
             )
         return said
 
@@ -215,7 +216,7 @@ def _row(label: str, rows: Mapping[str, Mapping[int, Any]], rule: str) -> dict[s
 
 
 def _apart(one: paired.Difference | None) -> str:
-    return "–" if one is None or np.isnan(one.mean) else f"{tables.apart(one.mean, one.half)} (n = {one.n})"
+    return "–" if one is None or np.isnan(one.mean) else f"{tables.format_difference(one.mean, one.half)} (n = {one.n})"
 
 
 def differing(one: Any, other: Any) -> list[str]:

@@ -80,12 +80,12 @@ def _printed(printed: pd.DataFrame | None, group: pd.DataFrame) -> Mapping[str, 
 
 def _leads(rows: Mapping[str, Mapping[str, Mapping[Any, Any]]], other: str) -> str:
     last, smooth = rows["last"][other], rows["last10"][other]
-    text = f"{tables.apart(last['rounds'], last['rounds_ci95'])} points (n = {last['n']})"
-    text += f", {tables.apart(smooth['rounds'], smooth['rounds_ci95'])} in the mean of the last ten rounds"
+    text = f"{tables.format_difference(last['rounds'], last['rounds_ci95'])} points (n = {last['n']})"
+    text += f", {tables.format_difference(smooth['rounds'], smooth['rounds_ci95'])} in the mean of the last ten rounds"
     compute = 1 / last["compute"]
     if abs(compute - 1) < 0.005:
         return text
-    at_equal = f"{tables.apart(last['flops'], last['flops_ci95'])} at equal FLOPs"
+    at_equal = f"{tables.format_difference(last['flops'], last['flops_ci95'])} at equal FLOPs"
     return f"{text}; it computes {compute:.2f} times as much, and the lead is {at_equal}"
 
 
@@ -106,4 +106,4 @@ def _at(row: Mapping[Any, Any], kind: str) -> str:
         return f"– ({row[f'{kind}_why']})"
     own, other = row[f"{kind}_at"]
     cut = "" if own == other else f" ({own} against {other} rounds)"
-    return f"{tables.apart(row[kind], row[f'{kind}_ci95'])}{cut}"
+    return f"{tables.format_difference(row[kind], row[f'{kind}_ci95'])}{cut}"

@@ -65,12 +65,12 @@ def provenance(records: Iterable[lab.Record]) -> pd.DataFrame:
     return table
 
 
-def holdings(cells: Sequence[exhibits.Cell]) -> pd.DataFrame:
+def class_distribution(cells: Sequence[exhibits.Cell]) -> pd.DataFrame:
     """Draw who holds what in the first setting of `cells`, and count it in each setting, for its first seed.
 
     One row per setting (and swept value, where it says who holds what): the mean number of classes per client, the mean share of
     a client's commonest class (per cent), the fewest, mean and most owners of a class, and the fewest and mean images per client.
-    Where the data are not here and cannot be had, as runs of record do not need them, says so instead.
+    Prints a message if the data set is not available locally.
     """
     found: dict[Any, tuple[dict[str, Any], pd.DataFrame]] = {}
     for cell in cells:
@@ -85,13 +85,13 @@ def holdings(cells: Sequence[exhibits.Cell]) -> pd.DataFrame:
     if not found:
         return pd.DataFrame()
     rows, counts = zip(*found.values(), strict=True)
-    display(plots.holdings(counts[0], f"{cells[0].setting}: images of each class per client"))
+    display(plots.class_distribution(counts[0], f"{cells[0].setting}: images of each class per client"))
     table = pd.DataFrame(rows).set_index("setting")
     return table.drop(columns=[] if table.index.has_duplicates else ["value"]).round(1)
 
 
 def _held(cell: exhibits.Cell) -> tuple[dict[str, Any], pd.DataFrame]:
-    """A setting's row of `holdings`, and its images by client and class."""
+    """A setting's row of `class_distribution`, and its images by client and class."""
     run = lab.resolve(cell.spec)
     counts = lab.counts(run.data.labels.numpy(), lab.partition_of(run), run.info.num_classes)
     owners, images = lab.owners(counts), counts.sum(axis=1)

@@ -1,6 +1,6 @@
 """A lead over training alone in two parts: what a method does by itself (*local*) and what the exchange adds.
 
-Local is the method run isolated, each client with a server of its own, less Standalone; exchange is the method less its isolated self.
+Local is the method run isolated, each client with a server of its own, minus Standalone; exchange is the method minus its isolated self.
 Both are paired by seed, and add up to the gain.
 """
 

@@ -392,8 +392,8 @@ def front_table() -> pd.DataFrame:
     return pd.DataFrame(
         {
             "method": [row["own"] for row in shown],
-            "gain over training alone": [tables.apart(row["rounds"], row["rounds_ci95"]) for row in shown],
-            "at equal computation": [tables.apart(row["flops"], row["flops_ci95"]) for row in shown],
+            "gain over training alone": [tables.format_difference(row["rounds"], row["rounds_ci95"]) for row in shown],
+            "at equal computation": [tables.format_difference(row["flops"], row["flops_ci95"]) for row in shown],
             "computes": [f"{row['compute']:.2f} times" for row in shown],
             "the paper's gain": [_printed_gain(row["own"]) for row in shown],
         }

@@ -192,7 +192,7 @@ class Runs:
         return [method for method in methods if method in present]
 
     def paired(self) -> "Runs":
-        """Only the seeds that every method and value of a setting has: what differs is then not the draw of the clients."""
+        """Only the seeds that every method and value of a setting has: differences are then not due to which clients were sampled."""
         seeds: dict[str, dict[Any, set[int]]] = {}
         for cell in self.cells:
             seeds.setdefault(cell.setting, {}).setdefault((cell.method, cell.value), set()).add(cell.spec.seed)

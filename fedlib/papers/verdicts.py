@@ -72,8 +72,8 @@ class Runs(Protocol):
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where methods are compared: everything of a run that its method and seed leave open. num_clients is the paper's N."""
+class Setting:
+    """Where methods are compared: every field of a run except method and seed. num_clients is the paper's N."""
 
     dataset: str
     num_clients: int
@@ -83,7 +83,7 @@ class Place:
     value: Any = None  # of the swept quantity
 
     @classmethod
-    def of(cls, cell: exhibits.Cell) -> "Place":
+    def of(cls, cell: exhibits.Cell) -> "Setting":
         spec, models = cell.spec, str(cell.spec.scenario)
         num_clients = cell.stands_for or spec.num_clients or 0
         models = _SAME_MODELS.get(models, models)
@@ -105,12 +105,12 @@ class Run:
     record: RunRecord
 
     @cached_property
-    def place(self) -> Place:
-        return Place.of(self.cell)
+    def place(self) -> Setting:
+        return Setting.of(self.cell)
 
 
 Seeds = Mapping[int, Run]
-Found = Mapping[Place, Mapping[str, Seeds]]  # place -> method -> seed -> run
+Found = Mapping[Setting, Mapping[str, Seeds]]  # place -> method -> seed -> run
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ class Comparison:
 
     def __str__(self) -> str:
         if not self.ratio:
-            return f"{self.what} {tables.apart(self.mean, self.half)} {self.unit} (n = {self.n})"
+            return f"{self.what} {tables.format_difference(self.mean, self.half)} {self.unit} (n = {self.n})"
         if self.unit == "%":
             mean, *ends = (
                 100 * (np.exp(value) - 1) for value in (self.mean, self.mean - self.half, self.mean + self.half)
@@ -214,7 +214,7 @@ class Part:
         return (
             not cell.ours
             and (not self.datasets or not names.isdisjoint(self.datasets))
-            and (not self.num_clients or Place.of(cell).num_clients in self.num_clients)
+            and (not self.num_clients or Setting.of(cell).num_clients in self.num_clients)
             and (not self.methods or cell.method in self.methods)
         )
 
@@ -226,8 +226,8 @@ class Part:
         if scale not in DECISIVE_SCALES or scale == "paper":
             return published
         fewer = [cell for cell in exhibits.cells(self.grids, scale, seeds=(0,)) if self.concerns(cell)]
-        there = {(cell.method, without_value(Place.of(cell))) for cell in fewer}
-        return fewer + [cell for cell in published if (cell.method, without_value(Place.of(cell))) not in there]
+        there = {(cell.method, without_value(Setting.of(cell))) for cell in fewer}
+        return fewer + [cell for cell in published if (cell.method, without_value(Setting.of(cell))) not in there]
 
     def runs(self, grids: Mapping[str, Runs]) -> list[Run]:
         found = [grids[name] for name in self.grids if name in grids]
@@ -256,15 +256,15 @@ class Finding:
     by: str = TRAINED
 
 
-def by_place(runs: Sequence[Run]) -> dict[Place, dict[str, dict[int, Run]]]:
+def by_place(runs: Sequence[Run]) -> dict[Setting, dict[str, dict[int, Run]]]:
     """Runs by place, method and seed."""
-    found: dict[Place, dict[str, dict[int, Run]]] = {}
+    found: dict[Setting, dict[str, dict[int, Run]]] = {}
     for run in runs:
         found.setdefault(run.place, {}).setdefault(run.cell.method, {})[run.cell.spec.seed] = run
     return found
 
 
-def without_value(place: Place) -> Place:
+def without_value(place: Setting) -> Setting:
     """The place, whatever the swept quantity is."""
     return replace(place, value=None)
 
@@ -275,7 +275,7 @@ def judge(parts: Sequence[Part], found: Evidence, printed: float = float("nan"),
     counts: how words may be counted, where the claim is about words.
     """
     if not parts:
-        return Finding(UNDECIDED, "nothing that a run could be held against")
+        return Finding(UNDECIDED, "not testable by a run")
     readings = [Reading(rule, count, found.scale) for count in counts or ("published",) for rule in RULES]
     judged = {reading: _judge(parts, found, reading, printed) for reading in readings}
     first = judged[readings[0]]
@@ -303,12 +303,12 @@ def judge(parts: Sequence[Part], found: Evidence, printed: float = float("nan"),
 def _judge(parts: Sequence[Part], found: Evidence, reading: Reading, printed: float) -> Finding:
     comparisons: list[Comparison] = []
     runs: list[Run] = []
-    planned: set[tuple[str, Place]] = set()
+    planned: set[tuple[str, Setting]] = set()
     foreign: set[str] = set()
     for part in parts:
         own, cells = part.runs(found.grids), part.planned(found.scale)
         comparisons += part.comparator(by_place(own), reading, **part.args)
-        planned |= {(cell.method, Place.of(cell)) for cell in cells}
+        planned |= {(cell.method, Setting.of(cell)) for cell in cells}
         foreign |= {run.cell.dataset for run in own} - {cell.dataset for cell in cells}
         runs += own
     there, most = len(planned & {(run.cell.method, run.place) for run in runs}), parts[0].most
@@ -367,9 +367,9 @@ def _varied(part: Part, found: Evidence) -> bool:
         return cell.spec.rounds, cell.spec.local_epochs, cell.spec.batch_size
 
     cells = exhibits.cells(part.grids, found.scale, seeds=(0,))
-    own = {(cell.method, Place.of(cell)): sizes(cell) for cell in cells}
+    own = {(cell.method, Setting.of(cell)): sizes(cell) for cell in cells}
     ran = [run.cell for run in part.runs(found.grids)]
-    return any(sizes(cell) != own.get((cell.method, Place.of(cell)), sizes(cell)) for cell in ran)
+    return any(sizes(cell) != own.get((cell.method, Setting.of(cell)), sizes(cell)) for cell in ran)
 
 
 def _lean(comparisons: list[Comparison]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Who is drawn how: a method's own look by its name, and looks from a spare palette for whatever has none."""
+"""Colours and markers per method: a method's own by its name, and some from a spare palette for whatever has none."""
 
 from collections.abc import Iterable
 

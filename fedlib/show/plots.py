@@ -132,7 +132,7 @@ def _panels(
     count = len(titles)
     if not count:
         figure = Picture(figsize=(3.4, 0.8), layout="constrained")
-        figure.text(0.5, 0.5, "none of these runs belongs here", ha="center", va="center")
+        figure.text(0.5, 0.5, "no runs to plot", ha="center", va="center")
         return figure, {}
     columns = 2 if count == 4 and columns == 3 else min(columns, count)  # no orphan in a second row
     rows = -(-count // columns)
@@ -281,7 +281,7 @@ def _rows(axes: Axes, names: Sequence[str]) -> None:
 
 
 @_styled
-def holdings(counts: pd.DataFrame, title: str = "") -> Picture:
+def class_distribution(counts: pd.DataFrame, title: str = "") -> Picture:
     """Who holds what: one dot per (client, class), its area the number of images; counts: clients x classes."""
     figure, axes = _single(5.2, min(4.5, 1.2 + 0.12 * len(counts.columns)))
     clients, classes = np.nonzero(counts.to_numpy())

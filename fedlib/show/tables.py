@@ -23,7 +23,7 @@ def cell(mean: float, half: float, n: int, diverged: int = 0) -> str:
     return f"{mean:.2f} (n = 1)" if n == 1 else f"{mean:.2f} ± {half:.2f}"
 
 
-def apart(mean: float, half: float) -> str:
+def format_difference(mean: float, half: float) -> str:
     """`+1.20 ± 0.80` of a difference in points; without an interval (NaN), of one seed, the difference alone; a dash for NaN."""
     if np.isnan(mean):
         return "–"
@@ -224,7 +224,7 @@ def _paired(row: Mapping[Any, Any]) -> str:
     """`+1.20 ± 0.80 to FedProto (n = 3)`; a dash where no other method has a common seed."""
     if not row["lead_n"] or np.isnan(row["lead"]):
         return "–"
-    return f"{apart(row['lead'], row['lead_ci95'])} to {row['runner_up']} (n = {int(row['lead_n'])})"
+    return f"{format_difference(row['lead'], row['lead_ci95'])} to {row['runner_up']} (n = {int(row['lead_n'])})"
 
 
 def caption(
@@ -287,7 +287,7 @@ def lead_sentences(
     rows = leads[(leads["method"] == method) & leads["rounds"].isin(at)]
     for setting, own in rows.groupby("setting", sort=False):
         stood = [
-            f"{apart(lead, half)} after {rounds}"
+            f"{format_difference(lead, half)} after {rounds}"
             for lead, half, rounds in zip(own["lead"], own["ci95"], own["rounds"], strict=True)
         ]
         said.append(f"{setting}: {method} less {reference}: {', '.join(stood)} rounds (n = {own['n'].iloc[0]}).")

@@ -99,7 +99,7 @@ def test_interrupted_from_the_keyboard(expected, home, rounds_computed, capsys):
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=processes.SECONDS)
     assert process.returncode == 130, output
-    assert "finishing this round" in output and "the same command resumes" in output and "Traceback" not in output
+    assert "Finishing this round" in output and "the same command resumes" in output and "Traceback" not in output
     path = folder(home, FEDSSA)
     assert (path / "checkpoint.pt").exists() and not (path / "DONE").exists()
     assert main(COMMAND) == 0

@@ -227,7 +227,7 @@ def test_a_module_of_ones_own_is_told_by_its_code_and_not_by_comments_or_a_colou
 def test_a_method_a_model_data_and_a_partition_of_ones_own_run_beside_ours(defined, capsys, monkeypatch):
     specs = [SPEC, RunSpec("FedSSA", **SIZE), RunSpec("Standalone", **SIZE)]
     ours, _, alone = sweep(specs, jobs=2, progress=False)
-    assert "3 of 3 runs have parts that this process defined" in capsys.readouterr().err
+    assert "3 of 3 runs use classes defined in this session" in capsys.readouterr().err
     assert ours.spec.scenario == "small" and ours.clients["client"].nunique() == 3
     assert ours.rounds["upload_words"].iloc[-1] == 3 * 4 and alone.rounds["upload_words"].iloc[-1] == 0
     held = lab.federation_of(lab.resolve(SPEC)).clients[1]

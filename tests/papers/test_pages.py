@@ -67,7 +67,7 @@ def test_holdings_by_hand(monkeypatch):
     monkeypatch.setattr(pages.lab, "partition_of", lambda run: parts)
     pictures = shown(monkeypatch)
     cells = exhibits.cells("fedgh/heterogeneous", "smoke")
-    (row,) = pages.holdings(cells).to_dict("records")  # all methods have the same clients
+    (row,) = pages.class_distribution(cells).to_dict("records")  # all methods have the same clients
     assert row == {
         "classes per client": 2.0,
         "commonest (%)": 62.5,  # (3 / 4 + 1 / 2) / 2
@@ -78,14 +78,16 @@ def test_holdings_by_hand(monkeypatch):
         "mean images": 3.0,
     }
     assert len(pictures) == 1
-    assert not len(pages.holdings([]))
+    assert not len(pages.class_distribution([]))
 
 
 def test_holdings_of_a_sweep_have_a_row_per_value(monkeypatch):
     shown(monkeypatch)
-    table = pages.holdings(exhibits.cells("fedssa/classes", "smoke"))
+    table = pages.class_distribution(exhibits.cells("fedssa/classes", "smoke"))
     assert table["value"].tolist() == table["classes per client"].tolist() == [2, 6, 10]
-    assert "value" not in pages.holdings(exhibits.cells("fedgh/server_lr", "smoke"))  # the same clients at any rate
+    assert "value" not in pages.class_distribution(
+        exhibits.cells("fedgh/server_lr", "smoke")
+    )  # the same clients at any rate
 
 
 def test_record_block_stands_beside_the_paper(monkeypatch, capsys):
