@@ -17,7 +17,8 @@ FILES = {
     for file in sorted(HOUSE.rglob("*.py"))
 }
 UPPER = ("lab", "papers", "show", "flower")
-DOORS = ("fedlib", "fedlib.__main__")  # public names, all lazy, and the command line
+COMMANDS = tuple(name for name in FILES if name.split(".")[1:2] == ["cli"])
+DOORS = ("fedlib", "fedlib.__main__", *COMMANDS)  # public names, all lazy, and the command line
 GROUND = [name for name in FILES if name not in DOORS and name.split(".")[1] not in UPPER]
 
 # Libraries besides torch and NumPy on the ground floor, each inside the one function that needs it.

@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -40,10 +42,7 @@ def eighty(monkeypatch):
     ],
 )
 def test_pages_fit_80_columns(text, eighty, capsys):
-    try:
-        main(text.split())
-    except SystemExit as stopped:
-        assert stopped.code == 0
+    assert main(text.split()) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) > 5 and max(map(len, lines)) <= 80
     assert "an evening" not in " ".join(lines)
@@ -115,3 +114,20 @@ def test_communication_is_in_units_of_1024(small_digits, capsys):
     each, whole = re.search(r"communication: ([\d.]+) KB a client and round, ([\d.]+) MB in all", printed).groups()
     assert float(each) == pytest.approx(words * 4 / 1024 / 4, abs=0.006)
     assert float(whole) == pytest.approx(words * 4 / 1024**2, abs=0.006) and float(whole) > 5
+
+
+def test_bare_it_greets_and_names_are_found_in_any_case(small_digits, capsys):
+    assert main([]) == 0
+    greeting = capsys.readouterr().out
+    assert all(f"  fedlib {words}  " in greeting for words in ("run FedSSA", "exhibits", "reproduce fedssa/fig6"))
+    assert "FedSSA-digits-" in said(
+        "run fedssa --dataset DIGITS --num-clients 5 --participation 0.2 --rounds 1", capsys
+    )
+    assert said("exhibits show FedSSA/Fig3", capsys).startswith("fedssa/fig3: ")
+
+
+@pytest.mark.parametrize("words", ["--version", "--help", "", "rnu"])
+def test_what_needs_nothing_heavy_imports_nothing_heavy(words):
+    code = f"import sys; from fedlib.__main__ import main; main({words.split()}); print(*sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert not {"torch", "numpy", "pandas", "matplotlib"} & set(ended.stdout.split())

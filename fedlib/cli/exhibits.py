@@ -1,0 +1,191 @@
+"""`fedlib exhibits`, `reproduce`, `record` and `notebooks`: the papers' tables and figures, and the results of record."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import App, Group, Parameter, validators
+from tqdm import tqdm
+
+from .. import lab
+from ..errors import require
+from ..papers import checked, exhibits, explain, planned, recorded, reproduce
+from . import Jobs, Scale, completed, fill, number_of_jobs, spelled
+
+KNOWN = ["all", *dict.fromkeys(item.paper for item in exhibits.every().values()), *exhibits.every()]
+Name = completed(KNOWN)
+
+exhibits_ = App(name="exhibits")
+notebooks = App(name="notebooks")
+
+
+@exhibits_.default
+def list_exhibits() -> None:
+    """Print every exhibit with its number of runs at each scale."""
+    table = exhibits.index(exhibits.every())
+    width = max(map(len, table.index))
+    print(f"{'exhibit':<{width}}" + "".join(f"{scale:>7}" for scale in lab.SCALES) + "  runs; what it shows")
+    for name, row in table.iterrows():
+        counts = "".join(f"{row[f'runs, {scale}']:>7}" for scale in lab.SCALES)
+        print(fill(row["shows"], f"{name:<{width}}{counts}  "))
+
+
+@exhibits_.command
+def show(exhibit: Name, /, *, scale: Scale = "smoke") -> None:  # type: ignore[valid-type]
+    """the runs of one exhibit, resolved, and where their values come from
+
+    One row per run, without the columns in which all are alike; then the layers that give the values, the later over
+    the earlier, with each field, its number of runs and its values. What is not named has its default.
+
+    Parameters
+    ----------
+    exhibit
+        such as fedssa/fig7, a paper's (fedssa), or all
+    scale
+        smoke, demo, record, paper; default smoke
+    """
+    for item in exhibits.choose_exhibits(spelled("exhibit", exhibit, KNOWN)):
+        cells = exhibits.cells(item.grids, scale)
+        print(fill(f"{item.title}; {item.notebook}; {len(cells)} runs at scale {scale}", f"{item.name}: ", 2))
+        if not cells:
+            continue
+        rows = explain.resolved_rows(cells, scale)
+        one_value = [name for name in rows.columns[1:] if len(rows) > 1 and rows[name].nunique() == 1]
+        print(rows.drop(columns=one_value).to_string(index=False, float_format="{:.4g}".format))
+        layers = explain.layers_of(cells, scale)
+        print()
+        for layer, text in explain.used_layers(layers).items():
+            print(fill(text, f"{layer}: ", 2))
+            for row in layers[layers["layer"] == layer].to_dict("records"):
+                print(fill(row["values"], f"  {row['field']:<19}{row['runs']:>4}  "))
+
+
+ONE_PART = Group("Parts", validator=validators.MutuallyExclusive())
+Part = Annotated[bool, Parameter(group=ONE_PART)]
+
+
+def reproduce_(
+    exhibit: completed(KNOWN, shown=True) = "all",  # type: ignore[valid-type]
+    /,
+    *,
+    scale: Scale = "smoke",
+    methods: str = "",
+    afresh: bool = False,
+    jobs: Jobs = None,
+    dry_run: Part = False,
+    train_only: Part = False,
+    figures_only: Part = False,
+    check: Part = False,
+    plan: Annotated[Literal["json"] | None, Parameter(group=ONE_PART)] = None,
+    reuse_stale: bool = False,
+) -> int:
+    """Make exhibits, or say what that needs; returns the exit status.
+
+    Parameters
+    ----------
+    exhibit
+        which (default all)
+    scale
+        smoke (embedded data, minutes in all), demo (real data, about ten minutes an exhibit), record (T = 100, three
+        seeds: hours an exhibit) or paper (the published setting: weeks); default smoke
+    methods
+        only these rows of the exhibit, such as FedSSA,Standalone; its files then have a name of their own
+    afresh
+        train what the results of record hold, too; without it, a run of record that is not stored is read from there
+    dry_run
+        say what would be trained and how long it would take, and stop
+    train_only
+        train what is missing and stop: no notebook is executed
+    figures_only
+        train nothing: execute the notebooks whose exhibits are not fresh
+    check
+        train and execute nothing: say which exhibits' files are not fresh (then exit 1)
+    plan
+        print the runs, their specifications and the exhibits, for another engine to launch, and stop
+    reuse_stale
+        accept stored records whose numbers have changed since
+    """
+    exhibit = spelled("exhibit", exhibit, KNOWN)
+    rows = [name.strip() for name in methods.split(",") if name.strip()]
+    if plan is not None:
+        listed = reproduce.listed(exhibit, scale, reuse_stale=reuse_stale, methods=rows, afresh=afresh)
+        print(json.dumps(listed, indent=1))
+        return 0
+    parts = {"plan": dry_run, "runs": train_only, "figures": figures_only, "check": check}
+    made = reproduce.reproduce(
+        exhibit,
+        scale,
+        jobs=number_of_jobs(jobs),
+        only=next((name for name, chosen in parts.items() if chosen), ""),
+        reuse_stale=reuse_stale,
+        methods=rows,
+        afresh=afresh,
+    )
+    return 0 if made else 1
+
+
+def record(
+    arm: completed(planned.arms()) | None = None,  # type: ignore[valid-type]
+    /,
+    *,
+    check: Annotated[list[str] | None, Parameter(metavar="KEY", consume_multiple=True)] = None,
+    jobs: Jobs = None,
+) -> int:
+    """Print the plan of the results of record, train an arm of it, or check it; returns the exit status.
+
+    Parameters
+    ----------
+    arm
+        an arm of the plan
+    check
+        train the first two rounds again, of one run for each method, protocol, data set and source of code, or of those
+        with these keys, and compare every number on record (then exit 1 where one differs); written to
+        results/checked.csv
+    """
+    if check is not None:
+        require(arm is None, "arm", arm, "left out with --check, which takes keys")
+        return 0 if checked.print_check(check) else 1
+    if arm is None:
+        _list_arms()
+        return 0
+
+    def export(left: int) -> None:
+        written = f"{recorded.export()} runs of the store are in {recorded.RESULTS}"
+        tqdm.write(f"{written}; {left} of the arm remain")  # above the bar
+        sys.stdout.flush()
+
+    if not planned.train(arm, number_of_jobs(jobs), export):
+        number = len(planned.arm(arm).runs)
+        print(f"nothing to train: all {number} runs of {arm} are of record or stored")
+    return 0
+
+
+def _list_arms() -> None:
+    print(f"{'arm':<12}{'runs':>9}  hours left on one core; the question")
+    for arm in planned.arms().values():
+        still = arm.open()
+        done = f"{len(arm.runs) - len(still)}/{len(arm.runs)}"
+        print(fill(arm.question, f"{arm.name:<12}{done:>9}{planned.expected_hours(still):7.1f}  "))
+    if recorded.unreadable():
+        print(f"{len(recorded.unreadable())} results of record cannot be read: {', '.join(recorded.unreadable())}")
+
+
+@notebooks.default
+def list_notebooks() -> None:
+    """Print where the notebooks are."""
+    print(*reproduce.all_notebooks(), f"in {reproduce.notebook.NOTEBOOKS}", sep="\n")
+
+
+@notebooks.command
+def copy(folder: str, /) -> None:
+    """copy all notebooks into a folder; nothing there is replaced
+
+    Parameters
+    ----------
+    folder
+        such as notebooks; made where it is not there
+    """
+    require(bool(folder.strip()), "folder", folder, "a folder's name; `.` is the current one")
+    copied = reproduce.copy_notebooks(folder)
+    print(f"copied {len(copied)} notebooks into {folder}; next: jupyter lab {Path(folder) / '00_start_here.ipynb'}")

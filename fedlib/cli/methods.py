@@ -1,0 +1,65 @@
+"""`fedlib list` and `fedlib data`: the methods and the data sets."""
+
+import dataclasses
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from .. import algorithms, data, models
+from . import completed, fill, spelled
+
+DataSet = completed(data.names())
+
+
+def list_(*, costs: bool = False) -> None:
+    """Print the methods, or what they cost.
+
+    Parameters
+    ----------
+    costs
+        words and FLOPs of each method instead, measured (a minute)
+    """
+    if costs:
+        return _costs()
+    print(f"{'method':<12} {'models':<7}{'public data':<12}exchanged; models: any, or the same for all")
+    for method in algorithms.ALGORITHMS.values():
+        same = "same" if method.needs == "architecture" else "any"
+        print(fill(method.exchanges, f"{method.name:<12} {same:<7}{method.public_data:<12}"))
+        parameters = [f"{item.name}\u00a0=\u00a0{item.default}" for item in dataclasses.fields(method)]
+        for text in (method.paper, f"parameters: {', '.join(parameters)}" if parameters else ""):
+            if text:
+                print(fill(text, " " * 13))
+    return None
+
+
+def _costs() -> None:
+    import pandas as pd
+
+    from ..lab import costs
+
+    print("32-bit words a client and round, down and up, in a steady-state round: as the papers count and as they are")
+    print(costs.table().to_string())
+    print("\nFLOPs of local training by those of Standalone, at E = 1 (PyTorch's counter on real rounds)")
+    rows = {}
+    for name, method in algorithms.ALGORITHMS.items():
+        shown = ("CNN-1",) if method.needs == "architecture" else tuple(models.CNN_WIDTHS)
+        rows[name] = {
+            architecture: f"{costs.relative_to_standalone(method(), architecture):.3f}" for architecture in shown
+        }
+    print(pd.DataFrame.from_dict(rows, orient="index").fillna("").to_string())
+
+
+def data_(name: Annotated[DataSet | None, Parameter(help=", ".join(data.names()))] = None, /) -> None:  # type: ignore[valid-type]
+    """Print the data sets, or load and describe one."""
+    if name is None:
+        print(f"real data under {data.root()} (FEDLIB_DATA)")
+        for known in data.names():
+            missing = "here" if data.available(known) else f"missing: python -m fedlib data {known}"
+            print(f"  {known:<15} {'embedded' if known in data.EMBEDDED else missing}")
+        return
+    name = spelled("dataset", name, data.names())
+    dataset = data.load(name)
+    print(
+        f"{name}: {dataset.num_train} training and {len(dataset.labels) - dataset.num_train} test images, "
+        f"{tuple(dataset.images.shape[1:])}, {dataset.num_classes} classes, fingerprint {dataset.fingerprint}"
+    )

@@ -1,0 +1,205 @@
+"""`fedlib runs` and `fedlib compare`: what is stored, and runs beside each other."""
+
+import dataclasses
+import json
+import os
+import re
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import App, Parameter
+
+from .. import lab
+from ..errors import FedlibError, coerce, require
+from . import fill
+
+
+def keys(_: object) -> list[str]:
+    """The keys of stored runs, for a shell to complete; whoever may write into the store names its folders."""
+    found = [path.name for path in (lab.home() / "runs").glob("*")]
+    return [name for name in found if re.fullmatch(r"\w[\w.+-]*", name)]
+
+
+KEY = Parameter(completer=keys)
+runs = App(name="runs")
+
+
+@runs.default
+def _all_runs() -> None:
+    """Print every stored run."""
+    list_()
+
+
+@runs.command(name="list")
+def list_(name: str = "", /, *, as_json: Annotated[bool, Parameter(name="--json")] = False) -> None:
+    """every stored run, a line each (the default)
+
+    Every stored run, a line each, by the time at which it finished; N clients, T rounds, E epochs. The last column
+    names what differs from the method's usual setting and, on a terminal, is cut to its width.
+
+    Parameters
+    ----------
+    name
+        only runs with this in their name, such as FedSSA
+    as_json
+        as a JSON list, nothing rounded or cut
+    """
+    stored = [path for path in lab.stored() if name.lower() in path.name.lower()]
+    found = [(path, *lab.state(lab.store() / path.name)) for path in stored]
+    found.sort(key=lambda run: run[2].provenance.get("finished", "") if run[2] else "~")  # unfinished ones last
+    if as_json:
+        print(json.dumps([_described(*run) for run in found], indent=1))
+        return
+    rows = [_row(*run) for run in found]
+    if rows:
+        table = [("run", "acc. %", "N", "C", "T", "E", "seed", "differs in"), *rows]
+        widths = [max(len(row[place]) for row in table) for place in range(len(table[0]))]
+        limit = shutil.get_terminal_size().columns if sys.stdout.isatty() or "COLUMNS" in os.environ else None
+        for row in table:
+            numbers = [f"{text:>{width}}" for text, width in zip(row[1:-1], widths[1:-1], strict=True)]
+            line = "  ".join([f"{row[0]:<{widths[0]}}", " ".join(numbers), row[-1]]).rstrip()
+            print(line if limit is None or len(line) <= limit else line[: limit - 1] + "…")
+    print(f"{len(rows)} {'run' if len(rows) == 1 else 'runs'} in {lab.store()}")
+
+
+def _row(path: Path, state: str, record: lab.Record | None) -> tuple[str, ...]:
+    """A stored run as `runs` prints it: a name that `runs show` understands, last accuracy or state, N, C, T, E, seed, the rest."""
+    from ..show import intervals
+
+    if record is None:
+        return path.name, state, *[""] * 5, ""
+    method, _, key = path.name.rpartition("-")
+    spec = record.spec
+    accuracy = 100 * intervals.selected_accuracy(record.rounds, "last")
+    shown = f"{accuracy:.2f}" if state == "finished" else "–" if state == "diverged" else f"{state} {accuracy:.2f}"
+    numbers = (spec.num_clients, f"{spec.participation:.2f}", spec.rounds, spec.local_epochs, spec.seed)
+    return f"{method}-{key[:8]}", shown, *map(str, numbers), ", ".join(lab.differences(spec))
+
+
+def _described(path: Path, state: str, record: lab.Record | None) -> dict[str, Any]:
+    from ..show import intervals
+
+    if record is None:
+        return {"key": path.name, "state": state}
+    accuracy = None if record.status == "diverged" else intervals.selected_accuracy(record.rounds, "last")
+    spec = dataclasses.asdict(record.spec)
+    return {"key": path.name, "state": state, "accuracy": accuracy, "spec": spec, "provenance": record.provenance}
+
+
+@runs.command(name="show")
+def show_run(key: Annotated[str, KEY], /) -> None:
+    """one run: specification, provenance, rounds
+
+    Parameters
+    ----------
+    key
+        as `fedlib runs` lists it, or enough of it
+    """
+    from ..papers import comparison
+
+    record = comparison.find(key)
+    print(json.dumps({"spec": dataclasses.asdict(record.spec), "provenance": record.provenance}, indent=1))
+    print(record.rounds.to_string(index=False))
+
+
+@runs.command
+def prune(*name: str, older_than: Annotated[str | None, Parameter(metavar="DAYS")] = None, yes: bool = False) -> None:
+    """delete damaged runs, and unfinished ones by name or age (asks --yes)
+
+    Delete runs that are damaged by their own digests and, where NAME or --older-than says so, unfinished ones. A run
+    that is whole is never deleted, whichever version computed it.
+
+    Parameters
+    ----------
+    name
+        unfinished runs with this in their name, too
+    older_than
+        unfinished runs that nobody has gone on with for so long, too
+    yes
+        really delete; without it, only say what would go
+    """
+    days = None if older_than is None else coerce("older-than", older_than, float)
+    require(days is None or days >= 0, "older-than", days, "a number of days, at least 0")
+    stored, doomed, failures = lab.stored(), 0, []
+    for part in name:
+        require(any(part in path.name for path in stored), "name", part, "part of a stored run's, see `fedlib runs`")
+    for path in stored:
+        state, named = lab.state(path)[0], any(part in path.name for part in name)
+        if lab.whole(path):
+            if named:
+                print(f"kept {path.name} ({state}; a whole run is never pruned: {path} can be removed by hand)")
+            continue
+        unfinished = not (path / "DONE").exists()
+        idle = (time.time() - max(file.stat().st_mtime for file in path.iterdir())) / 86400
+        if unfinished and not named and (days is None or idle < days):
+            continue
+        if lab.computing(path):
+            print(f"kept {path.name} (another process computes it)")
+            continue
+        doomed += 1
+        if not yes:
+            print(f"would delete {path.name} ({state})")
+            continue
+        try:
+            lab.delete(path)
+            print(f"deleted {path.name} ({state})")
+        except FedlibError as error:
+            failures.append(str(error))
+    if doomed and not yes:
+        print("nothing was deleted; add --yes")
+    if not doomed:
+        meant = ", or unfinished and meant" if name or days is not None else ""
+        print(f"nothing to delete: no stored run is damaged{meant}")
+    if failures:
+        raise FedlibError("; ".join(failures))
+
+
+@runs.command
+def export() -> None:
+    """write the finished real-data runs' summaries to results/ (the results of record)"""
+    from ..papers import recorded
+
+    print(f"wrote {recorded.export()} runs to {lab.home() / 'results'}")
+
+
+def compare(
+    keys: Annotated[list[str], KEY],
+    /,
+    *,
+    rule: Literal["last", "last10", "validation", "best"] = "last",
+    figure: Annotated[Path | None, Parameter(metavar="FILE")] = None,
+) -> None:
+    """Print runs beside each other.
+
+    Parameters
+    ----------
+    keys
+        as `fedlib runs` lists it, or enough of it
+    rule
+        the round compared; default last
+    figure
+        draw curves and clients' differences into a .png or .svg
+    """
+    from ..papers import comparison
+
+    target = None if figure is None else figure.expanduser()
+    kinds = (".png", ".svg")
+    if target is not None and target.suffix not in kinds:
+        raise FedlibError(f"--figure {str(figure)!r}: must end in {' or '.join(kinds)}")
+    found = [comparison.find(key) for key in keys]
+    compared = comparison.compare(*found, rule=rule)
+    print(compared.table.to_string(index=False))
+    for line in (*compared.by_client, *compared.notes):
+        print(fill(line, indent=2))
+    if len(found) == 2:
+        print(*comparison.differing(*found), sep="\n")
+    if target is not None:
+        picture = compared.figure
+        try:
+            target.write_bytes(picture.png() if target.suffix == ".png" else picture.svg())
+        except OSError as error:
+            raise FedlibError(f"--figure {str(figure)!r}: cannot be written ({error.strerror})") from error
+        print(f"drawn in {target}")
