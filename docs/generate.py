@@ -762,13 +762,14 @@ ROOMS = {
     "fedlib.papers": "the four papers",
     "fedlib.papers.claims": "what they claim",
     "fedlib.show": "intervals, tables, figures",
+    "fedlib.flower": "a real federation over Flower",
 }
 
 
 def modules() -> list[str]:
     found = [info.name for info in pkgutil.walk_packages(fedlib.__path__, "fedlib.")]
     left_out = ("__main__", "flower.app")  # the second needs an extra that the site does without
-    return sorted(name for name in ["fedlib", *found] if not name.endswith(left_out))
+    return sorted(name for name in ["fedlib", *found] if not name.endswith(left_out) and ".cli" not in name)
 
 
 def room(module: str) -> str:
