@@ -49,7 +49,7 @@ def run(
     algorithm: completed(algorithms.ALGORITHMS) | None = None,  # type: ignore[valid-type]
     /,
     *,
-    spec: str | None = None,
+    spec: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,  # `-` is standard input
     options: Options = Options(),  # type: ignore[valid-type]  # noqa: B008
     params: Annotated[Pairs, Parameter(name="--set")] = (),
     override: Pairs = (),
