@@ -145,7 +145,7 @@ def picture(exhibit: exhibits.Exhibit) -> tuple[Path | None, str]:
 
 def state(exhibit: exhibits.Exhibit) -> str:
     """`record`, `demo`, `smoke only`, or `needs no run`: the best evidence that an exhibit shows."""
-    if not exhibit.runs:
+    if not exhibit.grids:
         return "needs no run"
     scale = picture(exhibit)[1]
     return "record" if scale in verdicts.DECISIVE_SCALES else scale or "smoke only"
