@@ -20,8 +20,9 @@ from torch import nn
 from fedlib import Dataset, Federation, FedlibError, Model, border, data, models, partition, simulate, simulation
 from fedlib.algorithms import ALGORITHMS, Algorithm, make
 from fedlib.federation import Message
+from fedlib.flower import wire
 from fedlib.isolated import Isolated
-from fedlib.lab import checkpoint, wire
+from fedlib.lab import checkpoint
 from fedlib.partition import Dealing
 
 DATA = tiny.dataset(num_classes=3, per_class=20)

@@ -312,7 +312,9 @@ def decay(
         (line,) = axes.plot(range(rounds + 1), [curve(round) for round in range(rounds + 1)], style, label=label)
         if label in recorded:
             own = recorded[label].query("0 <= round <= @rounds")
-            axes.plot(own["round"], own["mu"], "o", color=line.get_color(), markersize=2.5, label="recorded by a run")
+            axes.plot(own["round"], own["mu"], "o", color=line.get_color(), markersize=2.5)
+    if recorded:
+        axes.plot([], [], "o", color="#444444", markersize=2.5, label="recorded by runs")
     axes.set(xlabel="round t", ylabel=r"$\mu^t$", xlim=(0, rounds), ylim=(0, 1.02))
     axes.legend(frameon=False)
     return figure

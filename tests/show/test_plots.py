@@ -190,6 +190,14 @@ def test_one_seed_has_no_band_and_a_wide_band_does_not_flatten_the_means():
     assert high - low < 20  # the means span 10 points, the interval of the last round more than 200
 
 
+def test_the_recorded_mu_stands_beside_the_formula():
+    record = pd.DataFrame({"round": [-1, 0, 1, 2, 3], "mu": [np.nan, 0.5, 0.4, 0.2, 0.0]})
+    figure = plots.decay({"a": lambda round: 0.5, "b": lambda round: 1.0}, 2, recorded={"a": record})
+    line, dots, _, legend = figure.axes[0].lines
+    assert dots.get_xydata().tolist() == [[0, 0.5], [1, 0.4], [2, 0.2]] and dots.get_color() == line.get_color()
+    assert legend.get_label() == "recorded by runs"
+
+
 def test_leads_are_drawn_against_zero():
     rows = [("one", "cifar10", "N = 10", "FedSSA", 3, at, 1.0 * at, 0.5) for at in (1, 2, 3)]
     table = pd.DataFrame(rows, columns=["setting", "dataset", "clients", "method", "n", "rounds", "lead", "ci95"])
