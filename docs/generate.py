@@ -721,7 +721,7 @@ def _label(spec: lab.FilledSpec) -> str:
     """The method, and every other field of its specification than the setting's that is not what the method has of itself."""
     held = {name: getattr(spec, name) for name in _held(spec)}
     usual = vars(lab.resolve(lab.RunSpec(spec.algorithm, **held), RECORD).spec)
-    rest = {name: value for name, value in vars(spec).items() if name not in (*held, "algorithm", "seed", "keep")}
+    rest = {name: value for name, value in vars(spec).items() if name not in (*held, "algorithm", "seed", "keep", "metrics")}
     # Parameters and overrides by their own names.
     changed = {
         name: value for name, value in spec.params.items() if value != usual["params"].get(name)

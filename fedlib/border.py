@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from . import algorithms, models, randomness, training
+from . import algorithms, metrics, models, randomness, training
 from .algorithms import Algorithm, ServerState
 from .errors import FedlibError, others_code, require, shown
 from .federation import Client, ClientContext, ClientInfo, Federation, Message, ServerContext, SharedContext, Upload
@@ -125,7 +125,7 @@ def _check_message(what: str, given: Any) -> None:
 
 def _check_column(field: str, name: Any, other: str) -> None:
     """Raise FedlibError unless something that a method hands back may be called `name`, and is not the `other` either."""
-    taken = [*TAKEN, other]
+    taken = [*TAKEN, *(name for name in metrics.METRICS if name != "accuracy"), other]
     require(type(name) is str and name not in taken, field, name, f"a text, and none of {', '.join(taken)}")
 
 

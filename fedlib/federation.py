@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from . import models, partition, randomness, training
 from .data import Dataset
 from .errors import FedlibError, choose, coerce, require
+from .metrics import measured
 from .protocol import Protocol
 
 
@@ -271,7 +272,8 @@ class Federation:
     dataset: see `data.Dataset`; partition: one array of indices into the pooled images per client, each split here as
     the protocol says, or one (train, validation, test) triple of such arrays per client; architectures: names given to
     clients 0, 1, 2, ... in turn; public: for methods that need public data, indices into the pooled images that no
-    client holds, or into those of `public_dataset`; public_labels: whether they come with their labels. Raises
+    client holds, or into those of `public_dataset`; public_labels: whether they come with their labels;
+    metrics: names of what is measured besides accuracy, see `metrics.measured`. Raises
     FedlibError when a client would hold fewer than three images, and when an image is held twice: by two clients, in
     two parts of one, or by a client and the public; and when the protocol would augment images of a data set that does
     not say that they may be.
@@ -292,6 +294,7 @@ class Federation:
         public: np.ndarray | None = None,
         public_dataset: Dataset | None = None,
         public_labels: bool = True,
+        metrics: str = "",
     ):
         require(isinstance(dataset, Dataset), "dataset", dataset, "a Dataset, such as data.load('digits')")
         protocol = Protocol() if protocol is None else protocol
@@ -324,6 +327,7 @@ class Federation:
             protocol.clip_norm,
             protocol.optimiser,
         )
+        self.metrics = measured(coerce("metrics", metrics, str))
         mean, std = statistics(dataset, protocol.normalise)
         mean255, std255 = (
             torch.tensor(values, dtype=torch.float32, device=self.device).view(-1, 1, 1) * 255 for values in (mean, std)
@@ -401,6 +405,7 @@ class Federation:
             "device": self.device,
             "public_data": self.public,
             "build": self.build,
+            "metrics": self.metrics,
         }
 
     def inherit(self, client: Client, round: int) -> bool:
@@ -421,7 +426,7 @@ class SharedContext:
 
     round: this one, from 0; rounds: how many there are; settings: how a local round trains; augmentation: the
     protocol's; channels: of the images; first_architecture: client 0's, whose initial header a server begins with;
-    build: called with an architecture, a copy of its initial network.
+    build: called with an architecture, a copy of its initial network; metrics: what is measured besides accuracy.
     """
 
     seed: int
@@ -435,6 +440,7 @@ class SharedContext:
     device: torch.device
     public_data: PublicData | None
     build: Callable[[str], nn.Module]
+    metrics: tuple[str, ...] = ()
 
     @property
     def public(self) -> PublicData:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from . import border, models, randomness, training
+from . import border, metrics, models, randomness, training
 from .algorithms import Algorithm, ServerState
 from .errors import FedlibError, coerce, require, shown
 from .federation import Client, ClientContext, ClientInfo, Federation, Message, ServerContext, Upload
@@ -108,7 +108,8 @@ def participate(client: Client, algorithm: Algorithm, download: Message, context
     began = time.perf_counter()
     with crossing(f"{algorithm.name}.predict {where}", step="predict"):
         hits, finite = _hits(algorithm, client, context.num_classes)
-    accuracies = _accuracies(client, hits)
+        others = _metrics(partial(algorithm.predict, client), client, context.metrics)
+    accuracies = _accuracies(client, hits) | others
     finite = finite & training.all_finite([client.snapshot(), upload.tensors], client.train.device)
     if loss is not None:  # float64 holds every number as it is, and nothing waits for the device
         loss = torch.where(finite, torch.as_tensor(loss, dtype=torch.float64, device=finite.device), torch.nan)
@@ -373,9 +374,19 @@ def _accuracies(client: Client, hits: dict[str, Tensor]) -> dict[str, float | Te
     return measured
 
 
+def _metrics(
+    predict: Callable[[Tensor], dict[str, Tensor]], client: Client, names: Sequence[str]
+) -> dict[str, float | Tensor]:
+    """What a run measures on the client's test images besides accuracy, of the headline way of predicting."""
+    if not names:
+        return {}
+    logits = training.outputs(lambda images: predict(images)["accuracy"], client.whole, client.test)
+    return dict(metrics.of_client(names, logits, client.whole.labels[client.test]))
+
+
 def _round_row(round: int, loss: float, known: _Known, infos: Sequence[ClientInfo], epochs: int) -> dict[str, Any]:
     """Means over the clients visited so far (before the first round: over all), `accuracy_all` over all, the unvisited
-    with their initial model, and `accuracy_selected` over the round's own, `infos`.
+    with their initial model, and `accuracy_selected` over the round's own, `infos`; of other metrics alike.
     """
     sampled, visited = [info.id for info in infos], sorted(known.visited)
     row: dict[str, Any] = {
@@ -388,9 +399,9 @@ def _round_row(round: int, loss: float, known: _Known, infos: Sequence[ClientInf
     for name, values in known.accuracies.items():
         measured = values[visited] if visited else values
         row[name] = float(np.nanmean(measured)) if np.isfinite(measured).any() else np.nan
-        if name == "accuracy":
-            row["accuracy_all"] = float(np.mean(values))
-            row["accuracy_selected"] = float(np.mean(values[sampled])) if sampled else np.nan
+        if name in metrics.METRICS:
+            row[f"{name}_all"] = float(np.mean(values))
+            row[f"{name}_selected"] = float(np.mean(values[sampled])) if sampled else np.nan
     return row
 
 
@@ -422,7 +433,9 @@ def _evaluate_initial(federation: Federation, clients: Sequence[Client]) -> list
             hits = training.correct(partial(_plain, model), federation.pool, indices)["accuracy"]
         parts = hits.split([len(client.validation) + len(client.test) for client in own])
         for client, part in zip(own, parts, strict=True):
-            replies[client.id] = Reply(_accuracies(client, {"accuracy": part}))
+            with border.crossing(own_network, what, federation.seed, "network"):
+                others = _metrics(partial(_plain, model), client, federation.metrics)
+            replies[client.id] = Reply(_accuracies(client, {"accuracy": part}) | others)
     return [replies[client.id] for client in clients]
 
 

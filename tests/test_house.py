@@ -83,7 +83,9 @@ def test_a_storey_imports_from_below(name):
             assert storey(imported) in below[storey(name)], f"{name} imports {imported}"
         if storey(name) == "show" and storey(imported) == "ground" and imported.startswith("fedlib"):
             lazily = inside and imported == "fedlib.algorithms"
-            assert lazily or imported in ("fedlib.errors", "fedlib.look"), f"{name} imports {imported}"
+            assert lazily or imported in ("fedlib.errors", "fedlib.look", "fedlib.metrics"), (
+                f"{name} imports {imported}"
+            )
 
 
 def test_there_is_no_import_circle():
@@ -103,7 +105,7 @@ def code_lines(file: Path) -> int:
 
 
 def test_the_ground_floor_is_thin():
-    assert sum(code_lines(FILES[name]) for name in [*GROUND, "fedlib"]) <= 4250
+    assert sum(code_lines(FILES[name]) for name in [*GROUND, "fedlib"]) <= 4300
 
 
 def test_showing_loads_no_torch():

@@ -169,4 +169,5 @@ def _federation(
         public=None if shared is None else np.arange(len(shared.labels)),
         public_dataset=shared,
         public_labels=spec.public_labels,
+        metrics=spec.metrics,
     )

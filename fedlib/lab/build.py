@@ -60,6 +60,7 @@ def federation_of(resolved: Resolved) -> Federation:
         public=public_of(resolved),
         public_dataset=read_images(spec.public_dataset) if spec.public_dataset else None,
         public_labels=spec.public_labels,
+        metrics=spec.metrics,
     )
 
 

@@ -22,8 +22,8 @@ from . import checkpoint, files
 from .build import federation_of, made_by_own_parts
 from .estimates import cores, expected_seconds, training_work
 from .progress import Progress
-from .records import Record, begin_session, lock_of, read, store, tidy, usable, write
-from .spec import KEEP, Resolved, RunSpec, resolve, spec_from
+from .records import Record, begin_session, lock_of, read, store, stored_spec, tidy, usable, write
+from .spec import Resolved, RunSpec, resolve, spec_from
 
 
 def run(
@@ -47,6 +47,8 @@ def run(
     record = usable(resolved, reuse_stale)
     if record is not None and not resolved.own:
         return record
+    before = None if record else stored_spec(resolved.key)
+    resolved = resolved.joined(before) if before else resolved  # trained again, it has no less than it had
     with _alone(resolved.label), training.one_thread():  # a builder of the user's own may touch torch's generator
         built = federation_of(resolved)
         border.fits(resolved.simulated, built)
@@ -192,12 +194,10 @@ def _reached(row: dict[str, Any], rounds: int | None) -> str:
 
 
 def missing(specs: Iterable[RunSpec], scale: str | None = None, reuse_stale: bool = False) -> list[Resolved]:
-    """The runs among `specs` that have no usable record, in their order; of duplicates, the one that keeps most."""
+    """The runs among `specs` that have no usable record, in their order; of duplicates, one that keeps and measures what any does."""
     resolved: dict[str, Resolved] = {}
     for item in (resolve(spec, scale) for spec in specs):
-        kept = resolved.setdefault(item.key, item).spec.keep
-        if KEEP.index(item.spec.keep) > KEEP.index(kept):
-            resolved[item.key] = item
+        resolved[item.key] = resolved.get(item.key, item).joined(item.spec)
     return [item for item in resolved.values() if usable(item, reuse_stale) is None]
 
 

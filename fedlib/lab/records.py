@@ -261,7 +261,8 @@ def usable(resolved: Resolved, reuse_stale: bool, mend: bool = False) -> Record 
         if record.hashed != resolved.hashed:
             raise FedlibError(f"run {path.name}: its record is of another specification")
         stale, keep = record.stale and not reuse_stale, resolved.spec.keep
-        enough = stale or keep == "none" or weights(record, keep) is not None
+        measured = set(resolved.spec.metrics.split(",")) - {""} <= set(record.rounds)
+        enough = stale or (measured and (keep == "none" or weights(record, keep) is not None))
     except FedlibError as error:
         if mend:
             print(error, file=sys.stderr)
@@ -273,6 +274,15 @@ def usable(resolved: Resolved, reuse_stale: bool, mend: bool = False) -> Record 
             files.set_aside(path, "stale")
         return None
     return record if enough else None
+
+
+def stored_spec(key: str) -> FilledSpec | None:
+    """The specification of a finished run of the store; None where there is none that can be read."""
+    try:
+        record = read(store() / key)
+    except FedlibError:
+        return None
+    return record.spec if record else None
 
 
 def write(path: Path, outcome: Outcome, resolved: Resolved, stored: bytes, more: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import filelock
 import torch
 
-from .. import algorithms, data, fields, models, numerics, partition, simulation
+from .. import algorithms, data, fields, metrics, models, numerics, partition, simulation
 from ..errors import FedlibError, choose, coerce, require
 from ..isolated import Isolated, check_isolated
 from ..protocol import Protocol
@@ -117,6 +117,12 @@ class RunSpec:
     keep: str = field(
         default="none", metadata={"help": "weights kept in final.pt: none, server or clients (with the server's)"}
     )
+    metrics: str = fields.later(
+        "",
+        neutral="",
+        in_key=False,
+        help="what is measured on each client besides accuracy, names with commas between: balanced_accuracy",
+    )
     isolated: bool = fields.later(
         False,
         neutral=False,
@@ -192,12 +198,18 @@ class Resolved:
     def session(self) -> str:
         """The run and the versions of its numbers: a checkpoint of another session is not resumed."""
         changed = (f"{part} {number}" for part, number in self.numerics.items() if number != 1)
-        return ", ".join([self.key, *changed])
+        return ", ".join([self.key, *changed, *metrics.measured(self.spec.metrics)])
 
     @property
     def numerics(self) -> dict[str, int]:
         """The parts of fedlib whose numbers the run is made of, and their versions."""
         return numerics.versions(self.hashed)
+
+    def joined(self, other: RunSpec) -> "Resolved":
+        """The same run, which keeps and measures what `other`, a specification of it too, keeps and measures besides."""
+        keep = max(self.spec.keep, other.keep, key=KEEP.index)
+        both = ",".join(sorted({*self.spec.metrics.split(","), *other.metrics.split(",")} - {""}))
+        return dataclasses.replace(self, spec=dataclasses.replace(self.spec, keep=keep, metrics=both))
 
     def remade(self, made: Mapping[str, str]) -> "Resolved":
         """The run of a person's own parts that make something else today than they did for a stored run: another one."""
@@ -238,7 +250,8 @@ class Resolved:
             parts.append(("fedlib.algorithms", self.spec.algorithm, type(self.algorithm)))
         for name in data.registered() & {self.spec.dataset, self.spec.public_dataset}:
             parts.append(("fedlib.datasets", name, data.loader(name)))
-        return "partition" not in self.own and all(plugins.provides(*part) for part in parts)
+        known = all(metrics.METRICS[name] in metrics.BUILT_IN for name in metrics.measured(self.spec.metrics))
+        return known and "partition" not in self.own and all(plugins.provides(*part) for part in parts)
 
     @property
     def samples(self) -> float:
@@ -388,6 +401,7 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
         require(1 <= held <= dataset.num_classes, "classes_per_client", held, allowed)
         values["classes_per_client"] = held
     values |= {"params": dataclasses.asdict(method), "lr": preset.lr}
+    values["metrics"] = ",".join(metrics.measured(values["metrics"]))
     if values["isolated"]:
         check_isolated(method, preset.inherit)
     images = dataset.num_images

@@ -145,7 +145,7 @@ def _labels(specs: Sequence[Any]) -> list[str]:
     from one of the same method. What a run keeps decides no number: `told_apart` names it where it must.
     """
     every = [vars(spec) for spec in specs]
-    unsaid = ("algorithm", "params", "overrides", "seed", "keep")
+    unsaid = ("algorithm", "params", "overrides", "seed", "keep", "metrics")
     varied = [name for name in every[0] if name not in unsaid and len({str(one[name]) for one in every}) > 1]
     made = []
     for own in every:
@@ -181,8 +181,8 @@ def told_apart(labels_: Sequence[str], runs: Sequence[Any]) -> list[str]:
 
 
 def _but_seed(run: Any) -> str:
-    """What a run was asked to be, but for its seed and what it keeps."""
-    asked = {name: value for name, value in vars(run.spec).items() if name not in ("seed", "keep")}
+    """What a run was asked to be, but for its seed and what it keeps and measures."""
+    asked = {name: value for name, value in vars(run.spec).items() if name not in ("seed", "keep", "metrics")}
     return json.dumps(asked, sort_keys=True, default=str)
 
 

@@ -2,31 +2,18 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from .. import data
+from .. import data, metrics
 from ..errors import choose
 from ..lab import costs
 from ..show import intervals, labels, paired
+from ..show.intervals import RunTables
 from . import planned, recorded
 from .exhibits import Cell
-
-
-class RunRecord(Protocol):
-    """What tables read of a finished run: `lab.Record` has it."""
-
-    @property
-    def key(self) -> str: ...
-    @property
-    def status(self) -> str: ...
-    @property
-    def rounds(self) -> pd.DataFrame: ...
-    @property
-    def clients(self) -> pd.DataFrame: ...
-
 
 LABELS = (
     "method",
@@ -86,6 +73,12 @@ def _words(run: Any) -> np.ndarray:
 _ALONG: dict[str, Callable[[Any], np.ndarray]] = {"epochs": _epochs, "words": _words, "flops": costs.of_run}
 
 
+def _column(run: Any, name: str) -> np.ndarray:
+    if name in _ALONG:
+        return _ALONG[name](run)
+    return intervals.with_metric(run, name).query("round >= 0")[name].to_numpy()
+
+
 @dataclass(frozen=True)
 class Runs:
     """The finished runs of a grid: cells and their records, side by side."""
@@ -94,7 +87,7 @@ class Runs:
     records: Sequence[Any]
 
     @classmethod
-    def of_pairs(cls, pairs: Iterable[tuple[Cell, RunRecord]]) -> "Runs":
+    def of_pairs(cls, pairs: Iterable[tuple[Cell, RunTables]]) -> "Runs":
         listed = list(pairs)
         return cls([cell for cell, _ in listed], [record for _, record in listed])
 
@@ -104,10 +97,10 @@ class Runs:
         return cls.of_pairs(pair for part in parts for pair in part.pairs)
 
     @property
-    def pairs(self) -> list[tuple[Cell, RunRecord]]:
+    def pairs(self) -> list[tuple[Cell, RunTables]]:
         return list(zip(self.cells, self.records, strict=True))
 
-    def _once(self, swept: bool = True) -> list[tuple[Cell, RunRecord]]:
+    def _once(self, swept: bool = True) -> list[tuple[Cell, RunTables]]:
         """The pairs that a table counts: a run that two grids share is there once.
 
         swept: different values of the swept quantity have rows of their own. Raises FedlibError for two runs of one method,
@@ -120,14 +113,14 @@ class Runs:
         first = dict(zip(reversed(places), reversed(self.cells), strict=True))
         return [(first[place], run) for place, run in intervals.once(zip(places, self.records, strict=True)).items()]
 
-    def summary(self, rule: str, column: str = "accuracy") -> pd.DataFrame:
+    def summary(self, rule: str, metric: str = "accuracy") -> pd.DataFrame:
         """method, dataset, clients, setting (in words), value (of the swept quantity, if any), num_clients, participation,
         stands_for (the paper's N, where another), what else the label names, protocol, scale, then `intervals.summarise`'s columns
         and LEADS: the other method of the same setting and value that is best against this one, the lead over it in points,
         paired by seed, with its 95 % interval, and the number of common seeds.
 
-        column: of the record's rounds: `accuracy` over the clients visited so far, `accuracy_all` over all, or
-        `accuracy_selected` over the round's own.
+        metric: of `metrics.METRICS`, over the clients visited so far, or another column of the records' rounds:
+        `accuracy_all` over all, or `accuracy_selected` over the round's own.
         """
         once = self._once()
         cells, records = [cell for cell, _ in once], [record for _, record in once]
@@ -141,10 +134,10 @@ class Runs:
             | {"protocol": cell.spec.protocol, "scale": cell.scale}
             for cell, typed in zip(cells, Runs(cells, records)._typed(), strict=True)
         ]
-        table = intervals.summarise(zip(named, records, strict=True), rule, column)
+        table = intervals.summarise(zip(named, records, strict=True), rule, metric)
         if not len(table):
             return pd.DataFrame(columns=[*LABELS, "value", *TYPED, "protocol", "scale", *intervals.SUMMARY, *LEADS])
-        leads = self._leads(rule, column)
+        leads = self._leads(rule, metric)
         places = zip(table["setting"], table.get("value", [None] * len(table)), table["method"], strict=True)
         rows = [leads.get(_place(*place), ("", np.nan, np.nan, 0)) for place in places]
         return table.join(pd.DataFrame(rows, columns=list(LEADS), index=table.index))
@@ -154,24 +147,25 @@ class Runs:
         typed = [cell.typed() for cell in self.cells]
         return [dict.fromkeys(name for one in typed for name in one) | own for own in typed]
 
-    def _leads(self, rule: str, column: str) -> dict[Any, tuple[str, float, float, int]]:
+    def _leads(self, rule: str, metric: str) -> dict[Any, tuple[str, float, float, int]]:
         """(setting, value, method) -> LEADS; a method of which a run diverged or lacks rounds has none, and leads nobody."""
-        found: dict[Any, dict[str, dict[int, RunRecord]]] = {}
+        closest = min if metrics.find(metric).higher_is_better else max
+        found: dict[Any, dict[str, dict[int, RunTables]]] = {}
         for cell, record in self._once():
             found.setdefault(_place(cell.setting, cell.value), {}).setdefault(cell.method, {})[cell.spec.seed] = record
         leads = {}
         for place, runs_ in found.items():
             values = {
-                name: {seed: intervals.reported(run, rule, column) for seed, run in own.items()}
+                name: {seed: intervals.reported(run, rule, metric) for seed, run in own.items()}
                 for name, own in runs_.items()
             }
             values = {name: own for name, own in values.items() if not np.isnan(list(own.values())).any()}
-            error, outside = common_error(runs_, lambda run: intervals.reported(run, rule, column))
+            error, outside = common_error(runs_, lambda run: intervals.reported(run, rule, metric))
             for method in values:
                 pairs = [(method, name) for name in values if name != method]
                 if made := paired.differences(values, pairs, error, outside):
-                    least = min(made, key=lambda one: one.mean)
-                    leads[(*place, method)] = (least.other, least.mean, least.half, least.n)
+                    best = closest(made, key=lambda one: one.mean)
+                    leads[(*place, method)] = (best.other, best.mean, best.half, best.n)
         return leads
 
     def of(self, *methods: str) -> "Runs":
@@ -199,16 +193,18 @@ class Runs:
         common = {setting: set.intersection(*own.values()) for setting, own in seeds.items()}
         return Runs.of_pairs(pair for pair in self.pairs if pair[0].spec.seed in common[pair[0].setting])
 
-    def rounds(self, *along: str) -> pd.DataFrame:
+    def rounds(self, *more: str) -> pd.DataFrame:
         """key, dataset, clients, setting, method, seed, value (of the swept quantity, if any), typed columns and the records'
-        rounds from 0; `along`: further columns that curves can be drawn along (`_ALONG`), what was spent until the round's end.
+        rounds from 0; `more`: further columns, what was spent until the round's end, along which curves can be drawn
+        (`_ALONG`), or metrics of the clients' accuracies.
         """
-        for name in along:
-            choose("along", name, _ALONG)
+        of_clients = [name for name, metric in metrics.METRICS.items() if metric.of_clients is not None]
+        for name in more:
+            choose("column", name, [*_ALONG, *of_clients])
         once = self._once()
         tables = [
             record.rounds.query("round >= 0").assign(
-                **{name: _ALONG[name](record) for name in along},
+                **{name: _column(record, name) for name in more},
                 key=record.key,
                 dataset=cell.dataset,
                 clients=cell.clients,
@@ -353,11 +349,11 @@ def _place(setting: str, value: Any, *method: str) -> tuple[Any, ...]:
     return (setting, None if value is None or (isinstance(value, float) and np.isnan(value)) else value, *method)
 
 
-def _final(record: RunRecord) -> pd.DataFrame:
+def _final(record: RunTables) -> pd.DataFrame:
     return record.clients.groupby("client", as_index=False).last()
 
 
-def _cost(cell: Cell, record: RunRecord, rule: str) -> dict[str, Any]:
+def _cost(cell: Cell, record: RunTables, rule: str) -> dict[str, Any]:
     spent, ended = costs.until(record.rounds, cell.target), intervals.whole(record)
     return {
         "dataset": cell.dataset,

@@ -128,8 +128,10 @@ class Settings:
             )
         return replace(self.beside, methods=(method,)).cells(grid)[0].spec
 
-    def caption(self, cells: Sequence[exhibits.Cell] = ()) -> str:
-        """The sentence under a table; cells: those in it, whose data, N, C, T, E, B, protocol and number of seeds it then says."""
+    def caption(self, cells: Sequence[exhibits.Cell] = (), metric: str = "accuracy") -> str:
+        """The sentence under a table of `metric`; cells: those in it, whose data, N, C, T, E, B, protocol and number of seeds it
+        then says.
+        """
         names = tuple(dict.fromkeys(cell.dataset for cell in cells)) or self.datasets
         return tables.caption(
             scale=self.scale,
@@ -139,6 +141,7 @@ class Settings:
             rule=self.rule,
             seeds=len({cell.spec.seed for cell in cells} or self.seeds),
             note=note(cells),
+            metric=metric,
         )
 
 

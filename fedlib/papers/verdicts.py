@@ -25,6 +25,7 @@ import numpy as np
 from scipy.stats import t as student_t
 
 from ..show import intervals, tables
+from ..show.intervals import RunTables
 from . import exhibits
 
 SUPPORTED, CONTRADICTED, UNDECIDED, NOT_RUN = "supported", "contradicted", "undecided", "not run"
@@ -49,26 +50,13 @@ _STANDS_FOR = {"digits": ("cifar10", "svhn", "mnist"), "digits100": ("cifar100",
 _SAME_MODELS = {"reassembly-500": "reassembly"}
 
 
-class RunRecord(Protocol):
-    """What a comparator reads of a finished run: `lab.Record` has it."""
-
-    @property
-    def key(self) -> str: ...
-    @property
-    def status(self) -> str: ...
-    @property
-    def rounds(self) -> Any: ...
-    @property
-    def clients(self) -> Any: ...
-
-
 class Runs(Protocol):
     """The finished runs of a grid, cells and records side by side: `results.Runs` has it."""
 
     @property
     def cells(self) -> Sequence[exhibits.Cell]: ...
     @property
-    def records(self) -> Sequence[RunRecord]: ...
+    def records(self) -> Sequence[RunTables]: ...
 
 
 @dataclass(frozen=True)
@@ -102,7 +90,7 @@ class Run:
     """A cell of a grid with its record."""
 
     cell: exhibits.Cell
-    record: RunRecord
+    record: RunTables
 
     @cached_property
     def place(self) -> Setting:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t as student_t
 
+from .. import metrics
 from ..errors import FedlibError, choose, require
 from . import paired
 
@@ -22,7 +23,7 @@ SELECTION_RULES = {
 
 
 class RunTables(Protocol):
-    """What these functions need of a run."""
+    """What tables and figures read of a finished run: `lab.Record` has it."""
 
     @property
     def key(self) -> str: ...
@@ -30,6 +31,8 @@ class RunTables(Protocol):
     def status(self) -> str: ...
     @property
     def rounds(self) -> pd.DataFrame: ...
+    @property
+    def clients(self) -> pd.DataFrame: ...
 
 
 def selected_accuracy(rounds: pd.DataFrame, rule: str, column: str = "accuracy") -> float:
@@ -54,8 +57,37 @@ def whole(run: RunTables) -> bool:
 
 
 def reported(run: RunTables, rule: str, column: str = "accuracy") -> float:
-    """What `rule` reports of a run, in per cent; NaN where it is not `whole`."""
-    return 100 * selected_accuracy(run.rounds, rule, column) if whole(run) else float("nan")
+    """What `rule` reports of a metric of a run, as it is shown (accuracies in per cent); NaN where the run is not `whole`.
+
+    Raises FedlibError for a metric that the run has not measured, or not in the rounds that the rule needs.
+    """
+    if not whole(run):
+        return float("nan")
+    rounds = with_metric(run, column)
+    missing = rule != "last" and metrics.find(column).of_clients and rounds[column][rounds["round"] >= 0].isna().any()
+    allowed = f"last for {column} of {run.key}, which has each client's last accuracy alone"
+    require(not missing, "rule", rule, allowed)
+    return metrics.find(column).scale * selected_accuracy(rounds, rule, column)
+
+
+def with_metric(run: RunTables, column: str) -> pd.DataFrame:
+    """The run's rounds, with `column` computed from its clients where it is such a metric: of those visited so far, NaN
+    where their accuracies of then are not stored. Raises FedlibError for a metric that the run has not measured.
+    """
+    rounds, metric = run.rounds, metrics.find(column)
+    if column in rounds:
+        return rounds
+    if metric.of_clients is None:
+        raise FedlibError(f"run {run.key}: has no {column}; RunSpec(metrics={column!r}) measures what is registered")
+    trained = run.clients[run.clients["round"] >= 0]
+    last_known = (
+        trained.pivot_table(index="round", columns="client", values="accuracy").reindex(rounds["round"]).ffill()
+    )
+    known = [row[~np.isnan(row)] for row in last_known.to_numpy(float)]
+    pairs = zip(known, rounds["visited"], strict=True)
+    return rounds.assign(
+        **{column: [metric.of_clients(own) if 0 < len(own) == visited else np.nan for own, visited in pairs]}
+    )
 
 
 def once(runs: Iterable[tuple[tuple[Any, ...], RunTables]]) -> dict[tuple[Any, ...], Any]:
@@ -95,23 +127,25 @@ def summarise(
     """One row per group of runs that differ only in seed: the labels, mean and interval in per cent, n, diverged.
 
     runs: (labels, record) pairs; labels such as {"method": ..., "setting": ...} name the group. A group with a run that diverged or
-    lacks rounds has no mean. `ours` is of the clients visited so far, unless `column` says otherwise; `all` of all clients,
-    `selected` of those that the round selected, which the released code reports: the same number where all of them are. `taught`,
-    where some run has it (pFedHR), is the share of selected clients that had a teacher, a mean over rounds.
+    lacks rounds has no mean. `ours` is of the clients visited so far, of the metric (`metrics`) or column of rounds `column`;
+    `all` of all clients, `selected` of those that the round selected, which the released code reports: the same number where all
+    of them are, NaN for a metric of the clients' accuracies. `taught`, where some run has it (pFedHR), is the share of selected
+    clients that had a teacher, a mean over rounds.
     """
     groups: dict[tuple[Any, ...], list[RunTables]] = {}
     names: list[str] = []
     for labels, record in runs:
         names = list(labels)
         groups.setdefault(tuple(labels.values()), []).append(record)
+    of = column.removesuffix("_all").removesuffix("_selected")
     rows = []
     for values, records in groups.items():
         diverged = sum(record.status == "diverged" for record in records)
         mean, half = interval([reported(record, rule, column) for record in records])
-        others = {
-            name: float(np.mean([reported(record, rule, f"accuracy_{name}") for record in records]))
-            for name in ("all", "selected")
-        }
+        others = {"all": float("nan"), "selected": float("nan")}
+        for name in others:
+            if all(f"{of}_{name}" in record.rounds for record in records):
+                others[name] = float(np.mean([reported(record, rule, f"{of}_{name}") for record in records]))
         taught = [record.rounds["taught"].mean() for record in records if "taught" in record.rounds]
         taught = [share for share in taught if not np.isnan(share)] if all(map(whole, records)) else []
         rows.append(

@@ -24,6 +24,7 @@ from matplotlib.text import Text
 from matplotlib.transforms import ScaledTranslation
 from PIL import Image
 
+from .. import metrics
 from ..errors import choose
 from ..look import Look
 from . import labels
@@ -39,7 +40,7 @@ STYLE: Any = {
 }  # fmt: skip
 SHOWN_DPI = 110  # in a notebook, where pictures have twice the pixels that they take on the page
 LEAST_SPAN = 5.0  # points of accuracy
-ACCURACY = "mean test accuracy (%)"
+ACCURACY = metrics.METRICS["accuracy"].label
 BLUE, RED, GREY = "#0173b2", "#d55e00", "#949494"
 
 
@@ -239,10 +240,10 @@ def _mean(
     return False
 
 
-def _span(axes: Axes, along: str, limits: tuple[float, float] | None = (0, 100)) -> None:
-    """Make the axis at least LEAST_SPAN long and end it at the limits."""
+def _span(axes: Axes, along: str, limits: tuple[float, float] | None = (0, 100), least: float = LEAST_SPAN) -> None:
+    """Make the axis at least so long and end it at the limits."""
     first, last = getattr(axes, f"get_{along}lim")()
-    short = max(0.0, LEAST_SPAN - (last - first))
+    short = max(0.0, least - (last - first))
     first, last = first - short / 2, last + short / 2
     if limits:
         margin = 0.03 * (last - first)
@@ -250,6 +251,11 @@ def _span(axes: Axes, along: str, limits: tuple[float, float] | None = (0, 100))
         shift = max(0.0, low - first) - max(0.0, last - high) if short else 0.0
         first, last = max(first + shift, low), min(last + shift, high)
     getattr(axes, f"set_{along}lim")(first, last)
+
+
+def _span_of(axes: Axes, along: str, metric: metrics.Metric) -> None:
+    """`_span` of an axis of a metric: only of per cents is it known what is nearly flat."""
+    _span(axes, along, metric.limits, LEAST_SPAN if metric.unit == "%" else 0.0)
 
 
 def _beside(axes: Axes, points: float) -> Any:
@@ -294,11 +300,21 @@ def class_distribution(counts: pd.DataFrame, title: str = "") -> Picture:
 
 
 @_styled
-def decay(curves: Mapping[str, Callable[[int], float]], rounds: int) -> Picture:
-    """Curves over the rounds 0..`rounds`, such as FedSSA's mu; curves: label -> function of the round."""
+def decay(
+    curves: Mapping[str, Callable[[int], float]], rounds: int, recorded: Mapping[str, pd.DataFrame] = {}
+) -> Picture:
+    """FedSSA's mu over the rounds 0..`rounds`: the formula as a line and what runs recorded as dots on it.
+
+    curves: label -> function of the round; recorded: label -> the rounds of a run's record, with a column mu.
+    """
     figure, axes = _single(3.4, 2.2)
     for (label, curve), style in zip(curves.items(), ("--", "-", ":", "-."), strict=False):
-        axes.plot(range(rounds + 1), [curve(round) for round in range(rounds + 1)], style, label=label)
+        (line,) = axes.plot(range(rounds + 1), [curve(round) for round in range(rounds + 1)], style, label=label)
+        if label in recorded:
+            own = recorded[label].query("0 <= round <= @rounds")
+            axes.plot(own["round"], own["mu"], "o", color=line.get_color(), markersize=2.5)
+    if recorded:
+        axes.plot([], [], "o", color="#444444", markersize=2.5, label="recorded by runs")
     axes.set(xlabel="round t", ylabel=r"$\mu^t$", xlim=(0, rounds), ylim=(0, 1.02))
     axes.legend(frameon=False)
     return figure
@@ -322,21 +338,22 @@ def sizes(table: pd.DataFrame) -> Picture:
 def intervals(
     table: pd.DataFrame,
     methods: Sequence[str] | Mapping[str, Sequence[str]],
-    unit: str = ACCURACY,
+    metric: str = "accuracy",
     absent: str = "not run",
 ) -> Picture:
     """A table as a picture: mean and 95 % interval by method, one panel per setting, with the number of seeds in each row; the
     paper's number, if any, is an upright bar.
 
     table: method, setting, ours, ci95, n, diverged, and perhaps paper, dataset and clients (`intervals.summarise`); methods: the
-    rows, of all panels or by setting; absent: what a row without a result says.
+    rows, of all panels or by setting; metric: which the table is of; absent: what a row without a result says.
     """
+    shown_as = metrics.find(metric)
     titles = _titles(table, counted=False)
     rows_of = methods if isinstance(methods, Mapping) else dict.fromkeys(titles, methods)
     longest = max((len(rows_of[setting]) for setting in titles), default=0)
     every = [name for setting in titles for name in rows_of[setting]]
     width = 2.6 + 0.05 * max(0, max(map(len, every), default=0) - 12)  # long names leave the panel its place
-    figure, panels = _panels(titles, width, 0.6 + 0.17 * longest, xlabel=unit)
+    figure, panels = _panels(titles, width, 0.6 + 0.17 * longest, xlabel=shown_as.label)
     shown, hollow = figure.looks(name for names in rows_of.values() for name in names), False
     for setting, axes in panels.items():
         names = list(rows_of[setting])
@@ -351,11 +368,11 @@ def intervals(
             if np.isnan(row["ours"]):
                 words[place] = "diverged"
             else:
-                hollow |= _mean(axes, row["ours"], place, row["ci95"], shown[method], "x")
+                hollow |= _mean(axes, row["ours"], place, row["ci95"], shown[method], "x", shown_as.limits)
             if "paper" in rows and not np.isnan(row["paper"]):
                 axes.plot(row["paper"], place, "|", color="black", markersize=9, zorder=4)
         axes.margins(x=0.08)
-        _span(axes, "x")
+        _span_of(axes, "x", shown_as)
         for place, word in words.items():
             axes.text(
                 0.5,
@@ -430,18 +447,18 @@ class Curve:
     half: Any = None
 
 
-def _draw_curves(axes: Axes, curves: Sequence[Curve], limits: tuple[float, float] | None = (0, 100)) -> None:
+def _draw_curves(axes: Axes, curves: Sequence[Curve], metric: metrics.Metric | None) -> None:
     """Curves, the earlier the wider, with their markers between those of the others, so that equal curves are seen; their bands,
-    cut at `limits` (None: differences, which have none), run out of the frame and do not flatten them.
+    cut at the limits of `metric` (None: differences, which have none), run out of the frame and do not flatten them.
     """
     for place, curve in enumerate(curves):
         axes.plot(curve.x, curve.mean, **_line(curve.look, len(curve.mean), place, len(curves)))
-    if limits:
-        _span(axes, "y")
+    if metric:
+        _span_of(axes, "y", metric)
     else:
         axes.margins(y=0.15)
     axes.set_ylim(axes.get_ylim())
-    low, high = limits or (-np.inf, np.inf)
+    low, high = metric.limits if metric else (-np.inf, np.inf)
     for curve in curves:
         if curve.half is not None:
             ends = (np.clip(end, low, high) for end in (curve.mean - curve.half, curve.mean + curve.half))
@@ -449,9 +466,11 @@ def _draw_curves(axes: Axes, curves: Sequence[Curve], limits: tuple[float, float
     axes.locator_params(axis="x", integer=True)
 
 
-def _over_seeds(rows: pd.DataFrame, look: Look, column: str, along: str = "rounds", smooth: int = 1) -> Curve:
-    """The mean over seeds of a column (a fraction) in per cent, with its interval; where a run diverged, the rounds that all have."""
-    by_seed = 100 * rows.pivot_table(index="round", columns="seed", values=column, dropna=False).dropna()
+def _over_seeds(
+    rows: pd.DataFrame, look: Look, metric: metrics.Metric, along: str = "rounds", smooth: int = 1
+) -> Curve:
+    """The mean over seeds of a metric, as it is shown, with its interval; where a run diverged, the rounds that all have."""
+    by_seed = metric.scale * rows.pivot_table(index="round", columns="seed", values=metric.name, dropna=False).dropna()
     by_seed = by_seed.rolling(smooth, min_periods=1).mean()
     mean, half = np.array([interval(values) for values in by_seed.to_numpy()]).reshape(-1, 2).T
     if along == "rounds":
@@ -468,28 +487,27 @@ def curves(
     table: pd.DataFrame,
     methods: Mapping[str, Sequence[str]],
     smooth: int = 1,
-    column: str = "accuracy",
+    metric: str = "accuracy",
     along: str = "rounds",
-    label: str = ACCURACY,
 ) -> Picture:
-    """Mean test accuracy as training goes on, one panel per setting; the band is the 95 % interval over seeds, where there are
+    """A metric as training goes on, one panel per setting; the band is the 95 % interval over seeds, where there are
     several.
 
-    table: `Runs.rounds`: setting, method, seed, round (from 0), `column` (a fraction), perhaps dataset and clients, and the column
-    `along`; methods: setting -> methods shown; smooth: width in rounds of the trailing mean; along: the x-axis, one of ALONG;
-    label: of the y-axis. The legend has the order of the table.
+    table: `Runs.rounds`: setting, method, seed, round (from 0), the columns `metric` (see `metrics.find`) and `along`, perhaps
+    dataset and clients; methods: setting -> methods shown; smooth: width in rounds of the trailing mean; along: the x-axis, one
+    of ALONG. The legend has the order of the table.
     """
     choose("along", along, ALONG)
+    measured = metrics.find(metric)
     drawn = table[table["setting"].isin(methods)]
     there = [method in methods[setting] for setting, method in zip(drawn["setting"], drawn["method"], strict=True)]
     drawn = drawn[np.array(there, dtype=bool)]
-    figure, panels = _panels(_titles(drawn), 2.4, 1.9, xlabel=ALONG[along], ylabel=label)
+    figure, panels = _panels(_titles(drawn), 2.4, 1.9, xlabel=ALONG[along], ylabel=measured.label)
     shown = figure.looks(drawn["method"])
     for setting, axes in panels.items():
         own = dict(list(drawn[drawn["setting"] == setting].groupby("method", sort=False)))
-        _draw_curves(
-            axes, [_over_seeds(own[name], shown[name], column, along, smooth) for name in shown if name in own]
-        )
+        drawn_ = [_over_seeds(own[name], shown[name], measured, along, smooth) for name in shown if name in own]
+        _draw_curves(axes, drawn_, measured)
         if along == "words":  # they differ by orders of magnitude
             axes.set_xscale("log")
     _legend_of_curves(figure, shown)
@@ -506,7 +524,7 @@ def curves_by_value(table: pd.DataFrame, label: str) -> Picture:
     table: setting, value, seed, round (from 0), accuracy (a fraction), and perhaps dataset and clients; label: of the swept
     quantity.
     """
-    values = sorted(table["value"].unique())
+    accuracy, values = metrics.METRICS["accuracy"], sorted(table["value"].unique())
     shades = [mpl.colors.to_hex(shade) for shade in mpl.colormaps["viridis"](np.linspace(0, 0.9, len(values)))]
     shown = {
         value: Look(shade, "os^Dv*PX"[place % 8], ("-", "--", "-.", ":")[place % 4])
@@ -515,8 +533,8 @@ def curves_by_value(table: pd.DataFrame, label: str) -> Picture:
     figure, panels = _panels(_titles(table), 2.4, 1.9, xlabel=ALONG["rounds"], ylabel=ACCURACY)
     for setting, axes in panels.items():
         own = dict(list(table[table["setting"] == setting].groupby("value")))
-        drawn = [_over_seeds(own[value], look, "accuracy") for value, look in shown.items() if value in own]
-        _draw_curves(axes, [replace(curve, half=None) for curve in drawn])
+        drawn = [_over_seeds(own[value], look, accuracy) for value, look in shown.items() if value in own]
+        _draw_curves(axes, [replace(curve, half=None) for curve in drawn], accuracy)
     _legend_of_curves(figure, {f"{label} = {value:g}": look for value, look in shown.items()}, columns=4)
     return figure
 
@@ -555,7 +573,9 @@ def comparison(rounds: pd.DataFrame, clients: pd.DataFrame, reference: str) -> P
     figure, panels = _panels(titles, 3.0, 2.2)
     shown = figure.looks(rounds["method"])
     own = {method: rounds[rounds["method"] == method] for method in shown}
-    _draw_curves(panels["rounds"], [_over_seeds(own[method], look, "accuracy") for method, look in shown.items()])
+    accuracy = metrics.METRICS["accuracy"]
+    means = [_over_seeds(own[method], look, accuracy) for method, look in shown.items()]
+    _draw_curves(panels["rounds"], means, accuracy)
     panels["rounds"].set(xlabel=ALONG["rounds"], ylabel=ACCURACY)
     if "clients" in panels:
         apart = {name: clients.loc[clients["label"] == name, "difference"].to_numpy(dtype=float) for name in shown}
@@ -648,16 +668,19 @@ def sweeps(
     log: bool = False,
     selected: bool = False,
     by: str = "dataset",
+    metric: str = "accuracy",
 ) -> Picture:
-    """Mean test accuracy against one swept quantity, one panel per data set; bars are 95 % intervals over seeds.
+    """A metric against one swept quantity, one panel per data set; bars are 95 % intervals over seeds.
 
     table: method, dataset, value, ours, ci95, n (`intervals.summarise`; per cent); label: of the swept quantity; log: its axis;
-    selected: also draw the means over the selected clients, thin and pale; by: `setting` for one panel per setting.
+    selected: also draw the means over the selected clients, thin and pale; by: `setting` for one panel per setting;
+    metric: which the table is of.
     """
     titles = _titles(table, by)
-    figure, panels = _panels(titles, 2.6, 2.0, xlabel=label, ylabel=ACCURACY)
+    measured = metrics.find(metric)
+    figure, panels = _panels(titles, 2.6, 2.0, xlabel=label, ylabel=measured.label)
     shown = figure.looks(methods)
-    hollow = [_sweep(axes, table[table[by] == key], shown, log, selected) for key, axes in panels.items()]
+    hollow = [_sweep(axes, table[table[by] == key], shown, measured, log, selected) for key, axes in panels.items()]
     handles = [_handle(name, look_, line=True) for name, look_ in shown.items()]
     if selected:
         pale: Any = {"linewidth": 0.9, "alpha": 0.5}
@@ -683,7 +706,9 @@ def sensitivity(tables: Mapping[str, pd.DataFrame], method: str) -> Picture:
     hollow, first = False, None
     for (dataset, label), axes in panels.items():
         table = tables[label]
-        hollow |= _sweep(axes, table[table["dataset"] == dataset], figure.looks([method]), span=False)
+        hollow |= _sweep(
+            axes, table[table["dataset"] == dataset], figure.looks([method]), metrics.METRICS["accuracy"], span=False
+        )
         axes.set_xlabel(label)
         if _is_first(axes) or first is None:
             first = axes
@@ -700,6 +725,7 @@ def _sweep(
     axes: Axes,
     table: pd.DataFrame,
     shown: Mapping[str, Look],
+    metric: metrics.Metric,
     log: bool = False,
     selected: bool = False,
     span: bool = True,
@@ -714,7 +740,7 @@ def _sweep(
         axes.plot(values, rows["ours"], **style)
         for value, mean, half in zip(values, rows["ours"], rows["ci95"], strict=True):
             if not np.isnan(mean):
-                hollow |= _mean(axes, value, mean, half, look_, "y", transform=beside)
+                hollow |= _mean(axes, value, mean, half, look_, "y", metric.limits, transform=beside)
         if selected:
             axes.update_datalim(rows[["value", "selected"]].astype(float).dropna().to_numpy())
             axes.plot(values, rows["selected"], **style | {"linewidth": 0.9, "alpha": 0.5})
@@ -723,7 +749,7 @@ def _sweep(
     axes.minorticks_off()
     axes.margins(x=0.08)
     if span:
-        _span(axes, "y")
+        _span_of(axes, "y", metric)
     return hollow
 
 

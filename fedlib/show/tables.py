@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .. import metrics
 from . import labels
 from .intervals import SELECTION_RULES
 
@@ -108,24 +109,31 @@ def latex_text(text: str) -> str:
     return text.translate(_SPECIAL)
 
 
-def ranks(values: Sequence[float]) -> list[str]:
+def ranks(values: Sequence[float], higher_is_better: bool = True) -> list[str]:
     """ "best", "second" or "" for each value: all tied bests (as printed, to two digits) are marked alike, a second only behind a
     single best, and nothing where all are equal.
     """
     shown = pd.Series(values, dtype=float).round(2)
     if shown.nunique() < 2:
         return [""] * len(shown)
-    places = shown.rank(method="min", ascending=False)
+    places = shown.rank(method="min", ascending=not higher_is_better)
     return [BEST if place == 1 else SECOND if place == 2 else "" for place in places]
 
 
-def wide(table: pd.DataFrame, methods: Sequence[str], column: str = "setting", absent: str = "not yet") -> Ranked:
+def wide(
+    table: pd.DataFrame,
+    methods: Sequence[str],
+    column: str = "setting",
+    absent: str = "not yet",
+    metric: str = "accuracy",
+) -> Ranked:
     """Methods down, settings across, one text cell each, the best and the second of a setting marked.
 
-    table: `intervals.summarise`'s rows. A method of `methods` without a row prints as `absent`. A setting whose rows differ in
+    table: `intervals.summarise`'s rows, of `metric`. A method of `methods` without a row prints as `absent`. A setting whose rows differ in
     their number of seeds is not ranked, and pFedHR that had no candidate in any round prints as a dash.
     """
     marks: dict[tuple[Any, Any], str] = {}
+    higher_is_better = metrics.find(metric).higher_is_better
     unequal = False
     for setting, group in table.groupby(column, sort=False):
         ranked = group.dropna(subset=["ours"])
@@ -134,7 +142,7 @@ def wide(table: pd.DataFrame, methods: Sequence[str], column: str = "setting", a
             unequal = True
             continue
         keys = zip(ranked["method"], [setting] * len(ranked), strict=True)
-        marks |= dict(zip(keys, ranks(ranked["ours"].tolist()), strict=True))
+        marks |= dict(zip(keys, ranks(ranked["ours"].tolist(), higher_is_better), strict=True))
     text = {
         (row["method"], row[column]): NEVER_TAUGHT
         if row.get("taught") == 0
@@ -228,15 +236,25 @@ def _paired(row: Mapping[Any, Any]) -> str:
 
 
 def caption(
-    *, scale: str, datasets: Sequence[str], embedded: bool, protocol: str, rule: str, seeds: int, note: str = ""
+    *,
+    scale: str,
+    datasets: Sequence[str],
+    embedded: bool,
+    protocol: str,
+    rule: str,
+    seeds: int,
+    note: str = "",
+    metric: str = "accuracy",
 ) -> str:
-    """The sentence that every table carries: data, scale, protocol, seeds, selection rule, whose mean; note: `labels.note` of the
-    runs in it, in place of scale and protocol.
+    """The sentence that every table carries: metric and unit, data, scale, protocol, seeds, selection rule, whose mean; note:
+    `labels.note` of the runs in it, in place of scale and protocol.
     """
+    shown = metrics.find(metric)
+    unit = {"%": " in per cent", "": ""}.get(shown.unit, f" in {shown.unit}")
     spread = "one seed, no interval" if seeds == 1 else f"mean and 95 % interval over {seeds} seeds"
     stand_in = " Embedded data: a stand-in that shows the mechanics, not comparable with the paper." if embedded else ""
     return (
-        f"Mean test accuracy in per cent over the clients visited so far, {SELECTION_RULES[rule]}; {spread}. "
+        f"{shown.title[0].upper()}{shown.title[1:]}{unit} over the clients visited so far, {SELECTION_RULES[rule]}; {spread}. "
         f"Data: {', '.join(labels.dataset(name) for name in datasets)}; {note or f'scale {scale}; protocol {protocol}'}. "
         f"{MARKED}{stand_in}"
     )

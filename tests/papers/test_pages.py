@@ -1,4 +1,4 @@
-"""What notebooks show besides their exhibits: sources, holdings, provenance, results of record, scales and costs."""
+"""What notebooks show besides their exhibits: sources, class distributions, provenance, results of record, scales and costs."""
 
 import inspect
 import sys
@@ -58,7 +58,7 @@ def test_provenance_has_each_run_once(capsys):
     assert not len(pages.provenance([]))
 
 
-def test_holdings_by_hand(monkeypatch):
+def test_class_distributions_by_hand(monkeypatch):
     labels = np.array([0, 0, 0, 1, 1, 2, 2, 2])
     run = SimpleNamespace(data=SimpleNamespace(labels=SimpleNamespace(numpy=lambda: labels)))
     run.info = SimpleNamespace(num_classes=4)
@@ -81,7 +81,7 @@ def test_holdings_by_hand(monkeypatch):
     assert not len(pages.class_distribution([]))
 
 
-def test_holdings_of_a_sweep_have_a_row_per_value(monkeypatch):
+def test_class_distributions_of_a_sweep_have_a_row_per_value(monkeypatch):
     shown(monkeypatch)
     table = pages.class_distribution(exhibits.cells("fedssa/classes", "smoke"))
     assert table["value"].tolist() == table["classes per client"].tolist() == [2, 6, 10]

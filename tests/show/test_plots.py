@@ -46,11 +46,12 @@ def test_show_loads_no_torch():
 
 
 def test_show_stands_on_the_ground_floor_alone():
-    allowed = {"look", "errors", "algorithms"}  # of fedlib; everything else is its own
+    allowed = {"look", "errors", "algorithms", "metrics"}  # of fedlib; everything else is its own
     for file in Path(show.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.ImportFrom) and node.level == 2:
-                assert str(node.module).partition(".")[0] in allowed, f"{file.name}: {node.module}"
+                for name in [node.module] if node.module else [one.name for one in node.names]:
+                    assert name.partition(".")[0] in allowed, f"{file.name}: {name}"
             names = [name.name for name in node.names] if isinstance(node, ast.Import) else []
             names += [str(node.module)] if isinstance(node, ast.ImportFrom) and not node.level else []
             assert not any(name.partition(".")[0] in ("fedlib", "torch") for name in names), file.name
@@ -187,6 +188,14 @@ def test_one_seed_has_no_band_and_a_wide_band_does_not_flatten_the_means():
     wide = plots.curves(table, {"cifar10, N = 10": ["FedSSA"]})
     low, high = wide.axes[0].get_ylim()
     assert high - low < 20  # the means span 10 points, the interval of the last round more than 200
+
+
+def test_the_recorded_mu_stands_beside_the_formula():
+    record = pd.DataFrame({"round": [-1, 0, 1, 2, 3], "mu": [np.nan, 0.5, 0.4, 0.2, 0.0]})
+    figure = plots.decay({"a": lambda round: 0.5, "b": lambda round: 1.0}, 2, recorded={"a": record})
+    line, dots, _, legend = figure.axes[0].lines
+    assert dots.get_xydata().tolist() == [[0, 0.5], [1, 0.4], [2, 0.2]] and dots.get_color() == line.get_color()
+    assert legend.get_label() == "recorded by runs"
 
 
 def test_leads_are_drawn_against_zero():

@@ -1,0 +1,112 @@
+"""Metrics: their values by hand, and the way of one registration into runs, tables, captions and axes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from fedlib import FedlibError, RunSpec, lab, metrics
+from fedlib.metrics import METRICS, Metric
+from fedlib.papers import exhibits, notebook
+from fedlib.show import intervals, plots, tables
+
+SPEC = RunSpec("Standalone", rounds=2, num_clients=4, participation=0.5, batch_size=64)
+
+
+def test_balanced_accuracy_weighs_classes_alike():
+    logits = torch.eye(3)[torch.tensor([0, 0, 0, 1, 0])]
+    labels = torch.tensor([0, 0, 0, 1, 1])  # 3 of 3 and 1 of 2; no image of class 2
+    assert METRICS["balanced_accuracy"].of_client(logits, labels).item() == 0.75
+
+
+def test_the_worst_decile_is_of_whole_clients():
+    worst = METRICS["worst_decile"].of_clients
+    assert worst(np.arange(20)[::-1] / 20) == pytest.approx(0.025) and worst(np.array([0.7, 0.5])) == 0.5
+
+
+def test_what_is_measured_decides_neither_key_nor_numbers(small_digits):
+    plain = lab.run(SPEC, progress=False)
+    assert "balanced_accuracy" not in plain.rounds and "balanced_accuracy" not in plain.clients
+    asked = lab.run(replace(SPEC, metrics="balanced_accuracy"), progress=False)
+    assert (asked.key, asked.digest) == (plain.key, plain.digest)
+    assert asked.rounds[list(plain.rounds)].equals(plain.rounds) and asked.clients[list(plain.clients)].equals(
+        plain.clients
+    )
+    last = asked.final().set_index("client")["balanced_accuracy"]
+    row, visited = asked.rounds.iloc[-1], asked.clients.query("round >= 0")["client"].unique()
+    assert row["balanced_accuracy"] == pytest.approx(last[visited].mean())
+    assert row["balanced_accuracy_all"] == pytest.approx(last.mean())
+    assert lab.run(SPEC, progress=False).rounds.equals(asked.rounds)  # which has all that is asked for
+    kept = lab.run(replace(SPEC, keep="server"), progress=False)  # trained again, for the weights
+    assert kept.spec.metrics == "balanced_accuracy" and "balanced_accuracy" in kept.rounds
+
+
+def test_the_worst_decile_of_a_round_is_over_the_clients_visited_so_far(small_digits):
+    record = lab.run(SPEC, progress=False)
+    table = intervals.with_metric(record, "worst_decile")
+    trained = record.clients.query("round >= 0")
+    first = trained[trained["round"] == 0]["accuracy"].min()
+    assert table.query("round == 0")["worst_decile"].item() == first
+    last = trained.groupby("client")["accuracy"].last().min()
+    assert table.query("round == 1")["worst_decile"].item() == last
+    only_last = replace(record, clients=record.final())  # what a result of record has
+    assert intervals.reported(only_last, "last", "worst_decile") == pytest.approx(100 * last)
+    if len(trained) > trained["client"].nunique():
+        with pytest.raises(FedlibError, match=r"rule = 'best': must be last for worst_decile"):
+            intervals.reported(only_last, "best", "worst_decile")
+    with pytest.raises(FedlibError, match=r"has no balanced_accuracy; RunSpec\(metrics='balanced_accuracy'\)"):
+        intervals.reported(record, "last", "balanced_accuracy")
+
+
+def test_one_registration_reaches_runs_tables_captions_and_axes(small_digits, monkeypatch):
+    def entropy(logits, labels):
+        return torch.nn.functional.cross_entropy(logits, labels)
+
+    monkeypatch.setattr(metrics, "METRICS", dict(METRICS))
+    loss = Metric("test_loss", "mean test loss", "nats", 0.0, float("inf"), False, of_client=entropy)
+    metrics.register(loss)
+    with pytest.raises(FedlibError, match="metric = 'test_loss': must be a name that no other metric has"):
+        metrics.register(loss)
+    specs = [replace(SPEC, algorithm=name, metrics="test_loss") for name in ("Standalone", "FedSSA")]
+    assert not lab.resolve(specs[0]).portable  # no worker knows it
+    found = notebook.train_cells([exhibits.Cell(spec=spec) for spec in specs], 1)
+    summary = found.summary("last", "test_loss").set_index("method")
+    stored = {record.spec.algorithm: record.rounds["test_loss"].iloc[-1] for record in found.records}
+    assert summary["ours"].to_dict() == pytest.approx(stored)  # nats, not times 100
+    assert summary["selected"]["FedSSA"] == pytest.approx(found.records[1].rounds["test_loss_selected"].iloc[-1])
+    names = list(stored)
+    marks = tables.wide(summary.assign(ours=[1.0, 2.0]).reset_index(), names, metric="test_loss").marks
+    assert marks.iloc[:, 0].tolist() == ["best", "second"]
+    said = tables.caption(
+        scale="smoke", datasets=["digits"], embedded=False, protocol="paper", rule="last", seeds=1, metric="test_loss"
+    )
+    assert said.startswith("Mean test loss in nats over the clients visited so far")
+    drawn = plots.curves(found.rounds(), {found.cells[0].setting: names}, metric="test_loss")
+    assert drawn.axes[0].get_ylabel() == "mean test loss (nats)"
+    drawn = plots.intervals(summary.reset_index(), names, "test_loss")
+    assert drawn.axes[0].get_xlabel() == "mean test loss (nats)"
+
+
+@pytest.mark.parametrize("name", ["worst_decile", "nothing"])
+def test_what_no_client_can_measure_is_refused_in_one_line(name):
+    with pytest.raises(FedlibError, match=f"metric = '{name}' is unknown: .*known are balanced_accuracy"):
+        lab.resolve(replace(SPEC, metrics=name))
+
+
+def test_a_registration_says_how_it_is_measured():
+    with pytest.raises(FedlibError, match="of_client"):
+        metrics.register(Metric("nothing", "nothing"))
+
+
+def test_results_of_record_have_the_worst_decile():
+    found = notebook.load_record("fedssa/heterogeneous")
+    table = found.summary("last", "worst_decile")
+    row, run = table.iloc[0], found.records[0]
+    assert len(table) == len(found.summary("last")) and (table["ours"] < found.summary("last")["ours"]).all()
+    assert np.isnan(row["all"]) and isinstance(run.clients, pd.DataFrame)
+    last = np.sort(run.clients.query("round >= 0")["accuracy"])
+    assert intervals.reported(run, "last", "worst_decile") == pytest.approx(
+        100 * last[: int(np.ceil(len(last) / 10))].mean()
+    )
