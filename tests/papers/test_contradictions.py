@@ -53,7 +53,7 @@ def test_the_selected_clients_of_the_results_of_record():
         selected = 0.5 + apart[cell.method, cell.spec.seed] / 100
         return pd.DataFrame({"round": [0], "accuracy_all": [0.5], "accuracy_selected": [selected]})
 
-    records = [SimpleNamespace(status="finished", rounds=rounds(cell)) for cell in cells]
+    records = [SimpleNamespace(key=cell.method, status="finished", rounds=rounds(cell)) for cell in cells]
     said = contradictions.table(SimpleNamespace(cells=cells, records=records)).iloc[-1]["numbers"]
     assert "-1.00 to +1.50 points from all clients' (2 methods)" in said
 
