@@ -110,3 +110,9 @@ def test_results_of_record_have_the_worst_decile():
     assert intervals.reported(run, "last", "worst_decile") == pytest.approx(
         100 * last[: int(np.ceil(len(last) / 10))].mean()
     )
+
+
+def test_limits_are_in_the_unit_that_is_shown():
+    assert metrics.METRICS["accuracy"].limits == (0, 100)
+    assert Metric("gap", "gap", low=-0.5, high=0.25).limits == (-50, 25)
+    assert Metric("test_loss", "test loss", unit="nats", low=0, high=9).limits == (0, 9)
