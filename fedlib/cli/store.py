@@ -65,7 +65,7 @@ def list_(name: str = "", /, *, as_json: Annotated[bool, Parameter(name="--json"
     print(f"{len(rows)} {'run' if len(rows) == 1 else 'runs'} in {lab.store()}")
 
 
-def _row(path: Path, state: str, record: lab.Record | None) -> tuple[str, ...]:
+def _row(path: Path, state: str, record: "lab.Record | None") -> tuple[str, ...]:
     """A stored run as `runs` prints it: a name that `runs show` understands, last accuracy or state, N, C, T, E, seed, the rest."""
     from ..show import intervals
 
@@ -79,7 +79,7 @@ def _row(path: Path, state: str, record: lab.Record | None) -> tuple[str, ...]:
     return f"{method}-{key[:8]}", shown, *map(str, numbers), ", ".join(lab.differences(spec))
 
 
-def _described(path: Path, state: str, record: lab.Record | None) -> dict[str, Any]:
+def _described(path: Path, state: str, record: "lab.Record | None") -> dict[str, Any]:
     from ..show import intervals
 
     if record is None:
