@@ -373,7 +373,7 @@ The notebook is [audit 2](../notebooks/audit/2_claims.ipynb); how the numbers ar
 
 
 def contradictions_page() -> str:
-    found = contradictions.table(of_record("fedssa/heterogeneous")[0])
+    found = contradictions.table()
     names = [paper.name for paper in exhibits.PAPERS]
     rows = [
         {
@@ -388,8 +388,8 @@ def contradictions_page() -> str:
     ]
     return f"""# Contradictions
 
-Where the papers contradict each other, themselves or their released code; the numbers are computed from the printed tables, from
-our networks and from the presets. The notebook is [audit 3](../notebooks/audit/3_contradictions.ipynb).
+Where the papers contradict each other, themselves or their released code; the numbers come from the printed tables, from our
+networks and from the presets, and a test computes them. The notebook is [audit 3](../notebooks/audit/3_contradictions.ipynb).
 
 {table(rows, select=("papers",))}"""
 
@@ -721,7 +721,9 @@ def _label(spec: lab.FilledSpec) -> str:
     """The method, and every other field of its specification than the setting's that is not what the method has of itself."""
     held = {name: getattr(spec, name) for name in _held(spec)}
     usual = vars(lab.resolve(lab.RunSpec(spec.algorithm, **held), RECORD).spec)
-    rest = {name: value for name, value in vars(spec).items() if name not in (*held, "algorithm", "seed", "keep", "metrics")}
+    rest = {
+        name: value for name, value in vars(spec).items() if name not in (*held, "algorithm", "seed", "keep", "metrics")
+    }
     # Parameters and overrides by their own names.
     changed = {
         name: value for name, value in spec.params.items() if value != usual["params"].get(name)

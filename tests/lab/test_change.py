@@ -119,7 +119,6 @@ CHANGES: dict[str, tuple[dict[str, list[tuple[str, str]]], bool]] = {
                 ("from ..errors", "from ..fields import renamed\nfrom ..errors"),
             ],
             "lab/estimates.py": [('params["extractor_epochs"]', 'params["encoder_epochs"]')],
-            "papers/contradictions.py": [("ours.extractor_epochs", "ours.encoder_epochs")],
         },
         True,
     ),

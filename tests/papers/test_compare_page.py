@@ -52,7 +52,9 @@ def other(name, value):
     return not value if isinstance(value, bool) else 3 if value is None else value / 2 if value else 1
 
 
-@pytest.mark.parametrize("name", [item.name for item in fields(lab.RunSpec) if item.name not in ("seed", "keep", "metrics")])
+@pytest.mark.parametrize(
+    "name", [item.name for item in fields(lab.RunSpec) if item.name not in ("seed", "keep", "metrics")]
+)
 def test_every_field_is_in_the_setting_or_in_the_label(generate, name):
     changed = replace(SPEC, **{name: other(name, getattr(SPEC, name))})
     one, two = ((generate._setting(spec), generate._label(spec)) for spec in (SPEC, changed))

@@ -1,67 +1,127 @@
-"""The contradictions: every number is computed, and the ones that can be worked by hand come out."""
+"""Each number of contradictions.csv, from what the papers print, from our networks and from the presets."""
 
-from types import SimpleNamespace
+import re
+from collections.abc import Callable
 
-import pandas as pd
+import numpy as np
 import pytest
 
-from fedlib.papers import contradictions, exhibits
+from fedlib import algorithms, models
+from fedlib.lab import presets
+from fedlib.papers import contradictions
+from fedlib.papers.reported import SIZE, accuracy, numbers
 from fedlib.show import plots
 
-NO_RECORD = SimpleNamespace(cells=[], records=[])
-TABLE = contradictions.table(NO_RECORD)
+TABLE = contradictions.table()
+FEDSSA1, FEDSSA2, FEDSSA5 = ("FedSSA", "Table 1"), ("FedSSA", "Table 2"), ("FedSSA", "Table 5")
+FEDGH1, FEDGH3 = ("FedGH", "Table 1"), ("FedGH", "Table 3")
+PFEDES2, PFEDES3 = ("pFedES", "Table 2"), ("pFedES", "Table 3")
 
 
-@pytest.mark.parametrize(
-    ("number", "said"),
-    [
-        (1, "FedGH Table 1: 93.13 / 62.80; FedSSA Table 1: 96.35 / 74.32"),
-        (2, "FD, FedGH Table 1: 93.63 / -; FedSSA Table 1: 96.30 / -"),
-        (3, "-0.70 points"),  # 73.62 - 74.32
-        (
-            6,
-            "36 of 36 cells alike (equal models); 36 of 36 cells alike",
-        ),  # six baselines, three settings, two data sets
-        (7, "77.37"),
-        (8, "5010 floats"),
-        (8, "the last two layers 1005510"),  # (2000 + 1) * 500 + 5010
-        (9, "CIFAR-100: seen rows 10020, whole header 100200, FedProto 10000"),
-        (12, "counted 4.045 MiB; 3.81 needs an FC1 of 753"),  # an FC1 unit is 800 + 1 + 500 floats: 61 393 too many
-        (13, "FedGH 8.87 % or 5.30 points"),
-        (13, "pFedES 2.57 % or 1.61 points"),  # 64.32 against 62.71
-        (16, "our default: 0.1 and 5; shipped: 0.5 and E + 10"),
-        (17, "A 49.95, B 49.95; in the other five settings A - B is 1.72 to 10.26"),
-        (18, "active clients 4 and 6 of 12"),
-    ],
-)
-def test_numbers(number, said):
-    assert said in TABLE.loc[number, "numbers"]
+def both(method, *tables):
+    """What each table prints of ten clients on CIFAR-10 and CIFAR-100; a dash is no number, and is left out."""
+    found = [accuracy(*table, method, dataset, 10) for table in tables for dataset in ("cifar10", "cifar100")]
+    return [value for value in found if value is not None]
+
+
+def cnn_4():
+    floats = {name: models.num_floats(models.cnn(name, 10, 3)) for name in ("CNN-3", "CNN-4")}
+    counted = (25 * 3 + 1) * 16 + (25 * 16 + 1) * 32 + (25 * 32 + 1) * 800 + (800 + 1) * 500 + (500 + 1) * 10
+    assert counted == floats["CNN-4"]
+    unit = 800 + 1 + 500  # floats of a unit of FC1
+    assert floats["CNN-3"] - floats["CNN-4"] == 200 * unit
+    tables = [("FedSSA", "Table 3"), ("FedGH", "Table 2"), ("pFedES", "Table 1")]
+    printed = [numbers(*table, SIZE).set_index("method")["value"]["CNN-4"] for table in tables]
+    mib = counted * 4 / 2**20
+    return [*printed, round(mib, 3), 3.81, round(800 - (mib - 3.81) * 2**20 / 4 / unit), 800]
+
+
+def gains():
+    """Relative (per cent) and in points, of FedGH over FedProto for both data sets, of pFedES over Standalone."""
+    pairs = []
+    for dataset in ("cifar10", "cifar100"):
+        means = numbers(*FEDGH1, datasets=[dataset]).groupby("method")["value"].mean()
+        pairs.append((means["FedGH"], means["FedProto"]))
+    pairs.append(tuple(accuracy(*PFEDES3, name, "cifar100", 50) for name in ("pFedES", "Standalone")))
+    return [round(gain, 2) for own, other in pairs for gain in (100 * (own / other - 1), own - other)]
+
+
+def table_5():
+    a, b = (
+        [accuracy(*FEDSSA5, case, data, n) for data in ("cifar10", "cifar100") for n in (10, 50, 100)]
+        for case in ("case-A", "case-B")
+    )
+    apart = np.subtract(a, b)[:-1]
+    return [a[-1], b[-1], round(apart.min(), 2), round(apart.max(), 2)]
+
+
+def alike():
+    counts = []
+    for _, table in contradictions.shared_tables().groupby("second_table"):
+        if table["second_table"].iloc[0].startswith("pFedES"):
+            same = (table["first"] == table["second"]) | table[["first", "second"]].isna().all(axis=1)
+            counts += [same.sum(), len(table)]
+    return counts
+
+
+def active(protocol):
+    return round(12 * presets.PRESETS["pFedHR", protocol].setting["participation"])
+
+
+SHIPPED = presets.params("pFedES", "released", "heterogeneous", "pFedES")
+OURS = algorithms.make("pFedES", {})
+LAST = 500 * 10 + 10  # floats of the last layer with its bias
+BY_NUMBER: dict[int, Callable[[], list[float]]] = {
+    1: lambda: both("Standalone", FEDGH1, FEDSSA1, PFEDES2),
+    2: lambda: both("FedProto", FEDGH1, FEDSSA1) + both("FD", FEDGH1, FEDSSA1),
+    3: lambda: [73.62, 74.32, round(73.62 - 74.32, 2)],
+    4: lambda: both("Standalone", FEDGH3, FEDSSA2),
+    5: lambda: both("FML", FEDGH3, FEDSSA2) + both("FedKD", FEDGH3, FEDSSA2),
+    6: alike,
+    7: lambda: [accuracy(*PFEDES3, "FedKD", "cifar10", 50)],
+    8: lambda: [LAST, 10, 500, 5000, (2000 + 1) * 500 + LAST],
+    9: lambda: [10, 2 * 2 * 501, 2 * 10 * 501, 2 * 2 * 500, 100, 2 * 10 * 501, 2 * 100 * 501, 2 * 10 * 500],
+    11: lambda: [100, models.num_floats(models.cnn("CNN-1", 100, 3))],
+    12: cnn_4,
+    13: gains,
+    15: lambda: [algorithms.make("FedKEMF", {}).label_weight],
+    16: lambda: [OURS.mu, OURS.extractor_epochs, SHIPPED["mu"], SHIPPED["extra_epochs"]],
+    17: table_5,
+    18: lambda: [active("paper"), active("released"), 12, 4, 2, 0.2, 0.1],
+    19: lambda: [presets.protocol("FedGH", "paper").lr],
+}
+
+
+@pytest.mark.parametrize("number", BY_NUMBER)
+def test_numbers(number):
+    words = re.sub(r"Tables? \d|CNN-\d|appendix \d+|layers? two|FC1", "", TABLE.loc[number, "numbers"])
+    said = [float(word) for word in re.findall(r"(?<![\w.])[+-]?\d+(?:\.\d+)?", words.replace("CIFAR-", "CIFAR "))]
+    computed = [float(value) for value in BY_NUMBER[number]()]
+    assert said and sorted(said) == pytest.approx(sorted(computed), abs=1e-9)
+
+
+def test_words():
+    splits = {name: preset.protocol.split for (paper, name), preset in presets.PRESETS.items() if paper == "FedSSA"}
+    assert TABLE.loc[10, "numbers"] == "; ".join(f"{name}: {split}" for name, split in splits.items())
+    assert TABLE.loc[14, "numbers"].endswith(f": {algorithms.make('FedGH', {}).public_data}")
+    assert f"FedKEMF here: {algorithms.make('FedKEMF', {}).public_data}," in TABLE.loc[15, "numbers"]
+    models_of = models.cnn("CNN-1", 10, 3)
+    assert models.num_floats(models_of.header) == LAST
+    assert accuracy(*FEDGH1, "FedGH", "cifar100", 10) == 73.62
+    assert accuracy(*FEDSSA1, "Standalone", "cifar100", 10) == 74.32
 
 
 def test_each_item_has_its_sources_and_what_is_done():
-    assert len(TABLE) == len(contradictions.CONTRADICTIONS) > 10
+    assert list(TABLE.index) == list(range(1, 21)) and {*BY_NUMBER, 10, 14, 20} == {*TABLE.index}
     assert (TABLE.map(len) > 5).all(axis=None)
 
 
-def test_the_selected_clients_of_the_results_of_record():
-    assert TABLE.iloc[-1]["numbers"] == "no results of record at N = 100 yet"
-    cells = exhibits.cells("fedssa/heterogeneous", "paper", "cifar10", seeds=(0, 1))
-    cells = [cell for cell in cells if cell.spec.num_clients == 100 and cell.method in ("FedSSA", "FD")]
-    apart = {("FedSSA", 0): 1, ("FedSSA", 1): 2, ("FD", 0): -1, ("FD", 1): -1}  # points that the selected are above all
-
-    def rounds(cell):
-        selected = 0.5 + apart[cell.method, cell.spec.seed] / 100
-        return pd.DataFrame({"round": [0], "accuracy_all": [0.5], "accuracy_selected": [selected]})
-
-    records = [SimpleNamespace(key=cell.method, status="finished", rounds=rounds(cell)) for cell in cells]
-    said = contradictions.table(SimpleNamespace(cells=cells, records=records)).iloc[-1]["numbers"]
-    assert "-1.00 to +1.50 points from all clients' (2 methods)" in said
-
-
 def test_two_papers_share_their_baselines_and_two_do_not():
-    pairs = [pair.shared() for pair in contradictions.PAIRS]
-    first, second, *same = [(pair["first"] - pair["second"]).abs().max() for pair in pairs]
-    assert first == pytest.approx(70.04 - 58.35) and 0 < second < 1 and same == [0, 0]
-    figure = plots.agreement(contradictions.shared_tables())
+    table = contradictions.shared_tables()
+    apart = (table["first"] - table["second"]).abs().groupby([table["first_table"], table["second_table"]]).max()
+    assert apart["FedSSA Table 1", "FedGH Table 1"] == pytest.approx(70.04 - 58.35)
+    assert apart["FedSSA Table 2", "FedGH Table 3"] > 0
+    assert list(apart[:, "pFedES Table 2"]) + list(apart[:, "pFedES Table 3"]) == [0, 0]
+    figure = plots.agreement(table)
     assert len(figure.axes) == 4
     assert figure.axes[0].get_xlabel() == "FedSSA Table 1 (%)"
