@@ -410,8 +410,12 @@ MUTANTS: dict[str, tuple[str, list[Change]]] = {
         ],
     ),
     "fields.py": (
-        "tests/lab/test_keys.py tests/lab/test_change.py",
+        "tests/test_fields.py tests/lab/test_keys.py tests/lab/test_change.py",
         [
+            ("\"ge\": operator.ge", "\"ge\": operator.gt"),
+            ("\"lt\": operator.lt", "\"lt\": operator.le"),
+            ("require(not is_text,", "require(True,"),
+            ("if \"choices\" in limits:", "if False:"),
             ("and values[item.name] != neutral:", ":"),
             ("if today in found:", "if False:"),
             ("found[_first(item)] = values[item.name]", "found[item.name] = values[item.name]"),

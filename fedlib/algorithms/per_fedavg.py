@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from ..errors import require
+from ..fields import setting
 from .base import Client, ClientContext, Look, Message
 from .fedavg import FedAvg
 
@@ -56,12 +56,8 @@ class PerFedAvg(FedAvg):
     exchanges = "whole model"
     look = Look("#cdbb00", "<")
 
-    alpha: float = 0.005
-    beta: float = 0.0
-
-    def __post_init__(self) -> None:
-        require(self.alpha >= 0, "alpha", self.alpha, "at least 0 (0: this is FedAvg)")
-        require(self.beta >= 0, "beta", self.beta, "at least 0 (0: the run's learning rate)")
+    alpha: float = setting(0.005, ge=0, note="0: this is FedAvg")
+    beta: float = setting(0.0, ge=0, note="0: the run's learning rate")
 
     def local_round(self, client: Client, message: Message, context: ClientContext) -> Message:
         model = client.model

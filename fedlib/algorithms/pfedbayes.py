@@ -37,7 +37,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from ..errors import require
+from ..fields import setting
 from ..randomness import fork_torch
 from ..training import fresh_optimiser, step, training_mode
 from .base import Client, ClientContext, Look, Message, ServerContext, ServerState, Upload
@@ -105,15 +105,10 @@ class PFedBayes(FedAvg):
     exchanges = "mean and spread of every weight"
     look = Look("#fbafe4", "d")
 
-    zeta: float = 10.0
+    zeta: float = setting(10.0, ge=0)
     rho0: float = -3.0
-    noise: float = 0.001
-    beta: float = 1.0
-
-    def __post_init__(self) -> None:
-        require(self.zeta >= 0, "zeta", self.zeta, "at least 0")
-        require(self.noise >= 0, "noise", self.noise, "at least 0")
-        require(0 <= self.beta <= 1, "beta", self.beta, "in [0, 1]")
+    noise: float = setting(0.001, ge=0)
+    beta: float = setting(1.0, ge=0, le=1)
 
     def init_server(self, context: ServerContext) -> ServerState:
         network = context.build(context.infos[0].architecture)

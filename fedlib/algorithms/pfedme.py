@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from ..errors import require
+from ..fields import setting
 from ..randomness import fork_torch
 from ..training import fresh_optimiser, proximal_cross_entropy, step, training_mode
 from .base import Client, ClientContext, Look, Message, ServerContext, ServerState, Upload
@@ -40,16 +41,13 @@ class PFedMe(FedAvg):
     exchanges = "whole model"
     look = Look("#ca9161", ">")
 
-    lam: float = 15.0
-    eta: float = 0.005
-    inner_lr: float = 0.0
-    inner_steps: int = 5
-    beta: float = 1.0
+    lam: float = setting(15.0, ge=0)
+    eta: float = setting(0.005, ge=0)
+    inner_lr: float = setting(0.0, ge=0)
+    inner_steps: int = setting(5, ge=1)
+    beta: float = setting(1.0, ge=0)
 
     def __post_init__(self) -> None:
-        for field in ("lam", "eta", "inner_lr", "beta"):
-            require(getattr(self, field) >= 0, field, getattr(self, field), "at least 0")
-        require(self.inner_steps >= 1, "inner_steps", self.inner_steps, "at least 1")
         require(self.eta * self.lam < 1, "eta * lam", self.eta * self.lam, "below 1, or w overshoots theta")
 
     def local_round(self, client: Client, message: Message, context: ClientContext) -> Message:

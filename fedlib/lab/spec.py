@@ -13,6 +13,7 @@ import torch
 
 from .. import algorithms, data, fields, metrics, models, numerics, partition, simulation
 from ..errors import FedlibError, choose, coerce, require
+from ..fields import setting
 from ..isolated import Isolated, check_isolated
 from ..protocol import Protocol
 from . import own, plugins, presets
@@ -31,11 +32,6 @@ SCALES: dict[str, dict[str, Any]] = {
 # Default clients per round: 10, or all if there are fewer; the papers' (10, 100 %), (50, 20 %) and (100, 10 %).
 SELECTED = 10
 KEEP = ("none", "server", "clients")
-CHOICES = {
-    "precision": ("fp32", "bf16"),
-    "device": ("cpu", "cuda", "auto"),
-    "keep": KEEP,
-}
 
 
 @dataclass(frozen=True)
@@ -47,75 +43,60 @@ class RunSpec:
     into `overrides`.
     """
 
-    algorithm: str = field(default="FedSSA", metadata={"help": "method, see `python -m fedlib list`"})
+    algorithm: str = setting("FedSSA", help="method, see `python -m fedlib list`")
     params: dict[str, Any] = field(default_factory=dict, metadata={"help": "hyper-parameters of the method"})
-    dataset: str | None = field(
-        default=None, metadata={"help": "digits and digits100 are embedded; cifar10, cifar100, mnist, svhn"}
+    dataset: str | None = setting(None, help="digits and digits100 are embedded; cifar10, cifar100, mnist, svhn")
+    scenario: str | tuple[str, ...] | None = setting(
+        None,
+        help="architectures: homogeneous (all CNN-1), heterogeneous (CNN-1..5 in turn), reassembly (M1..M4 in "
+        "turn), reassembly-500 (the same with 500 features each), homogeneous-M1, homogeneous-M4, or names of "
+        "architectures in turn, such as CNN-1,CNN-5; default heterogeneous, or reassembly under pFedHR's protocol",
     )
-    scenario: str | tuple[str, ...] | None = field(
-        default=None,
-        metadata={
-            "help": "architectures: homogeneous (all CNN-1), heterogeneous (CNN-1..5 in turn), reassembly (M1..M4 in "
-            "turn), reassembly-500 (the same with 500 features each), homogeneous-M1, homogeneous-M4, or names of "
-            "architectures in turn, such as CNN-1,CNN-5; default heterogeneous, or reassembly under pFedHR's protocol",
-            "kind": str,
-        },
+    num_clients: int | None = setting(None, ge=1, help="N, clients in all")
+    participation: float | None = setting(
+        None,
+        gt=0,
+        le=1,
+        help="C in (0, 1], part of the clients selected a round; default 10 of them, or all",
     )
-    num_clients: int | None = field(default=None, metadata={"help": "N, clients in all", "kind": int})
-    participation: float | None = field(
-        default=None,
-        metadata={
-            "help": "C in (0, 1], part of the clients selected a round; default 10 of them, or all",
-            "kind": float,
-        },
+    partition: str = setting("by-class", help="by-class, dirichlet or iid")
+    classes_per_client: int | None = setting(None, help="classes a client holds (by-class); default 2 of 10, 10 of 100")
+    alpha: float = setting(0.5, gt=0, help="concentration of the Dirichlet partition, above 0")
+    rounds: int | None = setting(None, ge=1, help="T, communication rounds")
+    local_epochs: int | None = setting(None, ge=1, help="E, epochs of local training a round")
+    batch_size: int | None = setting(None, ge=1, help="B, images a batch")
+    lr: float | None = setting(None, help="learning rate of local training; default the protocol's")
+    seed: int = setting(0, help="seed of every random stream")
+    paper: str | None = setting(
+        None, help="whose protocol: FedSSA, FedGH, pFedES or pFedHR; default the method's, or FedSSA"
     )
-    partition: str = field(default="by-class", metadata={"help": "by-class, dirichlet or iid"})
-    classes_per_client: int | None = field(
-        default=None, metadata={"help": "classes a client holds (by-class); default 2 of 10, 10 of 100", "kind": int}
-    )
-    alpha: float = field(default=0.5, metadata={"help": "concentration of the Dirichlet partition, above 0"})
-    rounds: int | None = field(default=None, metadata={"help": "T, communication rounds", "kind": int})
-    local_epochs: int | None = field(
-        default=None, metadata={"help": "E, epochs of local training a round", "kind": int}
-    )
-    batch_size: int | None = field(default=None, metadata={"help": "B, images a batch", "kind": int})
-    lr: float | None = field(
-        default=None, metadata={"help": "learning rate of local training; default the protocol's", "kind": float}
-    )
-    seed: int = field(default=0, metadata={"help": "seed of every random stream"})
-    paper: str | None = field(
-        default=None,
-        metadata={"help": "whose protocol: FedSSA, FedGH, pFedES or pFedHR; default the method's, or FedSSA"},
-    )
-    protocol: str = field(
-        default="reconstructed",
-        metadata={
-            "help": "reconstructed: the text's algorithm, with the code's training where the text is silent; paper: the "
-            "text alone; released: what the code does"
-        },
+    protocol: str = setting(
+        "reconstructed",
+        help="reconstructed: the text's algorithm, with the code's training where the text is silent; paper: the "
+        "text alone; released: what the code does",
     )
     overrides: dict[str, Any] = field(
         default_factory=dict, metadata={"help": "protocol fields by name, such as momentum"}
     )
-    public_dataset: str | None = field(
-        default=None,
-        metadata={"help": "data set of the public images, for methods that need some; default the clients' own"},
+    public_dataset: str | None = setting(
+        None, help="data set of the public images, for methods that need some; default the clients' own"
     )
-    public_fraction: float = field(
-        default=0.1,
-        metadata={"help": "part of the training images that is public; no client holds it, whatever public_dataset is"},
+    public_fraction: float = setting(
+        0.1,
+        gt=0,
+        lt=1,
+        help="part of the training images that is public; no client holds it, whatever public_dataset is",
     )
-    public_images: int | None = field(
-        default=None, metadata={"help": "largest number of public images; default all of that part", "kind": int}
+    public_images: int | None = setting(None, ge=1, help="largest number of public images; default all of that part")
+    public_labels: bool = setting(True, help="whether the public images have labels")
+    precision: str | None = setting(
+        None,
+        choices=("fp32", "bf16"),
+        help="fp32, or bf16 arithmetic (faster, other numbers); default the scale's",
     )
-    public_labels: bool = field(default=True, metadata={"help": "whether the public images have labels"})
-    precision: str | None = field(
-        default=None,
-        metadata={"help": "fp32, or bf16 arithmetic (faster, other numbers); default the scale's", "kind": str},
-    )
-    device: str = field(default="cpu", metadata={"help": "cpu, cuda, or auto (cuda where there is one)"})
-    keep: str = field(
-        default="none", metadata={"help": "weights kept in final.pt: none, server or clients (with the server's)"}
+    device: str = setting("cpu", choices=("cpu", "cuda", "auto"), help="cpu, cuda, or auto (cuda where there is one)")
+    keep: str = setting(
+        "none", choices=KEEP, help="weights kept in final.pt: none, server or clients (with the server's)"
     )
     metrics: str = fields.later(
         "",
@@ -128,6 +109,10 @@ class RunSpec:
         neutral=False,
         help="each client with a server of its own, which sees nobody else's uploads: what the method does by itself",
     )
+
+
+# What a field must be one of, where that is always the same.
+CHOICES = {item.name: item.metadata["choices"] for item in dataclasses.fields(RunSpec) if "choices" in item.metadata}
 
 
 @dataclass(frozen=True)
@@ -356,38 +341,26 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
     method = algorithms.make(values["algorithm"], given)
     preset = presets.protocol(*whose, values["overrides"])
     for item in dataclasses.fields(RunSpec):
-        kind = item.metadata.get("kind", type(item.default))
+        kind = fields.kind_of(item)
         if kind in (int, float, str, bool) and values[item.name] is not None:
             values[item.name] = coerce(item.name, values[item.name], kind)
+            fields.check(item, values[item.name])
     if values["participation"] is None:
         values["participation"] = min(1.0, SELECTED / max(1, values["num_clients"]))
-    for name, known in CHOICES.items():
-        choose(name, values[name], known)
     choose("partition", values["partition"], [*partition.BUILT_IN, *partition.REGISTERED])
     if values["lr"] is not None:
         preset = dataclasses.replace(preset, lr=values["lr"])
     for name in ("num_clients", "rounds", "local_epochs", "batch_size"):
-        require(values[name] >= 1, name, values[name], "at least 1")
         require(values[name] < 2**31, name, values[name], "below 2**31")
-    require(0 < values["participation"] <= 1, "participation", values["participation"], "in (0, 1]")
     require(0 <= values["seed"] < 2**63, "seed", values["seed"], "between 0 and 2**63 - 1")
-    require(values["alpha"] > 0, "alpha", values["alpha"], "above 0")
-    require(0 < values["public_fraction"] < 1, "public_fraction", values["public_fraction"], "in (0, 1)")
-    if values["public_images"] is not None:
-        require(values["public_images"] >= 1, "public_images", values["public_images"], "at least 1")
     if values["device"] == "auto":
         values["device"] = "cuda" if torch.cuda.is_available() else "cpu"
-    require(
-        values["device"] == "cpu" or torch.cuda.is_available(),
-        "device",
-        values["device"],
-        "cpu on this machine, which has no CUDA device",
-    )
+    allowed = "cpu on this machine, which has no CUDA device"
+    require(values["device"] == "cpu" or torch.cuda.is_available(), "device", values["device"], allowed)
 
     dataset = data.info(values["dataset"])
-    if (
-        not dataset.augment and "augmentation" not in values["overrides"]
-    ):  # the preset's is for data that may be flipped
+    # A preset's augmentation is for data that may be flipped.
+    if not dataset.augment and "augmentation" not in values["overrides"]:
         preset = dataclasses.replace(preset, augmentation="none")
     preset.check_augmentation(dataset.name, dataset.augment)
     if values["public_dataset"] is not None:
