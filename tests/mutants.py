@@ -365,9 +365,10 @@ MUTANTS: dict[str, tuple[str, list[Change]]] = {
             ("if oldest in self.changed:\n                self._write(oldest)", "if False:\n                self._write(oldest)"),
             ("client.offload(partial(self.fetch, client.id))\n            else:\n                client.reset()", "client.offload(partial(self.fetch, client.id))"),
             ("self.changed.add(client.id)\n        self._hold", "self._hold"),
-            ("self.named, self.number = dict(self.newest), self.number + 1", "self.named = dict(self.newest)"),
-            ("(self.folder / _file_name(id, number)).unlink(missing_ok=True)", "pass"),
-            ("self.named, self.number = dict(self.newest), said[\"number\"] + 1", "self.named, self.number = dict(self.newest), said[\"number\"]"),
+            ("self.number += 1", "pass"),
+            ("(self.folder / name).unlink(missing_ok=True)", "pass"),
+            ("said[\"number\"] + 1", "said[\"number\"]"),
+            ("self.changed | {id for id in self.newest if self._name(id) not in present}", "self.changed"),
         ],
     ),
     "lab/launch.py": (

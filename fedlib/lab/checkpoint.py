@@ -87,9 +87,6 @@ def simulate(
                     saved = time.monotonic()
             if stopping:
                 raise Interrupted.after(row["round"], rounds, checkpoint is not None)
-            if clients is not None and not last:
-                count = len(federation.clients)
-                clients.expect(simulation.sampled_clients(federation.seed, row["round"] + 1, count, participation))
 
         return simulation.simulate(
             federation, algorithm, rounds, participation, outcome=before, after_round=after_round, exchange=exchange

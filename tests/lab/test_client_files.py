@@ -94,30 +94,6 @@ def test_a_checkpoint_writes_what_changed_and_keeps_what_it_names(room, tmp_path
     assert outcome.digest() == plain(built(), make("FedSSA"), ROUNDS, PARTICIPATION).digest()
 
 
-@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="no posix_fadvise")
-def test_files_are_read_ahead_of_the_round_that_needs_them(tmp_path, monkeypatch):
-    """Before each round, the files of those of its clients that are not in memory, and no others."""
-    monkeypatch.setattr(clientfiles, "MEMORY", 2 * (MODEL + 100))
-    asked: list[set[int]] = []
-    sampled = [set(simulation.sampled_clients(0, round, CLIENTS, PARTICIPATION)) for round in range(ROUNDS)]
-    expect = ClientFiles.expect
-
-    def told(self: ClientFiles, ids: Any) -> None:
-        asked.append(set())
-        expect(self, ids)
-        stored = {id for id in ids if self.federation.clients[id].visited and id not in self.held}
-        assert set(ids) == sampled[len(asked)] and asked[-1] == stored
-
-    def advise(descriptor: int, *_: int) -> None:
-        asked[-1].add(int(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name.split("-")[1]))
-
-    monkeypatch.setattr(ClientFiles, "expect", told)
-    monkeypatch.setattr(os, "posix_fadvise", advise)
-    outcome, _ = run(tmp_path / "x.pt")
-    assert len(asked) == ROUNDS - 1 and any(asked)
-    assert outcome.digest() == plain(built(), make("FedSSA"), ROUNDS, PARTICIPATION).digest()
-
-
 class Killed(BaseException):
     """Stands for the end of the process: nothing handles it."""
 
@@ -190,7 +166,7 @@ def test_client_files_that_are_deleted_while_the_run_needs_them(tmp_path, monkey
     outcome, _ = run(tmp_path / "x.pt", progress=delete)
     assert outcome.digest() == plain(built(), make("FedSSA"), ROUNDS, PARTICIPATION).digest()
     monkeypatch.setattr(clientfiles, "MEMORY", 0)
-    with pytest.raises(FedlibError, match=r"client-.*: (was deleted while the run needed it|cannot be read)"):
+    with pytest.raises(FedlibError, match=r"client-.*: cannot be read"):
         run(tmp_path / "y.pt", progress=delete)
 
 
