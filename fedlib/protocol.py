@@ -1,4 +1,4 @@
-"""How an experiment trains and measures, whatever the method. The papers' presets are in `fedlib.lab.presets`."""
+"""How an experiment trains and measures, independent of the method. The papers' presets are in `fedlib.lab.presets`."""
 
 from dataclasses import dataclass, fields
 
@@ -31,7 +31,7 @@ class Protocol:
     that say they may be (`Dataset.augment`);
     optimiser: of every network that a method trains, `sgd` or `adam` (PyTorch's betas), fresh for each client and round;
     lr, momentum, weight_decay: its settings; clip_norm: largest gradient norm of a step, 0 for none;
-    starts: the clients' initial models. `equal`: one state an architecture, as in the released code; `apart`: each
+    starts: the clients' initial models. `equal`: one state per architecture, as in the released code; `apart`: each
     client's drawn from its own stream. What the server starts from is the architecture's under both;
     inherit: what a client's model is at its first visit. `none`: its initial state. `first_visit`: the
     model, as it then is, of the last client of its architecture that trained; `first_round`: likewise, but in round 0

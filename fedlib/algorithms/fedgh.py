@@ -28,7 +28,7 @@ from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, S
 @dataclass(frozen=True)
 class FedGH(Algorithm):
     """server_lr: eta_theta, the server's learning rate, >= 0; 0 freezes the header. Default 0.01 (section 5.1).
-    server_update: `per_lar` (the default), one SGD step a LAR in order of arrival (Algorithm 1); `minibatch`, one
+    server_update: `per_lar` (the default), one SGD step per LAR in order of arrival (Algorithm 1); `minibatch`, one
     shuffled pass in batches of B; `frozen`, none (released code).
     first_header: what a client starts round 0 with, the `global` header (the default, Algorithm 1) or its `own`
     (released code).

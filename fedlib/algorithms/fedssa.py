@@ -12,7 +12,7 @@ scenario, that of the first architecture). A class that no selected client holds
 
 The method needs seen rows alone, but its authors count more: "we still upload the entire processed header", whose
 unseen rows are zeros (sections 4.3, 6.2), and the server broadcasts the global header (Algorithm 1). So the published
-words of a client and round are those of two headers, C * (d + 1) each, as many as LG-FedAvg's. (Section 6.1 gives a
+words per client and round are those of two headers, C * (d + 1) each, as many as LG-FedAvg's. (Section 6.1 gives a
 header's size as C x 500, without the bias that the code sends.)
 
 The released code averages over all N owners of a class (`aggregate_over=all`): what a client last uploaded, and the

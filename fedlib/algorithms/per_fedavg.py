@@ -6,7 +6,7 @@ step away from it. Each local step takes two independent batches, one to adapt o
 variant leaves out the Hessian. Down and up: w. Evaluated is the adapted network, one step at rate alpha from the
 client's w on one of its training batches. alpha = 0 is FedAvg at rate beta, to the bit.
 
-Known disagreements. pFedMe's copy takes 20 pairs of batches a round and PFLlib the halves of a double batch; here the
+Known disagreements. pFedMe's copy takes 20 pairs of batches per round and PFLlib the halves of a double batch; here the
 first batches are a second pass over the data, so the number of steps is FedAvg's. That copy adapts on a test batch
 before testing, which uses its labels; PFLlib, and this file, adapt on a training batch. That copy's rates are alpha =
 0.005, beta = 0.001; PFLlib forces beta to the run's rate.

@@ -15,7 +15,7 @@ paper, that is the initial one. With noise = 0 and zeta = 0 it is plain training
 Dividing the paper's objective by n_k makes it a mean loss, as for the other methods. Known disagreements: there is
 only an unofficial implementation (an MLP on MNIST), which takes five steps of q a batch, Adam at 1e-3, divides zeta by
 a constant 20 and adds up a batch's losses, so that on its batches of 100 the KL weighs zeta / 2000 against the mean
-loss, our weight at 2000 images a client; here both steps are the run's optimiser's. The mean is weighted by n_k as
+loss, our weight at 2000 images per client; here both steps are the run's optimiser's. The mean is weighted by n_k as
 there; the paper's is plain, its clients holding equally many images. The paper's own text was not at hand: beta, which
 that implementation keeps at 1, is cited from memory of its Algorithm 1.
 
@@ -23,7 +23,7 @@ The noise. rho = -3 is a spread of 0.049, more than the initial weights of most 
 implementation starts at 0.1), so unit noise drowns them. The implementation behind these rho and zeta, the only one
 known to reach the paper's accuracy on MNIST, multiplies the noise by 0.001. The three values belong together and are
 the defaults, under which q is all but deterministic and what remains of the method is its KL: a pull of each weight to
-the prior's. After three rounds on MNIST (IID, M1, N = 12, C = 1/3, 2000 images a client, E = 1, Adam at 1e-3, one
+the prior's. After three rounds on MNIST (IID, M1, N = 12, C = 1/3, 2000 images per client, E = 1, Adam at 1e-3, one
 seed) the selected clients are at 89.4 %, FedAvg's at 90.8 %, and under `noise=1`, the equation's, at 55.1 %; that
 wants a smaller spread, such as rho0 = -5 with zeta = 0.1, which leaves the pull zeta / spread^2 of the same order.
 Plain SGD on the KL is stable while lr * zeta / (n_k * spread^2) < 2.

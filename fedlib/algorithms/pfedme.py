@@ -5,7 +5,7 @@ lambda / 2 * ||theta - w||^2, then w <- w - eta * lambda * (w - theta), the grad
 server mixes the mean of the clients' w with its own. Down and up: w. Evaluated is theta after the last batch. With one
 batch, K = 1 and beta = 1 it is one FedAvg step at rate eta * lambda * inner_lr.
 
-R, the authors' number of batches a round (20), is here the batches of E epochs, the training budget of every method.
+R, the authors' number of batches per round (20), is here the batches of E epochs, the training budget of every method.
 theta starts from w in each round and from the last theta at each batch, as in the authors' code. That code also
 decays theta by 1e-3, which the paper does not mention: left to the protocol's weight decay, as the K steps use the
 run's optimiser. The mean is weighted by n_k, as in the authors' code. PFLlib ships beta = 0, under which the global
@@ -32,7 +32,7 @@ class PFedMe(FedAvg):
 
     lam: lambda, how strongly theta is held near w, >= 0; eta: rate of w, >= 0, eta * lam < 1;
     inner_lr: rate of theta's steps, >= 0; 0 (default) takes the run's lr: the authors' 0.09, for small networks on
-    MNIST, is beyond what CNN-1 bears; inner_steps: K, steps a batch, >= 1; beta: weight of the clients' mean in the
+    MNIST, is beyond what CNN-1 bears; inner_steps: K, steps per batch, >= 1; beta: weight of the clients' mean in the
     server's update, >= 0 (1 replaces, 0 never changes the global model).
     """
 

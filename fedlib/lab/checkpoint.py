@@ -1,4 +1,4 @@
-"""A simulation that can be stopped and goes on later to the same bits."""
+"""Checkpoints: a simulation that can be stopped and resumed with the same bits."""
 
 import io
 import os
@@ -52,8 +52,8 @@ def simulate(
 
     checkpoint: a file, written when `every` seconds have passed (a minute; 0: after each round) and on SIGINT, SIGTERM
     or SIGHUP (which only the main thread can heed), from which the same call (same `label`) resumes. With it, clients
-    for which there is no room in memory (`clientfiles.MEMORY`) lie in files in the folder `<checkpoint>.clients`, until
-    somebody deletes them, and are read when they are used. progress: called after each round with that round's row and
+    beyond a memory limit (`clientfiles.MEMORY`) are kept in files in the folder `<checkpoint>.clients`, which stays until
+    it is deleted, and are read when they are used. progress: called after each round with that round's row and
     its timing. Raises `Interrupted` where a signal ended it.
     """
     rounds, participation = simulation.check(federation, algorithm, rounds, participation, exchange)
@@ -94,7 +94,7 @@ def simulate(
 
 
 def save(path: Path, label: str, outcome: Outcome, clients: ClientFiles) -> None:
-    """Write what `load` goes on from, the clients that changed first; weights and plain numbers only."""
+    """Write a checkpoint for `load`, changed clients first; weights and plain numbers only."""
     buffer = io.BytesIO()
     rows = {"rounds": outcome.round_rows, "clients": outcome.client_rows, "timing": outcome.timing_rows}
     rows["details"] = outcome.detail_rows
@@ -106,7 +106,7 @@ def save(path: Path, label: str, outcome: Outcome, clients: ClientFiles) -> None
 
 def load(path: Path, label: str, federation: Federation, clients: ClientFiles) -> Outcome | None:
     """The outcome so far, or None; a checkpoint that is damaged, itself or in a client file, or of another run is
-    reported and set aside.
+    reported and renamed.
     """
     if not path.exists():
         return None

@@ -1,4 +1,4 @@
-"""Visited clients of a run: those used last in memory, and what a checkpoint goes on from in files beside it."""
+"""Visited clients of a run: the most recently used in memory, all of them in files beside the checkpoint."""
 
 import hashlib
 import io
@@ -31,7 +31,7 @@ def remove(checkpoint: Path) -> None:
 
 
 def set_aside(checkpoint: Path, reason: str) -> None:
-    """Rename a checkpoint that cannot be used, and its client files with it, see `files.set_aside`."""
+    """Rename a checkpoint that cannot be used, and its client files with it (`files.set_aside`)."""
     aside = files.set_aside(checkpoint, reason)
     if folder_of(checkpoint).exists():
         folder_of(checkpoint).rename(folder_of(aside))
@@ -63,7 +63,7 @@ class ClientFiles:
         self.federation.after_visit = self.keep
 
     def keep(self, client: Client) -> None:
-        """Take note of a client that has changed."""
+        """Note that a client has changed."""
         self.changed.add(client.id)
         self._hold(client.id, client.snapshot())
 
@@ -86,7 +86,7 @@ class ClientFiles:
                 (self.folder / name).unlink(missing_ok=True)
 
     def resume(self, said: dict[str, Any]) -> None:
-        """Put the clients where a checkpoint says that they are, or as never visited where it says nothing. Raises
+        """Restore the clients that a checkpoint names and reset the others to never visited. Raises
         ValueError or OSError, and changes nothing, when a file is not what was written.
         """
         for id, (number, digest) in said["files"].items():
@@ -116,7 +116,7 @@ class ClientFiles:
         return snapshot
 
     def _hold(self, id: int, snapshot: dict[str, Any]) -> None:
-        """Count a client as in memory and used last, and put away those used longest ago that have no room."""
+        """Mark a client as in memory and most recently used, and offload the least recently used beyond MEMORY."""
         self.held.pop(id, None)
         self.held[id] = sum(tensor.nbytes for tensor in _tensors(snapshot))
         if self.federation.after_visit != self.keep:  # another run has taken over

@@ -17,10 +17,10 @@ def write_bytes(path: Path, content: bytes | memoryview) -> None:
 
 
 def write_files(files: Mapping[Path, Sequence[bytes | memoryview]]) -> None:
-    """Write files (path -> parts of its content) whole: all as temporary files first, so that a full disk leaves what
-    was there, then each in its place. The last one vouches for the others: an old one goes before they change.
+    """Write files (path -> parts of its content) whole: all as temporary files first, so that a full disk leaves the
+    old ones, then each is renamed. The last one certifies the others: an old last one is deleted before they change.
 
-    Folders that are missing are made, also those that somebody removed meanwhile.
+    Missing folders are made, also those removed meanwhile.
     """
     suffix = f".{os.getpid()}-{threading.get_ident()}.tmp"
     staged = {path: path.with_name(f".{path.name}{suffix}") for path in files}

@@ -1,4 +1,4 @@
-"""Computing runs: one here, or several side by side in workers."""
+"""Computing runs: one in this process, or several side by side in worker processes."""
 
 import dataclasses
 import json
@@ -38,7 +38,7 @@ def run(
 ) -> Record:
     """The record of `spec`: read if it is finished, resumed or computed otherwise.
 
-    A record whose numbers today's code does not compute any more (`numerics`) is set aside and trained again, or
+    A record whose numbers today's code does not compute any more (`numerics`) is renamed and trained again, or
     returned if `reuse_stale`. If a person's own network or partition makes something else than it did for the stored
     run, though its source is the same, that is another run. One process computes; another that asks for the same run
     waits and reads. Of several threads of one process, one trains and the others wait (`sweep` trains side by side).
@@ -176,7 +176,7 @@ def _compute(
 
 @contextmanager
 def _side_by_side(processes: int) -> Iterator[None]:
-    """So many processes for what a run can train side by side."""
+    """Let a run train in so many processes side by side."""
     setting = training.processes.set(processes)
     try:
         yield
@@ -185,7 +185,7 @@ def _side_by_side(processes: int) -> Iterator[None]:
 
 
 def _reached(row: dict[str, Any], rounds: int | None) -> str:
-    """Where a run is, for a bar: its round, of how many, and the mean accuracy over the clients visited so far."""
+    """Progress of a run, for a bar: its round and the mean accuracy over the clients visited so far."""
     return f"round {row['round'] + 1}/{rounds} accuracy {row['accuracy']:.3f}"
 
 
@@ -211,7 +211,7 @@ def sweep(
     or as `specs` has it (in_order). each: called with how many runs remain whenever a worker has finished one.
 
     On Ctrl-C or SIGTERM the workers finish their rounds and save; the same call resumes. An error of one run is
-    raised when all others are done, data that cannot be had before anything is trained.
+    raised when all others are done; missing data that cannot be downloaded, before anything is trained.
     """
     allowed = "a list of RunSpec; of a single one, `run` gives the record"
     require(isinstance(specs, Iterable) and not isinstance(specs, str | Mapping), "specs", specs, allowed)
@@ -240,7 +240,7 @@ def sweep(
 
 
 def _fetch(todo: list[Resolved]) -> None:
-    """Download the data that are not there: once, and before any worker starts, so that a failure is one line and not one a run."""
+    """Download missing data once, before any worker starts, so that a failure is one line and not one per run."""
     names = (name for item in todo for name in (item.spec.dataset, item.spec.public_dataset) if name)
     for name in dict.fromkeys(names):
         if not data.available(name):
@@ -255,7 +255,7 @@ def _in_workers(
     reuse_stale: bool,
     each: Callable[[int], None] | None,
 ) -> list[str]:
-    """Train `todo` in `jobs` worker processes; returns what went wrong, a line each. The bar goes by `expected`, each
+    """Train `todo` in `jobs` worker processes; returns what went wrong, one line each. The bar goes by `expected`, each
     run's seconds by its key; `each` is told how many runs remain.
 
     A worker is a Python of its own, so a script needs no main guard and a notebook no importable main module. It gets

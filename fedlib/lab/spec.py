@@ -1,4 +1,4 @@
-"""What a run is asked to be (`RunSpec`) and what it is (`Resolved`): every field filled, checked and hashed into a key."""
+"""Specifications: what a user asks for (`RunSpec`), and the same with every field filled, checked and hashed (`Resolved`)."""
 
 import dataclasses
 import hashlib
@@ -57,14 +57,14 @@ class RunSpec:
         None,
         gt=0,
         le=1,
-        help="C in (0, 1], part of the clients selected a round; default 10 of them, or all",
+        help="C in (0, 1], fraction of the clients selected per round; default 10 clients, or all",
     )
     partition: str = setting("by-class", help="by-class, dirichlet or iid")
     classes_per_client: int | None = setting(None, help="classes a client holds (by-class); default 2 of 10, 10 of 100")
     alpha: float = setting(0.5, gt=0, help="concentration of the Dirichlet partition, above 0")
     rounds: int | None = setting(None, ge=1, help="T, communication rounds")
-    local_epochs: int | None = setting(None, ge=1, help="E, epochs of local training a round")
-    batch_size: int | None = setting(None, ge=1, help="B, images a batch")
+    local_epochs: int | None = setting(None, ge=1, help="E, local epochs per round")
+    batch_size: int | None = setting(None, ge=1, help="B, batch size in images")
     lr: float | None = setting(None, help="learning rate of local training; default the protocol's")
     seed: int = setting(0, help="seed of every random stream")
     paper: str | None = setting(
@@ -85,7 +85,7 @@ class RunSpec:
         0.1,
         gt=0,
         lt=1,
-        help="part of the training images that is public; no client holds it, whatever public_dataset is",
+        help="fraction of the training images that is public; no client holds it, whatever public_dataset is",
     )
     public_images: int | None = setting(None, ge=1, help="largest number of public images; default all of that part")
     public_labels: bool = setting(True, help="whether the public images have labels")
@@ -191,7 +191,7 @@ class Resolved:
         return numerics.versions(self.hashed)
 
     def joined(self, other: RunSpec) -> "Resolved":
-        """The same run, which keeps and measures what `other`, a specification of it too, keeps and measures besides."""
+        """The same run with the union of what it and `other`, a specification of the same run, keep and measure."""
         keep = max(self.spec.keep, other.keep, key=KEEP.index)
         both = ",".join(sorted({*self.spec.metrics.split(","), *other.metrics.split(",")} - {""}))
         return dataclasses.replace(self, spec=dataclasses.replace(self.spec, keep=keep, metrics=both))
@@ -202,7 +202,7 @@ class Resolved:
 
     @property
     def own(self) -> dict[str, str]:
-        """Digests of what is no part of fedlib, by what it is (see `_own_parts`)."""
+        """Digests of the person's own parts, by kind (see `_own_parts`)."""
         return self.hashed.get("own", {})
 
     def check_own_parts(self) -> None:
@@ -228,7 +228,7 @@ class Resolved:
 
     @property
     def portable(self) -> bool:
-        """Whether another process can compute the run: what is no part of fedlib is an installed package's."""
+        """Whether another process can compute the run: all own parts come from installed packages."""
         named = [name.removeprefix("architecture ") for name in self.own if name.startswith("architecture ")]
         parts: list[tuple[str, str, Any]] = [("fedlib.models", name, models.BUILDERS[name]) for name in named]
         if "method" in self.own:
@@ -240,7 +240,7 @@ class Resolved:
 
     @property
     def samples(self) -> float:
-        """Training images that the run will see, about."""
+        """Approximate number of training images that the run will process."""
         spec, (train, validation, test) = self.spec, self.protocol.parts
         of_training = float(self.info.num_train)
         if self.algorithm.public_data != "none" or self.protocol.reserve:
@@ -295,7 +295,7 @@ def _completed(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_types(spec: Any) -> None:
-    """Raise FedlibError where a field holds what is no text, no mapping, or nothing though it needs a value."""
+    """Raise FedlibError where a field has the wrong type: no text, no mapping, or None though it needs a value."""
     require(isinstance(spec, RunSpec), "spec", spec, "a RunSpec, such as RunSpec(algorithm='FedSSA')")
     for item in dataclasses.fields(RunSpec):
         value = getattr(spec, item.name)
@@ -430,7 +430,7 @@ def classes_held(dataset: data.DatasetInfo) -> int:
 
 
 def differences(spec: FilledSpec) -> list[str]:
-    """What a resolved specification sets otherwise than its method's usual run, in short words: architectures, partition, protocol,
+    """How a resolved specification differs from its method's usual run, in short words: architectures, partition, protocol,
     overrides, hyper-parameters, public data, arithmetic. N, C, T, E and the seed are left to the caller.
     """
     found = [] if spec.scenario == "heterogeneous" else [spec.scenario]
