@@ -36,7 +36,8 @@ def check_public_labels(name: str, public: PublicData, num_classes: int) -> None
 @dataclass(frozen=True)
 class Algorithm:
     """A federated method. The simulation calls, each round: `download` for each of the round's clients, then
-    `local_round` for each, then `aggregate` once.
+    `local_round` for each, then `aggregate` once. Its fields are its hyper-parameters, each with a default and perhaps
+    limits: `mu: float = fields.setting(0.5, ge=0, le=1)`, see `fedlib.fields`.
 
     Nothing but messages passes between clients and server. What a client keeps lives on `client.model` and
     `client.state`, what the server keeps in its state: plain tensors and numbers. A context is what one side may use

@@ -145,7 +145,7 @@ def signals() -> Iterator[list[int]]:
         return
     received: list[int] = []
 
-    def note(number: int, frame: Any) -> None:
+    def collect(number: int, frame: Any) -> None:
         if received:
             raise KeyboardInterrupt("stopped inside a round; the last checkpoint, if any, is kept")
         received.append(number)
@@ -160,7 +160,7 @@ def signals() -> Iterator[list[int]]:
     hangup = getattr(signal, "SIGHUP", None)
     if hangup is not None and signal.getsignal(hangup) is not signal.SIG_IGN:  # `nohup` ignores it
         numbers.append(hangup)
-    before = {number: signal.signal(number, note) for number in numbers}
+    before = {number: signal.signal(number, collect) for number in numbers}
     _received = received
     try:
         yield received

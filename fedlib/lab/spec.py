@@ -381,22 +381,25 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
     allowed = f"at most {images // 3}: {dataset.name} has {images} images and a client needs 3"
     require(3 * values["num_clients"] <= images, "num_clients", values["num_clients"], allowed)
 
-    asked = {
-        name: value for name, value in values.items() if name not in ("paper", "protocol", "overrides", "keep", "lr")
-    }
+    return Resolved(FilledSpec(**values), method, preset, dataset, _hashed(values, method, preset, dataset))
+
+
+def _hashed(
+    values: Mapping[str, Any], method: algorithms.Algorithm, preset: Protocol, dataset: data.DatasetInfo
+) -> dict[str, Any]:
+    """What a run's key is a hash of: all that decides its numbers, and nothing that it has no use for."""
+    left_out = ("paper", "protocol", "overrides", "keep", "lr")  # the protocol's fields stand in their place
+    asked = {name: value for name, value in values.items() if name not in left_out}
     hashed = fields.in_key(RunSpec, asked | {"params": fields.in_key(type(method), values["params"])})
     if values["partition"] != "dirichlet":
         del hashed["alpha"]
     if values["partition"] != "by-class":
         del hashed["classes_per_client"]
     if method.public_data == "none":
-        for name in (
-            "public_dataset",
-            "public_images",
-            "public_labels",
-            *([] if preset.reserve else ["public_fraction"]),
-        ):
+        for name in ("public_dataset", "public_images", "public_labels"):
             del hashed[name]
+        if not preset.reserve:
+            del hashed["public_fraction"]
     elif values["public_dataset"]:
         hashed["public"] = data.info(values["public_dataset"]).fingerprint
     hashed |= {
@@ -408,7 +411,7 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
     digests = _own_parts(method, hashed["architectures"], values["partition"])
     if digests:
         hashed["own"] = digests
-    return Resolved(FilledSpec(**values), method, preset, dataset, hashed)
+    return hashed
 
 
 def _own_parts(method: algorithms.Algorithm, architectures: Iterable[str], partition_name: str) -> dict[str, str]:
