@@ -23,7 +23,7 @@ class Progress:
         terminal = sys.stderr is not None and sys.stderr.isatty()
         kind: Any = _Notebook if _in_notebook() else tqdm if terminal else _Lines
         file = sys.stderr if kind is tqdm else io.StringIO()
-        how = {"bar_format": LAYOUT, "leave": False, "dynamic_ncols": True}
+        how = {"bar_format": LAYOUT, "leave": False, "dynamic_ncols": True, "ascii": None if kind is tqdm else False}
         self._bar = kind(total=total, desc=label, disable=not shown, file=file, **how)
 
     def __enter__(self) -> "Progress":
