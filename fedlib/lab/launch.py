@@ -312,9 +312,8 @@ def _in_workers(
                 give(pipe)
             while working:
                 try:
-                    ready = wait(working)
-                    for pipe in [pipe for pipe in working if pipe in ready]:
-                        hear(pipe)
+                    for speaking in wait(working):
+                        hear(speaking)  # type: ignore[arg-type]
                 except KeyboardInterrupt as error:
                     if interrupt is not None:
                         raise
