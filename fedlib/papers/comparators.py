@@ -1,4 +1,4 @@
-"""The six ways in which a claim is held against runs (`claims.csv`, column `kind`): each turns runs into comparisons, which
+"""The five ways in which a claim is held against runs (`claims.csv`, column `kind`): each turns runs into comparisons, which
 `verdicts.judge` decides on.
 
 Methods are compared in one place (data set, N, models, partition, public labels, swept value) and paired by seed, with the common
@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student_t
 
-from .. import algorithms, models
-from ..errors import choose
 from ..lab import costs
 from ..show import intervals, paired
 from .results import common_error
@@ -361,61 +359,10 @@ def _mean_by_seed(values: Sequence[Mapping[int, float]]) -> dict[int, float]:
     return {seed: float(np.mean([own[seed] for own in values])) for seed in sorted(seeds)}
 
 
-# ------------------------------------------------------------------------------------------------------------ 6 counted
-
-
-def counted(quantity: str, printed: str, reading: Reading, **args: Any) -> tuple[bool, str]:
-    """Whether what a claim says can be counted without a run and is so, and what was counted.
-
-    quantity: `header weights` (num_classes) of all five CNNs, to the digit; `extraction` (method): its FLOPs beyond an epoch's by
-    an epoch's, to the printed digit; `round` (method, other, kinds, less): whether a client's round of the method costs less (or
-    more) than of the other, on both data sets.
-    """
-    choose("quantity", quantity, QUANTITIES)
-    return QUANTITIES[quantity](printed, reading, **args)
-
-
-def _header_weights(printed: str, reading: Reading, num_classes: int) -> tuple[bool, str]:
-    sizes = {models.cnn(name, num_classes, 3).header.weight.numel() for name in models.CNN_WIDTHS}
-    return sizes == {
-        int(printed)
-    }, f"{', '.join(map(str, sorted(sizes)))} weights in all five CNNs, and {num_classes} biases"
-
-
-def _extraction(printed: str, reading: Reading, method: str) -> tuple[bool, str]:
-    cost = costs.flops(algorithms.make(method, {}), "CNN-3")
-    share, digits = cost.round / cost.epoch, len(printed.partition(".")[2])
-    return abs(share - float(printed)) <= 0.5 * 10.0**-digits, f"{share:.2f} of an epoch, counted on CNN-3"
-
-
-def _round(
-    printed: str, reading: Reading, method: str, other: str, kinds: Sequence[str], less: bool, epochs: int = 10
-) -> tuple[bool, str]:
-    right, said = True, []
-    for kind in kinds:
-        if kind == "words":
-            counts = "published" if reading.count == "published" else "real"
-            table = costs.table([method, other])[[f"{name}_{counts}" for name in ("cifar10", "cifar100")]].astype(float)
-            pairs = list(zip(table.loc[method], table.loc[other], strict=True))
-            said += [f"{mine:.0f} against {its:.0f} words" for mine, its in pairs]
-        else:
-            made = [algorithms.make(name, {}) for name in (method, other)]
-            mine, its = (costs.relative_to_standalone(one, "CNN-3", epochs) for one in made)
-            pairs = [(mine, its)]
-            said += [f"{mine:.2f} against {its:.2f} times plain training"]
-        right = right and all(mine < its if less else mine > its for mine, its in pairs)
-    return right, f"{method} against {other}: {', '.join(said)}"
-
-
-QUANTITIES: dict[str, Callable[..., tuple[bool, str]]] = {
-    "header weights": _header_weights,
-    "extraction": _extraction,
-    "round": _round,
-}
 COMPARATORS: dict[str, Comparator] = {
     "above": above,
     "trend": trend,
     "cheaper": cheaper,
     "reaches": reaches,
     "between": between,
-}  # and `counted`, which needs no run
+}
