@@ -54,7 +54,7 @@ def show(exhibit: Name, /, *, scale: Scale = "smoke") -> None:  # type: ignore[v
         declared = ", ".join(f'grids."{name}"' for name in item.grids)
         print(fill(f"{declared} in fedlib/papers/exhibits.toml", "declared: ", 2))
         table = explain.settings_of(cells, scale)
-        varied = table.loc[:, table.nunique() > 1]
+        varied = table[[name for name in table if len(set(table[name])) > 1]]
         if "methods" not in varied:
             print(fill(table["methods"].iloc[0], "methods: ", 2))
         _print_settings(varied)
