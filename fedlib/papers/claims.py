@@ -74,7 +74,9 @@ def part(kind: str, **args: Any) -> verdicts.Part:
     """
     choose("kind", kind, comparators.COMPARATORS)
     comparator = comparators.COMPARATORS[kind]
-    runs = {name: tuple(value) if isinstance(value, list) else value for name, value in args.items() if name in _RUNS}
+    runs: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in args.items() if name in _RUNS
+    }
     own = {name: value for name, value in args.items() if name not in _RUNS}
     known = [name for name in inspect.signature(comparator).parameters if name not in ("found", "reading")]
     for name in own:

@@ -21,7 +21,7 @@ from ..show import intervals, looks, plots, tables
 from . import exhibits, loading, recorded
 from .exhibits import RECORD
 from .results import Runs, note
-from .settings import Settings, defaults
+from .settings import Parameters, defaults
 
 NOTEBOOKS = lab.shipped() / "notebooks"
 OVER_ROUNDS = ("curves", "curves_by_value", "leads")  # pictures of every round, which no rule selects
@@ -34,7 +34,7 @@ def figures(scale: str) -> Path:
 
 def save(
     name: str,
-    settings: Settings,
+    settings: Parameters,
     figure: plots.Picture,
     table: pd.DataFrame,
     used: Runs | None = None,
@@ -74,7 +74,7 @@ def save(
 
 def save_record(
     name: str,
-    settings: Settings,
+    settings: Parameters,
     figure: plots.Picture,
     table: pd.DataFrame,
     ranked: tables.Ranked | None = None,
