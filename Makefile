@@ -48,7 +48,7 @@ lock: $(INSTALLED)
 
 notebooks: $(INSTALLED)
 	$(BIN)/python -m fedlib reproduce all --scale smoke
-	$(BIN)/python -c "from fedlib.papers import reproduce; reproduce.refresh(reproduce.all_notebooks()); reproduce.write_readme()"
+	$(BIN)/python -c "from fedlib.papers import reproduce; reproduce.refresh(reproduce.all_notebooks())"
 	$(BIN)/ruff format -q notebooks
 
 $(INSTALLED): requirements.lock pyproject.toml

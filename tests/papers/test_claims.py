@@ -8,6 +8,7 @@ import pytest
 
 from fedlib.errors import FedlibError
 from fedlib.papers import claims, exhibits, reported, verdicts
+from fedlib.papers.results import Runs
 from fedlib.papers.verdicts import CONTRADICTED, NO_DIFFERENCE, NOT_RUN, STAND_IN, SUPPORTED, UNDECIDED, Evidence
 
 BY_NAME = {(claim.paper, claim.name): claim for claim in claims.every()}
@@ -66,12 +67,6 @@ def test_embedded_cells_say_which_number_of_clients_they_stand_for():
 
 
 @dataclass
-class Made:
-    cells: list
-    records: list
-
-
-@dataclass
 class Record:
     key: str
     status: str
@@ -116,7 +111,7 @@ def made(grid, value, *, seeds=(0, 1, 2), protocol="reconstructed", scale="paper
         for place, (cell, found) in enumerate(pairs)
         if found is not None
     ]
-    return Made([cell for cell, _ in kept], [found for _, found in kept])
+    return Runs([cell for cell, _ in kept], [found for _, found in kept])
 
 
 TABLE2 = "fedssa/heterogeneous"
@@ -270,7 +265,7 @@ def half_of(evidence):
     """Its CIFAR-10 only."""
     runs = evidence.grids[TABLE2]
     kept = [pair for pair in zip(runs.cells, runs.records, strict=True) if pair[0].dataset == "cifar10"]
-    return Evidence({TABLE2: Made([cell for cell, _ in kept], [one for _, one in kept])}, evidence.scale)
+    return Evidence({TABLE2: Runs([cell for cell, _ in kept], [one for _, one in kept])}, evidence.scale)
 
 
 def test_a_claim_about_most_settings():
