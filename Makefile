@@ -14,7 +14,7 @@ INSTALLED := .venv/installed
 WORKERS = $(shell $(BIN)/python -c 'import os; print(min(8, 1 + (os.cpu_count() or 1)))')
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope
 
-.PHONY: reproduce test slow mutants lab site lock notebooks
+.PHONY: reproduce test slow mutants lab site lock notebook notebooks
 .DELETE_ON_ERROR:
 
 reproduce: $(INSTALLED)
@@ -50,6 +50,10 @@ notebooks: $(INSTALLED)
 	$(BIN)/python -m fedlib reproduce all --scale smoke
 	$(BIN)/python -c "from fedlib.papers import reproduce; reproduce.refresh(reproduce.all_notebooks())"
 	$(BIN)/ruff format -q notebooks
+
+notebook: $(INSTALLED)  # make notebook FILE=fedssa/5_robustness.ipynb
+	$(BIN)/python -c "from fedlib.papers import reproduce; reproduce.refresh_one('$(FILE)')"
+	$(BIN)/ruff format -q notebooks/$(FILE)
 
 $(INSTALLED): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "fedlib needs Python 3.11 or newer; try: make PYTHON=python3.12 ...")'

@@ -111,20 +111,8 @@ def _held(cell: exhibits.Cell) -> tuple[dict[str, Any], pd.DataFrame]:
 
 # ------------------------------------------------------------------------------------------------ results of record
 
-_BESIDE = [
-    "method",
-    "setting",
-    "value",
-    "paper",
-    "ours",
-    "ci95",
-    "all",
-    "selected",
-    "taught",
-    "n",
-    "difference",
-    "verdict",
-]
+_OURS = ["method", "setting", "value", "ours", "ci95", "all", "selected", "taught", "n"]
+_BESIDE = [*_OURS[:3], "paper", *_OURS[3:], "difference", "verdict"]
 
 
 def record_block(grids: str | Sequence[str], paper: pd.DataFrame | None = None) -> tuple[notebook.Runs, pd.DataFrame]:
@@ -139,20 +127,16 @@ def record_block(grids: str | Sequence[str], paper: pd.DataFrame | None = None) 
     record = notebook.Runs.joined(found)
     if record.cells:
         theirs = [cell.spec for name in names for cell in exhibits.cells(name, "paper", seeds=(0,))]
-        ours_ = [cell.spec for cell in record.cells]
-        columns = {(spec.num_clients, spec.participation): spec for spec in ours_}
+        own = [cell.spec for cell in record.cells]
         said = [
-            f"{results.epochs(results.of_column(spec, ours_)):g} here, up to {results.epochs(results.of_column(spec, theirs)):g} "
+            f"{results.epochs(results.of_column(spec, own)):g} here, up to {results.epochs(results.of_column(spec, theirs)):g} "
             f"in the paper (N = {spec.num_clients})"
-            for spec in columns.values()
+            for spec in {(spec.num_clients, spec.participation): spec for spec in own}.values()
         ]
         print(f"Epochs that a client trains, on average: {'; '.join(said)}.")
     ours = record.summary("last")
     if paper is None:
-        table, shown = (
-            ours.assign(paper=np.nan),
-            [name for name in _BESIDE if name not in ("paper", "difference", "verdict")],
-        )
+        table, shown = ours.assign(paper=np.nan), _OURS
     else:
         table, shown = printed.beside_paper(ours, paper, ["method", "dataset", "clients"]), _BESIDE
     if len(table):

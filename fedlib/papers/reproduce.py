@@ -102,21 +102,13 @@ def listed(
         "scale": scale,
         "home": str(lab.home()),
         "runs": [
-            {
-                "key": run.key,
-                "spec": dataclasses.asdict(run.spec),
-                "stored": run.key not in missing,
-                "images": round(run.samples),
-            }
+            {"key": run.key, "spec": dataclasses.asdict(run.spec)}
+            | {"stored": run.key not in missing, "images": round(run.samples)}
             for run in runs
         ],
         "exhibits": [
-            {
-                "name": item.name,
-                "title": item.title,
-                "notebook": item.notebook,
-                "runs": [key for key in keys[item.name] if key not in of_record],
-            }
+            {"name": item.name, "title": item.title, "notebook": item.notebook}
+            | {"runs": [key for key in keys[item.name] if key not in of_record]}
             for item in chosen
         ],
         "of_record": sorted(of_record),
@@ -225,9 +217,8 @@ def reproduce(
     errors: dict[str, str] = {}
 
     def make(file: str) -> None:
-        print(
-            f"executing notebooks/{file} ...\n", end="", file=sys.stderr
-        )  # one write, so that threads' lines stay whole
+        # One write, so that threads' lines stay whole.
+        print(f"executing notebooks/{file} ...\n", end="", file=sys.stderr)
         started = time.perf_counter()
         try:
             execute(file, scale, methods)
@@ -238,9 +229,8 @@ def reproduce(
     with ThreadPoolExecutor(jobs) as pool:  # the runs are stored by now, so that a notebook only reads and draws
         try:
             list(pool.map(make, dict.fromkeys(item.notebook for item in chosen if state[item.name] != "fresh")))
-        except (
-            KeyboardInterrupt
-        ):  # those waiting are cancelled; a kernel's session is its own, which Ctrl-C does not reach
+        except KeyboardInterrupt:
+            # Those waiting are cancelled; a kernel's session is its own, which Ctrl-C does not reach.
             for kernel in psutil.Process().children():
                 with contextlib.suppress(psutil.NoSuchProcess):  # it ended by itself
                     kernel.send_signal(signal.SIGINT)
@@ -313,11 +303,8 @@ def execute(file: str, scale: str, methods: Sequence[str] = ()) -> None:
 
 def refresh(files: Sequence[str], jobs: int = 2) -> None:
     """Execute committed notebooks in place, `jobs` side by side; the runs that they need should be stored by then."""
-    command = [
-        sys.executable,
-        "-c",
-        "import sys; from fedlib.papers import reproduce; reproduce.refresh_one(sys.argv[1])",
-    ]
+    code = "import sys; from fedlib.papers import reproduce; reproduce.refresh_one(sys.argv[1])"
+    command = [sys.executable, "-c", code]
     with ThreadPoolExecutor(jobs) as pool:
         list(pool.map(lambda file: subprocess.run([*command, file], check=True), files))
 
