@@ -13,7 +13,7 @@ except OSError:
     print("fedlib: the current directory is gone; change to one that is there", file=sys.stderr)
     sys.exit(2)
 
-from cyclopts import App, CoercionError, CycloptsError, Parameter, UnknownOptionError
+from cyclopts import App, CoercionError, CycloptsError, Parameter, UnknownOptionError, UnusedCliTokensError
 from cyclopts.help import DefaultFormatter, PanelSpec
 from rich.box import Box
 
@@ -137,10 +137,9 @@ def mistake(error: CycloptsError) -> str:
             known = [name for item in error.argument_collection for name in item.names if name.startswith("--")]
             choose(f"`{' '.join(words)}`: option", error.token.keyword or error.token.value, [*known, "--help"])
         if isinstance(error, CoercionError) and error.argument and error.token:
-            choose(
-                error.argument.name.strip("-").lower(), error.token.value, error.argument.get_choices(force=True) or ()
-            )
-        if error.unused_tokens:
+            field, allowed = error.argument.name.strip("-").lower(), error.argument.get_choices(force=True)
+            choose(field, error.token.value, allowed or ())
+        if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
             asked = app
             for word in words[1:]:
                 asked = asked[word]
