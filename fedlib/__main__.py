@@ -75,24 +75,24 @@ Make one exhibit (fedssa/table2), a paper's (fedssa), or all.""",
         "record",
         """the results of record: what is on record, and train more of it
 
-Without a name, list the arms of the plan (results/planned.csv): what each asks, and what it lacks. With one, train
-that, seed by seed, and add each finished run to results/.""",
+Without a name, list the arms of the plan (results/planned.csv), the question of each and the runs it still lacks.
+With a name, train those runs, seed by seed, and add each finished one to results/.""",
     ),
     (
         "exhibits:notebooks",
         "notebooks",
         """the notebooks: where they are; copy: into a folder of yours
 
-Without a name, list the notebooks that came with fedlib. `copy FOLDER` copies them into a folder of yours, to be read,
-changed and run there.""",
+List the notebooks that came with fedlib, or copy them with `copy FOLDER` into a folder of yours, to read, change and
+run them there.""",
     ),
     (
         "store:compare",
         "compare",
-        """runs beside each other: accuracies paired by seed, clients one by one
+        """compare runs: accuracies paired by seed, and client by client
 
-Runs beside each other, stored or of record; those that differ in nothing but their seed are one row, and the first row
-is the reference. Of two runs it also says in which fields, versions and bits they differ.
+Compare stored runs or results of record. Runs that differ only in their seed share a row; the first row is the
+reference. For two runs, the fields, versions and bits in which they differ are listed too.
 
 Example: `fedlib compare Standalone-1f Standalone-2c FedSSA-07 FedSSA-9b --figure mine.png`""",
     ),

@@ -72,8 +72,8 @@ class Parameters:
 
     @property
     def beside(self) -> "Parameters":
-        """Those of a run beside the exhibit, where a reader changes one thing: these, but scale smoke's where nobody is there to
-        read it and it would cost hours, in a batch (papermill) at scale record or paper.
+        """The settings of an extra run in which a reader changes one thing: these, but those of scale smoke in a batch (papermill)
+        at scale record or paper, where the extra run would cost hours and nobody reads it.
         """
         return self if self.scale in (SMOKE, DEMO) or not _injected() else defaults(SMOKE)
 

@@ -3,10 +3,10 @@
 A comparator (`papers/comparators.py`) turns runs into comparisons: means of differences paired by seed, and the bounds between which
 the claim puts them. A claim is
 
-- *supported* when every comparison lies clearly within its bounds (of most, where the claim says most), and all of its cells
-  are there;
-- *contradicted* when one lies clearly outside, with intervals that hold for all comparisons together: a missing cell does not
-  save it;
+- *supported* when every comparison (or most, where the claim says most) lies clearly within its bounds, and no cell is
+  missing;
+- *contradicted* when one lies clearly outside, with intervals that hold for all comparisons together, even if cells are
+  missing;
 - *no difference* when all are within MARGIN points, by two one-sided tests;
 - else *undecided*, with the reason, or *not run*.
 
