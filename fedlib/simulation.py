@@ -257,7 +257,7 @@ def _round(
     exchange: Exchange,
 ) -> None:
     """One round; appends its rows to `outcome`."""
-    started = time.perf_counter()
+    started, processor = time.perf_counter(), time.process_time()
     federation, server, round = outcome.federation, outcome.server, context.round
     sampled = sampled_clients(federation.seed, round, len(context.infos), participation)
     infos = [context.infos[id] for id in sampled]
@@ -306,6 +306,7 @@ def _round(
     timing = {
         "round": round,
         "seconds": ended - started,
+        "processor_seconds": time.process_time() - processor,
         "evaluation_seconds": sum(reply.evaluation_seconds for reply in replies),
         "recording_seconds": ended - recording,
     }

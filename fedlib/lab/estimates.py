@@ -1,18 +1,18 @@
-"""How long runs will take on this machine, about."""
+"""How long runs will take, about: from runs that were timed, and from what methods compute beside plain training."""
 
+import contextlib
 import os
-import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
-import torch
 
-from .. import algorithms, data, models, randomness, simulation, training
-from ..errors import require
+from .. import algorithms, data, models, simulation
+from ..errors import FedlibError, require
 from . import costs
-from .spec import Resolved
+from .records import Record, state, stored
+from .spec import FilledSpec, Resolved, resolve
 
 FORWARD = 0.28  # a forward pass by a training step of the same images
 
@@ -55,69 +55,73 @@ WORK = {
 }
 
 
-# FLOPs of a training step an image (10 classes, 3 channels), as PyTorch counts them (`costs.training_flops`). M4 has 46
-# times those of CNN-1.
-FLOPS = {
-    "CNN-1": 27_073_200,
-    "CNN-2": 18_433_200,
-    "CNN-3": 19_273_200,
-    "CNN-4": 17_713_200,
-    "CNN-5": 15_373_200,
-    "M1": 12_435_000,
-    "M2": 13_222_200,
-    "M3": 63_188_736,
-    "M4": 1_234_320_384,
-}
+# FLOPs of training per second of an ordinary core (2800 images of CNN-1 to CNN-5): where no run has been timed yet.
+ORDINARY = 5.5e10
+NEWEST = 100  # stored runs that are looked at
+NEAREST = 9  # of them, whose median speed counts: a machine that does other things beside makes single runs slow
+
+
+@dataclass(frozen=True, eq=False)
+class Timed:
+    """A finished run and the processor seconds that its rounds took."""
+
+    run: Resolved
+    seconds: float
+
+    @classmethod
+    def of(cls, records: Iterable[Record]) -> "list[Timed]":
+        """Those of `records` that finished on a CPU; by wall time where processor seconds were not recorded yet."""
+        found = []
+        for record in records:
+            seconds = record.provenance.get("processor_seconds", record.provenance["seconds"])
+            if record.status == "finished" and seconds > 0 and record.spec.device == "cpu":
+                with contextlib.suppress(FedlibError):  # its method or data set may not be known here
+                    found.append(cls(resolve(record.spec), float(seconds)))
+        return found
+
+
+def timed() -> list[Timed]:
+    """The newest finished runs of the store."""
+    done = [path / "DONE" for path in stored() if (path / "DONE").exists()]
+    newest = sorted(done, key=lambda path: path.stat().st_mtime)[-NEWEST:]
+    found = [state(path.parent)[1] for path in newest]
+    return Timed.of(record for record in found if record is not None)
+
+
+def expected_seconds(resolved: Sequence[Resolved], known: Sequence[Timed] | None = None) -> list[float]:
+    """Seconds that each run will take on one core, about: its `training_work` at the median speed of the runs of `known`
+    (of the store, unless given) that are most like it.
+    """
+    known = timed() if known is None else known
+    with_work = [(one, training_work(one.run)) for one in known] if resolved else []
+    return [_expected(item, with_work) for item in resolved]
+
+
+def _expected(item: Resolved, known: Sequence[tuple[Timed, float]]) -> float:
+    work = training_work(item)
+    unlike = {one: _distance(item.spec, one.run.spec) + abs(np.log10(done / work)) for one, done in known}
+    speeds = [
+        done / one.seconds
+        for one, done in sorted(known, key=lambda other: unlike[other[0]])[:NEAREST]
+        if unlike[one] <= min(unlike.values()) + 1
+    ]
+    return work / float(np.median(speeds) if speeds else ORDINARY)
+
+
+def _distance(one: FilledSpec, other: FilledSpec) -> int:
+    """How unlike two runs are: how many of the fields differ that change the time an image takes."""
+    sizes = ("batch_size", "local_epochs", "num_clients")
+    names = ("algorithm", "params", "dataset", "scenario", "precision", "protocol", *sizes)
+    return sum(getattr(one, name) != getattr(other, name) for name in names)
 
 
 def _flops(architecture: str, info: data.DatasetInfo) -> int:
-    """FLOPs of a training step an image, about; of a person's own network on images like the data set's."""
-    if models.is_built_in(architecture):
-        return FLOPS[architecture.removesuffix(f"-{models.FEATURES}")]
     return costs.training_flops(architecture, info.num_classes, info.channels)
 
 
 def _mean_flops(item: Resolved) -> float:
-    """The same over the first visits of a run."""
+    """FLOPs of a training step an image, the mean over the first visits of a run."""
     return float(np.mean([_flops(name, item.info) for name in _turns(item)]))
-
-
-def expected_seconds(resolved: Sequence[Resolved]) -> list[float]:
-    """Seconds that each run will take on one core of this machine, about: plain training of its architectures, timed here
-    in a moment, times the work that its method does beside it (`relative_work`), evaluation, and what every client costs.
-    """
-    return [_expected(item) for item in resolved]
-
-
-def _expected(item: Resolved) -> float:
-    spec, shape = item.spec, (item.info.num_classes, item.info.channels)
-    visits = spec.rounds * simulation.participants(spec.num_clients, spec.participation)
-    of_client = max(spec.batch_size, round(_images(item)))
-    plain = float(
-        np.mean(
-            [
-                _seconds_an_image(
-                    name,
-                    *_timed(_flops(name, item.info), spec.batch_size, of_client),
-                    item.protocol.optimiser,
-                    spec.precision,
-                    *shape,
-                )
-                for name in _turns(item)
-            ]
-        )
-    )
-    train, *others = item.protocol.parts
-    judged = FORWARD * sum(others) / train * (item.samples / spec.local_epochs + _images(item) * spec.num_clients)
-    return 0.2 + 0.003 * visits + plain * (item.samples * relative_work(item) + judged)
-
-
-def _timed(flops: int, batch_size: int, images: int) -> tuple[int, int]:
-    """How to time a network of `flops` an image: in which batches, and on how many images, few where an image costs much."""
-    most = round(5e9 / flops)
-    batch_size = max(1, min(batch_size, 64, most))
-    batches = min(images // batch_size, 4, most // (2 * batch_size))
-    return batch_size, batch_size * 2 ** max(0, batches.bit_length() - 1)  # 1, 2 or 4 batches
 
 
 def _turns(item: Resolved) -> list[str]:
@@ -180,7 +184,7 @@ def relative_work(item: Resolved) -> float:
 
 
 def training_work(item: Resolved) -> float:
-    """FLOPs of a run's training, about: nothing is timed, so that an order by it is always the same."""
+    """FLOPs of a run's training, about: counted, not timed, so that an order by it is always the same."""
     return item.samples * relative_work(item) * _mean_flops(item)
 
 
@@ -197,34 +201,10 @@ def _own_work(algorithm: str) -> Work:
     return Work(own=cost.epoch / plain, after=cost.round / plain, public=cost.public / plain)
 
 
-@cache
-def _seconds_an_image(
-    architecture: str, batch_size: int, count: int, optimiser: str, precision: str, num_classes: int, channels: int
-) -> float:
-    """Seconds (of processor time) a training image of plain training on `count` images, one thread: the quicker of two goes
-    after one batch to warm up, or of one where that takes long.
-    """
-    stream = randomness.generator(0, "init")
-    model = models.build(architecture, num_classes, channels, stream)
-    scale = torch.full((channels, 1, 1), 127.5)
-    labels = torch.zeros(count).long()
-    pool = training.Pool(torch.zeros(count, channels, 32, 32).byte(), labels, scale, scale, precision)
-    settings = training.Settings(1, batch_size, 0.001, optimiser=optimiser)
-    took: list[float] = []
-    with training.one_thread():
-        for images in (batch_size, count, count):
-            if len(took) < 2 or sum(took) < 0.2:
-                started = time.process_time()
-                indices = torch.arange(images)
-                training.train(training.cross_entropy, {"model": model}, pool, indices, settings, stream)
-                took.append(time.process_time() - started)
-    return min(took[1:]) / count
-
-
-def estimate(resolved: Sequence[Resolved], jobs: int) -> float:
+def estimate(resolved: Sequence[Resolved], jobs: int, known: Sequence[Timed] | None = None) -> float:
     """Seconds that `resolved` will take with `jobs` workers, about; see `expected_seconds`."""
     require(jobs >= 1, "jobs", jobs, "at least 1")
-    return sum(expected_seconds(resolved)) / min(jobs, max(1, len(resolved)))
+    return sum(expected_seconds(resolved, known)) / min(jobs, max(1, len(resolved)))
 
 
 def cores() -> int:

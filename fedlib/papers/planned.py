@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from .. import lab
@@ -136,23 +135,8 @@ def unplanned() -> list[str]:
 
 
 def expected_hours(specs: Collection[lab.RunSpec]) -> float:
-    """Hours on one core that runs will take: by the median seconds a round of those of record with the same method, data set, N, C, E
-    and B, or, where there are none, as this machine is timed to do it (`lab.expected_seconds`).
-    """
-    known: dict[tuple[Any, ...], list[float]] = {}
-    for record in recorded.read_results():
-        known.setdefault(_kind(record.spec), []).append(record.provenance["seconds"] / record.spec.rounds)
-    resolved = [lab.resolve(spec, RECORD) for spec in specs]
-    seconds = [
-        float(np.median(known[_kind(one.spec)])) * one.spec.rounds for one in resolved if _kind(one.spec) in known
-    ]
-    others = [one for one in resolved if _kind(one.spec) not in known]
-    return (sum(seconds) + sum(lab.expected_seconds(others))) / 3600
-
-
-def _kind(spec: Any) -> tuple[Any, ...]:
-    sizes = spec.num_clients, spec.participation, spec.local_epochs, spec.batch_size
-    return (spec.algorithm, spec.dataset, *sizes, str(spec.scenario), spec.precision)
+    """Hours on one core that runs will take, by those of the store and of record that are most like them."""
+    return sum(lab.expected_seconds([lab.resolve(spec, RECORD) for spec in specs], recorded.timed())) / 3600
 
 
 def train(name: str, jobs: int, each: Callable[[int], None]) -> int:

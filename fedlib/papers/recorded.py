@@ -17,7 +17,7 @@ import pandas as pd
 
 from .. import data, lab
 from ..errors import FedlibError
-from ..lab import records
+from ..lab import estimates, records
 from . import views
 
 RESULTS = lab.shipped() / "results"
@@ -29,6 +29,11 @@ def read_results() -> list[lab.Record]:
     standard error.
     """
     return _read(RESULTS, _state(RESULTS))[0]
+
+
+def timed() -> list[estimates.Timed]:
+    """Runs of the store and of record, with the seconds that they took: what estimates of time go by."""
+    return estimates.timed() + estimates.Timed.of(read_results())
 
 
 def unreadable() -> dict[str, str]:

@@ -18,9 +18,9 @@ from typing import Any
 import pandas as pd
 import psutil
 
-from .. import lab
+from .. import lab, models
 from ..errors import FedlibError, choose, coerce, require
-from ..lab import estimates
+from ..lab import costs
 from . import exhibits, loading, notebook, recorded, settings
 
 # A busy machine may start a kernel slowly; the kernel's own log says nothing that a reader needs.
@@ -116,7 +116,7 @@ def listed(
 
 
 def describe(plan: Plan, jobs: int) -> str:
-    """The plan in a few lines: what is read, what is trained, with an estimate of time from a short calibration."""
+    """The plan in a few lines: what is read, what is trained, with an estimate of time (`recorded.timed`)."""
     of_record = ""
     if plan.read:
         said = f"of record are read from {recorded.RESULTS} (--afresh trains them)."
@@ -125,11 +125,11 @@ def describe(plan: Plan, jobs: int) -> str:
     where = f"{stored} stored, {len(plan.read)} of record" if plan.read else f"{stored} stored"
     if not plan.todo:
         return f"{plan.needed} runs needed, {where if plan.read else 'all stored'}: nothing to train{of_record}"
-    seconds = lab.estimate(plan.todo, jobs)
+    seconds = lab.estimate(plan.todo, jobs, recorded.timed())
     images = sum(item.samples for item in plan.todo)
     return (
         f"{plan.needed} runs needed, {where}, {len(plan.todo)} to train:\n{images / 1e6:.2f} million images, about "
-        f"{duration(seconds)} with {min(jobs, len(plan.todo))} at a time (from short calibrations here){of_record}"
+        f"{duration(seconds)} with {min(jobs, len(plan.todo))} at a time (from runs timed before){of_record}"
     )
 
 
@@ -145,7 +145,7 @@ def _print_plan(todo: Sequence[lab.Resolved]) -> None:
             "hours": seconds / 3600,
             "method": run.spec.algorithm,
         }
-        for run, seconds in zip(todo, lab.expected_seconds(todo), strict=True)
+        for run, seconds in zip(todo, lab.expected_seconds(todo, recorded.timed()), strict=True)
     ]
     if not rows:
         return
@@ -157,9 +157,9 @@ def _print_plan(todo: Sequence[lab.Resolved]) -> None:
     shown = ", ".join(f"{method}\u00a0{100 * share:.0f}\u00a0%" for method, share in shares.items())
     lines = textwrap.fill(f"hours: on one core; of them {shown}", 80, break_on_hyphens=False)
     print(lines.replace("\u00a0", " "))
-    taking_part = {name for run in todo for name in run.architectures}
-    for name in sorted(taking_part & estimates.FLOPS.keys()):
-        times = estimates.FLOPS[name] / estimates.FLOPS["CNN-1"]
+    plain = costs.training_flops("CNN-1", 10, 3)
+    for name in sorted({name for run in todo for name in run.architectures if models.is_built_in(name)}):
+        times = costs.training_flops(name, 10, 3) / plain
         if times > 10:
             print(f"an image costs {times:.0f} times as much in {name} as in CNN-1")
 

@@ -1,12 +1,13 @@
 """A bar says how far work is, where a person can see it: on a terminal, in a notebook, in a log a line for each tenth."""
 
+import dataclasses
 import io
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from fedlib import FedlibError, RunSpec, data, lab, sweep
+from fedlib import FedlibError, RunSpec, lab, sweep
 from fedlib.lab import costs, estimates, launch, progress
 from fedlib.papers import reproduce
 
@@ -96,15 +97,6 @@ def test_the_bar_of_a_sweep_goes_by_expected_cost(home, monkeypatch):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("architecture", ["CNN-1", "CNN-2", "CNN-5", "M1", "M3", "M4", "M2-500"])
-def test_flops_that_estimates_read_are_those_that_are_counted(architecture):
-    counted = costs.training_flops(architecture, 10, 3)
-    assert estimates._flops(architecture, data.info("cifar10")) == pytest.approx(
-        counted, rel=0 if "-500" not in architecture else 0.02
-    )
-    assert estimates.FLOPS["M4"] / estimates.FLOPS["CNN-1"] == pytest.approx(45.6, abs=0.05)
-
-
 @pytest.mark.parametrize(
     ("method", "tolerance"),  # of what the FLOPs leave out, such as small convolutions (pFedES)
     [("Standalone", 0), ("FedSSA", 0), ("FedProto", 0.1), ("FML", 0.01), ("FedKD", 0.05), ("pFedES", 0.2), ("FedMD", 0.1), ("FCCL", 0.1)],
@@ -143,29 +135,48 @@ def test_the_number_of_images_is_known_without_dealing_them(name, clients):
     assert item.samples == pytest.approx(dealt, rel=0.05)
 
 
-def test_only_the_networks_that_take_part_are_timed(monkeypatch):
+def timed(seconds, **fields):
+    """A finished run that took so many processor seconds."""
+    return estimates.Timed(lab.resolve(RunSpec(**{"num_clients": 10, "rounds": 10} | fields)), seconds)
+
+
+def expected(known, **fields):
+    return lab.expected_seconds([timed(0, **fields).run], known)[0]
+
+
+def test_only_the_networks_that_take_part_count():
     """Three clients of pFedHR's scenario have no M4, whose images cost a hundred times M1's."""
-    timed = []
-    monkeypatch.setattr(
-        estimates, "_seconds_an_image", lambda name, *settings: timed.append((name, *settings)) or 0.001
-    )
-    lab.estimate([lab.resolve(RunSpec(algorithm="pFedHR", num_clients=3, participation=1.0))], 1)
-    assert {name for name, *_ in timed} == {"M1", "M2", "M3"}
-    timed.clear()
-    lab.estimate([lab.resolve(RunSpec(algorithm="pFedHR", num_clients=4, participation=1.0))], 1)
-    assert {name: settings[:2] for name, *settings in timed}["M4"] == [4, 4]  # few images of it
+    few, with_m4 = (lab.resolve(RunSpec("pFedHR", num_clients=count, participation=1.0)) for count in (3, 4))
+    assert lab.training_work(with_m4) > 10 * lab.training_work(few)
 
 
-def test_an_estimate_scales_with_images_and_method(monkeypatch):
-    monkeypatch.setattr(estimates, "_seconds_an_image", lambda *key: 0.001)
-    standalone, pfedes, twice = (
-        lab.resolve(RunSpec(algorithm=name, num_clients=10, rounds=rounds))
-        for name, rounds in (("Standalone", 5), ("pFedES", 5), ("Standalone", 10))
-    )
-    judged = estimates.FORWARD * 0.25 * standalone.samples / 1000  # a fifth of the images, not those of the start
-    assert lab.estimate([standalone], 1) == pytest.approx(standalone.samples / 1000 + judged, rel=0.2)
-    assert lab.estimate([twice, twice], 2) == pytest.approx(2 * lab.estimate([standalone], 1), rel=0.1)
-    assert lab.estimate([pfedes], 1) > 3 * lab.estimate([standalone], 1)
+def test_an_estimate_goes_by_the_runs_most_like_it():
+    """The median of the nearest; rounds scale it, another method's runs count by the work that they are."""
+    own = [timed(seconds, algorithm="FedSSA", seed=seed) for seed, seconds in enumerate((50.0, 60.0, 100.0))]
+    other = [timed(1.0, algorithm="pFedES")]
+    assert expected(own + other, algorithm="FedSSA", seed=7) == pytest.approx(60, rel=0.02)
+    assert expected(own + other, algorithm="FedSSA", rounds=20) == pytest.approx(120, rel=0.02)
+    standalone = expected(own, algorithm="Standalone")
+    assert standalone == pytest.approx(60, rel=0.1)
+    assert expected(own, algorithm="pFedES") > 3 * standalone
+
+
+def test_without_any_timed_run_an_ordinary_core_is_assumed():
+    run = timed(0, algorithm="FedSSA").run
+    assert lab.expected_seconds([run], []) == [lab.training_work(run) / estimates.ORDINARY]
+    assert lab.estimate([run, run], 2, []) == lab.estimate([run], 1, [])
+
+
+def test_estimates_go_by_processor_seconds_where_they_are_recorded(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
+    record = lab.run(RunSpec("Standalone", num_clients=2, rounds=2), progress=False)
+    (own,) = estimates.timed()
+    assert own.seconds == record.provenance["processor_seconds"] > 0
+    assert own.seconds == pytest.approx(record.timing["processor_seconds"].sum(), abs=0.01)
+    assert expected([own], algorithm="Standalone", num_clients=2, rounds=2, participation=1.0) > 0
+    diverged = dataclasses.replace(record, status="diverged")
+    older = dataclasses.replace(record, provenance={"seconds": 7.0})
+    assert [one.seconds for one in estimates.Timed.of([diverged, older])] == [7.0]
 
 
 def test_the_longest_run_starts_first_whatever_it_keeps(tmp_path, monkeypatch):

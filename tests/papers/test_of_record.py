@@ -20,8 +20,8 @@ def cells(tmp_path, monkeypatch):
     every = settings.defaults("record", METHODS).cells("fedssa/heterogeneous")
     write_results(tmp_path / "results", every[:-1])
     monkeypatch.setattr(recorded, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr(lab, "estimate", lambda todo, jobs: 60.0 * len(todo))
-    monkeypatch.setattr(lab, "expected_seconds", lambda todo: [60.0] * len(todo))
+    monkeypatch.setattr(lab, "estimate", lambda todo, jobs, known: 60.0 * len(todo))
+    monkeypatch.setattr(lab, "expected_seconds", lambda todo, known: [60.0] * len(todo))
     return every
 
 
