@@ -60,8 +60,8 @@ Example: `fedlib run FedSSA --dataset cifar10 --num-clients 10 --device auto --s
         "exhibits",
         """the tables and figures: what each shows, and the runs that it needs; show: one of them
 
-Without a name, list the exhibits with their number of runs at each scale. `show NAME` prints one resolved row for each
-run of an exhibit, and which layer gives each value.""",
+Without a name, list the exhibits with their number of runs at each scale. `show NAME` prints the settings and methods of
+one exhibit, and which layer gives each value.""",
     ),
     (
         "exhibits:reproduce_",
