@@ -16,7 +16,7 @@ FILE = RESULTS / "datapackage.json"
 def described() -> dict[str, Any]:
     """The package: a resource for each table there is, its schema by name."""
     paths = [RESULTS / "planned.csv", RESULTS / "checked.csv"]
-    paths += sorted(RESULTS.glob("runs/*/*.csv")) + sorted(RESULTS.glob("pending/runs/*/*.csv"))
+    paths += sorted(RESULTS.glob("runs/*/*.csv*")) + sorted(RESULTS.glob("pending/runs/*/*.csv*"))  # or .csv.gz
     tables = [path.relative_to(RESULTS) for path in paths]
     version = json.loads((RESULTS.parent / ".zenodo.json").read_text())
     return {
@@ -30,10 +30,10 @@ def described() -> dict[str, Any]:
         "version": version["version"],
         "resources": [
             {
-                "name": "-".join(path.with_suffix("").parts).lower(),
+                "name": "-".join(path.parts).lower().partition(".")[0],
                 "path": str(path),
                 "format": "csv",
-                "schema": f"schemas/{path.stem}.json",
+                "schema": f"schemas/{path.name.partition('.')[0]}.json",
             }
             for path in tables
         ],

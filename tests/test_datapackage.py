@@ -2,15 +2,17 @@
 frictionless, where it is installed and each night.
 """
 
-import csv
 import json
 import re
 
 import datapackage
+import pandas as pd
 import pytest
 from datapackage import RESULTS
 
 from fedlib import RunSpec, lab
+from fedlib.algorithms.pfedhr.reassembly import MERGED
+from fedlib.papers import views
 
 SCHEMAS = {path.stem: json.loads(path.read_text()) for path in sorted((RESULTS / "schemas").glob("*.json"))}
 NAMES = {name: [field["name"] for field in schema["fields"]] for name, schema in SCHEMAS.items()}
@@ -20,7 +22,7 @@ PACKAGE = json.loads(datapackage.FILE.read_text())
 def test_the_package_lists_the_tables_that_are_there():
     assert datapackage.FILE.read_text() == datapackage.text(), "python tests/datapackage.py"
     paths = {resource["path"] for resource in PACKAGE["resources"]}
-    assert paths == {str(path.relative_to(RESULTS)) for path in RESULTS.rglob("*.csv")} and len(paths) > 200
+    assert paths == {str(path.relative_to(RESULTS)) for path in RESULTS.rglob("*.csv*")} and len(paths) > 200
     assert len({resource["name"] for resource in PACKAGE["resources"]}) == len(paths)
 
 
@@ -29,14 +31,26 @@ def test_each_column_says_what_it_is(name):
     assert len(set(NAMES[name])) == len(NAMES[name])
     for field in SCHEMAS[name]["fields"]:
         assert len(field["description"]) > 3 and field["type"] in ("integer", "number", "string", "datetime", "object")
-        without = ("round", "client", "loss", "worst")  # numbers of things, losses and differences
+        without = (
+            "round",
+            "client",
+            "picture",
+            "label",
+            "place",
+            "origin",
+            "layer",
+            "loss",
+            "worst",
+            "x",
+            "y",
+            "similarity",
+        )
         assert ("unit" in field) == (field["type"] in ("integer", "number") and field["name"] not in without), field
 
 
 def test_every_column_of_the_tables_is_described():
     for resource in PACKAGE["resources"]:
-        with open(RESULTS / resource["path"], newline="") as file:
-            columns = next(csv.reader(file))
+        columns = list(pd.read_csv(RESULTS / resource["path"], nrows=0).columns)
         stem = resource["schema"].removeprefix("schemas/").removesuffix(".json")
         described = NAMES[stem]
         required = [f["name"] for f in SCHEMAS[stem]["fields"] if f.get("constraints", {}).get("required")]
@@ -63,6 +77,11 @@ def test_every_column_of_a_stored_run_is_described():
     for table in ("rounds", "clients", "timing"):
         columns = list(getattr(record, table).columns)
         assert len(columns) > 3 and set(columns) <= set(NAMES[table])
+
+
+def test_the_tables_beside_a_run_are_described_as_they_are_made():
+    assert NAMES["matches"] == list(views.MATCHES) and MERGED == -1
+    assert NAMES["maps"] == ["client", "architecture", "label", "x", "y", *views.SHARES]
 
 
 @pytest.mark.slow

@@ -98,7 +98,7 @@ def reproduce_(
     train_only
         train what is missing and stop: no notebook is executed
     figures_only
-        train nothing: execute the notebooks whose exhibits are not fresh
+        train nothing: execute the notebooks whose exhibits are not fresh, without the runs that are missing
     check
         train and execute nothing: say which exhibits' files are not fresh (then exit 1)
     plan

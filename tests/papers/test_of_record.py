@@ -111,6 +111,41 @@ def test_a_notebook_reads_them(cells, monkeypatch, capsys):
     assert len(asked) == 4
 
 
+def test_with_no_jobs_what_is_missing_is_left_out(cells, monkeypatch, capsys):
+    asked = trained(monkeypatch)
+    found = notebook.train_cells(cells, 0)
+    assert not asked and [cell.spec for cell in found.cells] == [cell.spec for cell in cells[:-1]]
+    assert [record.key for record in found.records] == [lab.resolve(cell.spec).key for cell in cells[:-1]]
+    assert capsys.readouterr().out.splitlines()[-1] == "1 of 36 runs are missing and left out."
+    with pytest.raises(FedlibError, match="jobs = 0: must be at least 1: none of the 1 runs is there"):
+        notebook.train_cells(cells[-1:], 0)
+
+
+def test_figures_alone_are_drawn_without_what_is_missing(cells, tmp_path, monkeypatch, capsys):
+    asked = trained(monkeypatch)
+    monkeypatch.setattr(plots.Picture, "png", lambda figure: b"drawn")
+
+    def execute(file, scale, methods, train):
+        assert not train
+        executed = reproduce._executed(scale, file, methods)
+        executed.parent.mkdir(parents=True, exist_ok=True)
+        executed.write_text('{"cells": []}')
+        found = notebook.train_cells(cells, 0)
+        summary = found.summary("last")
+        figure = plots.intervals(summary, list(METHODS))
+        notebook.save("fedssa/table2", settings.defaults(scale, methods), figure, summary, found)
+
+    monkeypatch.setattr(reproduce, "execute", execute)
+    command = ["reproduce", "fedssa/table2", "--scale", "record", "--methods", "FedSSA,Standalone", "--figures-only"]
+    for was in ("not executed", "runs changed"):  # what lacks a run is never fresh
+        assert main(command) == 0
+        said = capsys.readouterr().out
+        assert said.startswith("1 of 36 runs are missing, and are left out") and not asked
+        assert f"fedssa/table2         {was}" in said and "ok, 35 of 36 runs" in said
+    write_results(tmp_path / "results", [])
+    assert main(command) == 2 and "36 of 36 runs are missing: the same" in capsys.readouterr().err
+
+
 def test_a_run_of_ones_own_comes_before_one_of_record(cells, monkeypatch):
     asked = trained(monkeypatch)
     monkeypatch.setattr(lab, "missing", lambda specs, *given: [])  # all are stored
