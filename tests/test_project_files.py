@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = sorted(
@@ -22,8 +23,11 @@ FILES = sorted(
 WORKFLOWS = [path for path in FILES if path.parent.name == "workflows"]
 FORMS = [path for path in FILES if path.parent.name == "ISSUE_TEMPLATE" and path.name != "config.yml"]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-PINNED = re.findall(r"^([\w-]+)==", (ROOT / "requirements.txt").read_text(), re.M)
-TARGETS = re.findall(r"^(\S+):", (ROOT / "Makefile").read_text(), re.M)
+PINS, EXTRA_PINS = (
+    dict(re.findall(r"^([\w-]+)==(\S+)", (ROOT / name).read_text(), re.M))
+    for name in ("requirements.txt", "requirements-extras.txt")
+)
+TARGETS = [*re.findall(r"^(\S+):", (ROOT / "Makefile").read_text(), re.M), ".venv/installed"]
 
 
 def read(path: Path):
@@ -61,17 +65,18 @@ COMMANDS = list(commands())
 
 @pytest.mark.parametrize(("place", "words"), COMMANDS, ids=[f"{place}: {' '.join(words)}" for place, words in COMMANDS])
 def test_what_is_run_is_there(place, words):
+    words = words[1:] if words[0] == "sudo" else words
     first = words[0]
     if first == "make":
         assert set(words[1:]) <= set(TARGETS)
     elif first.startswith(".venv/bin/"):
-        assert first.removeprefix(".venv/bin/") in [*PINNED, "python", "uv"]
+        assert first.removeprefix(".venv/bin/") in [*PINS, "python", "uv"]
     elif "/" in first:
         assert (ROOT / first).is_file() and (ROOT / first).stat().st_mode & 0o100
     else:
         assert first in ("python", "grep")
     if words[1:3] == ["-m", "pytest"]:
-        assert "pytest" in PINNED and all((ROOT / word).exists() for word in words if word.startswith("tests/"))
+        assert "pytest" in PINS and all((ROOT / word).exists() for word in words if word.startswith("tests/"))
         assert any(word.startswith("tests/") for word in words)
 
 
@@ -81,6 +86,19 @@ def test_the_pythons_are_those_of_the_package():
     assert [job["strategy"]["matrix"]["python"] for job in jobs.values()] == [stated] * len(jobs)
     oldest, newest = (int(version.split(".")[1]) for version in (stated[0], stated[-1]))
     assert PROJECT["requires-python"] == f">=3.{oldest},<3.{newest + 1}"
+
+
+def test_every_range_of_the_package_has_the_version_that_was_tried():
+    """The lock's, or of an extra that `make` does not install that of requirements-extras.txt."""
+    extras = PROJECT["optional-dependencies"]
+    stated = [
+        Requirement(text) for text in [*PROJECT["dependencies"], *(text for some in extras.values() for text in some)]
+    ]
+    for requirement in stated:
+        pins = PINS if requirement.name in PINS else EXTRA_PINS
+        assert requirement.specifier.contains(pins[requirement.name]), requirement
+        assert "==" not in str(requirement.specifier), "an exact pin is for requirements"
+    assert not set(PINS) & set(EXTRA_PINS)
 
 
 @pytest.mark.parametrize("path", FORMS, ids=names(FORMS))
