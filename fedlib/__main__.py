@@ -87,6 +87,14 @@ Without a name, list the notebooks that came with fedlib. `copy FOLDER` copies t
 changed and run there.""",
     ),
     (
+        "exhibits:workflow",
+        "workflow",
+        """a plan on many machines: where its Snakefile and submit.py are; copy: into a folder of yours
+
+Without a name, list what launches `fedlib reproduce ... --plan json` on a cluster: a Snakefile, a script for a Slurm
+array, and the schema of a plan. `copy FOLDER` copies them.""",
+    ),
+    (
         "store:compare",
         "compare",
         """runs beside each other: accuracies paired by seed, clients one by one

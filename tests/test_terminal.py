@@ -37,6 +37,7 @@ def eighty(monkeypatch):
         "reproduce --help",
         "notebooks",
         "notebooks copy --help",
+        "workflow copy --help",
         "runs --help",
         "runs list --help",
     ],

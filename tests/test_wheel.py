@@ -31,8 +31,8 @@ def wheel(tmp_path_factory):
     return built
 
 
-def test_the_wheel_holds_what_git_tracks_of_notebooks_results_and_figures(wheel):
-    command = ["git", "ls-files", "-z", "fedlib", "notebooks", "results", "figures"]
+def test_the_wheel_holds_what_git_tracks_of_notebooks_results_figures_and_workflow(wheel):
+    command = ["git", "ls-files", "-z", "fedlib", "notebooks", "results", "figures", "workflow"]
     tracked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
     there = [name for name in tracked if name and (ROOT / name).exists()]
     wanted = {name if name.startswith("fedlib/") else f"fedlib/_share/{name}" for name in there}
@@ -94,6 +94,14 @@ def test_methods_are_listed_and_notebooks_copied(fedlib):
     assert "copied" in fedlib("notebooks", "copy", "mine")
     copied = {str(path.relative_to(fedlib.folder / "mine")) for path in (fedlib.folder / "mine").rglob("*.ipynb")}
     assert copied == {str(path.relative_to(ROOT / "notebooks")) for path in (ROOT / "notebooks").rglob("*.ipynb")}
+
+
+def test_the_workflow_is_copied(fedlib):
+    assert "copied" in fedlib("workflow", "copy", "cluster")
+    copied = {path.name: path.read_bytes() for path in (fedlib.folder / "cluster").iterdir()}
+    assert copied == {path.name: path.read_bytes() for path in (ROOT / "workflow").iterdir() if path.is_file()}
+    assert all(name in fedlib("workflow") for name in copied)
+    assert json.loads(fedlib("reproduce", "fedssa/fig6", "--plan", "json"))["schema"] == 1
 
 
 def test_a_run_is_stored_in_the_users_cache(fedlib):

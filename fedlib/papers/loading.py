@@ -53,14 +53,13 @@ def train_cells(cells: Sequence[exhibits.Cell], jobs: int = 2, whole: bool = Fal
                 filter(None, (f"{len(read)} runs are of record, read from results/.", say_stale([*read.values()])))
             )
         )
+    pairs = list(zip(cells, keys, strict=True))
     if blank := set() if jobs else missing - read.keys():
         require(len(blank) < len(set(keys)), "jobs", jobs, f"at least 1: none of the {len(set(keys))} runs is there")
         print(f"{len(blank)} of {len(set(keys))} runs are missing and left out.")
-        cells, keys = zip(*[pair for pair in zip(cells, keys, strict=True) if pair[1] not in blank], strict=True)
-    trained = iter(
-        lab.sweep([cell.spec for cell, key in zip(cells, keys, strict=True) if key not in read], jobs=jobs or 1)
-    )
-    return Runs(list(cells), [read[key] if key in read else next(trained) for key in keys])
+        pairs = [(cell, key) for cell, key in pairs if key not in blank]
+    trained = iter(lab.sweep([cell.spec for cell, key in pairs if key not in read], jobs=jobs or 1))
+    return Runs.of_pairs([(cell, read[key] if key in read else next(trained)) for cell, key in pairs])
 
 
 def say_stale(records: Sequence[lab.Record]) -> str:

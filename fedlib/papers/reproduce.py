@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import json
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +18,7 @@ import numpy as np
 import pandas as pd
 import psutil
 
-from .. import lab, models
+from .. import __version__, lab, models
 from ..errors import FedlibError, choose, coerce, require
 from ..lab import costs
 from ..show import tables
@@ -30,6 +29,9 @@ from .printed import accuracies
 PAPERMILL: Any = {
     "kernel_name": "python3", "progress_bar": False, "start_timeout": 120, "extra_arguments": ["--IPKernelApp.log_level=CRITICAL"],
 }  # fmt: skip
+
+
+SCHEMA = 1  # of a plan for another engine, raised when what stands in it changes: workflow/
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,8 @@ def _cells(item: exhibits.Exhibit, scale: str, methods: Sequence[str]) -> list[e
 def listed(
     name: str, scale: str, reuse_stale: bool = False, methods: Sequence[str] = (), afresh: bool = False
 ) -> dict[str, Any]:
-    """The plan as plain values, for an engine that starts `fedlib run --spec` and `fedlib reproduce --figures-only`.
+    """The plan as plain values, for an engine that starts `fedlib run --spec` and `fedlib reproduce --figures-only`; what they
+    are says workflow/plan.schema.json, and the engines refuse a plan of another schema or version of fedlib.
 
     runs: every one that the exhibits need in the store, each once, longest first: its key, its specification with every
     field filled, whether it is stored, and the training images that it sees; exhibits: what each is, its notebook, the keys of
@@ -102,6 +105,8 @@ def listed(
     of_record = missing - todo
     runs = sorted((run for key, run in resolved.items() if key not in of_record), key=lab.training_work, reverse=True)
     return {
+        "schema": SCHEMA,
+        "version": __version__,
         "scale": scale,
         "home": str(lab.home()),
         "runs": [
@@ -424,23 +429,6 @@ def _printed_gain(method: str) -> str:
         if not np.isnan(values.get(method, np.nan)):
             return f"{values[method] - values['Standalone']:+.2f}"
     return "–"
-
-
-def copy_notebooks(target: str | Path) -> list[Path]:
-    """Copy every notebook into the folder `target`, in the folders that they have here; returns the files written.
-
-    Raises FedlibError, and writes nothing, where one of them is there already.
-    """
-    files = {file: Path(target).expanduser() / file for file in all_notebooks()}
-    for path in files.values():
-        require(not path.exists(), "folder", str(target), f"without {path.name}, or the copy would replace {path}")
-    try:
-        for file, path in files.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(notebook.NOTEBOOKS / file, path)
-    except OSError as error:
-        raise FedlibError(f"folder = {str(target)!r}: cannot be written: {error}") from error
-    return list(files.values())
 
 
 def all_notebooks() -> list[str]:

@@ -1,7 +1,11 @@
 """What the results of record hold is read, not trained: by the plan, by a notebook, and by the stamps of what was made of them."""
 
+import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
+import jsonschema
 import pytest
 from results_of_record import write_results
 
@@ -12,6 +16,7 @@ from fedlib.papers import exhibits, notebook, recorded, reproduce, settings, sta
 from fedlib.show import plots
 
 METHODS = ("Standalone", "FedSSA")
+WORKFLOW = Path(__file__).parents[2] / "workflow"
 
 
 @pytest.fixture
@@ -77,6 +82,18 @@ def test_a_plan_for_another_engine_says_what_is_of_record(cells):
     assert [run["key"] for run in planned["runs"]] == planned["exhibits"][0]["runs"] == [last]
     assert len(planned["of_record"]) == 35 and last not in planned["of_record"]
     assert len(reproduce.listed("fedssa/table2", "record", methods=METHODS, afresh=True)["runs"]) == 36
+    for plan in (planned, reproduce.listed("all", "smoke")):
+        jsonschema.validate(json.loads(json.dumps(plan)), json.loads((WORKFLOW / "plan.schema.json").read_text()))
+
+
+def test_a_plan_and_the_engines_have_one_schema():
+    """And one version: see tests/test_workflow.py."""
+    stated = {
+        int(re.search(r"^SCHEMA = (\d+)", (WORKFLOW / name).read_text(), re.M)[1])
+        for name in ("Snakefile", "submit.py")
+    }
+    described = json.loads((WORKFLOW / "plan.schema.json").read_text())["properties"]["schema"]["const"]
+    assert stated == {described} == {reproduce.SCHEMA}
 
 
 def test_a_plan_starts_with_what_takes_longest():
