@@ -3,18 +3,26 @@
 # make slow        the tests that take long: the site in a browser, the wheel, every notebook run again, changed, interrupted
 # make mutants     plant faults one at a time and see whether a test fails: about an hour on two cores, nothing for every day
 # make lab         open the notebooks in JupyterLab
+# make CPU=1       with any of these, at the first call: PyTorch without CUDA, 2 GB in place of 5
 # make site        build the site from the committed notebooks, results and figures into site/html; executes nothing
 # make lock        pin every package with its hashes in requirements.lock, for Python 3.11 to 3.13
 # make notebooks   execute the committed notebooks in place and bring the README's tables up to date
 
+SHELL := bash
+.SHELLFLAGS := -o pipefail -c
 PYTHON ?= python3
 BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --disable-pip-version-check
+CPU_BUILDS := https://download.pytorch.org/whl/cpu
 INSTALLED := .venv/installed
 # One worker more than cores, since many a test waits for a process that it started.
 WORKERS = $(shell $(BIN)/python -c 'import os; print(min(8, 1 + (os.cpu_count() or 1)))')
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope
 
-.PHONY: reproduce test slow mutants lab site lock notebooks
+# pip's progress as one line that counts.
+COUNTED = awk '/^Collecting/ { printf "\r%d of about 210 packages found", ++found; fflush() } END { print "" }'
+
+.PHONY: reproduce test slow mutants lab site lock notebook notebooks
 .DELETE_ON_ERROR:
 
 reproduce: $(INSTALLED)
@@ -37,7 +45,7 @@ mutants: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/mutants.py
 
 lab: $(INSTALLED)
-	$(BIN)/jupyter lab notebooks/00_start_here.ipynb
+	$(BIN)/jupyter lab --ServerApp.root_dir="$(CURDIR)" --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb
 
 site: $(INSTALLED)
 	$(BIN)/python docs/build.py site
@@ -48,13 +56,24 @@ lock: $(INSTALLED)
 
 notebooks: $(INSTALLED)
 	$(BIN)/python -m fedlib reproduce all --scale smoke
-	$(BIN)/python -c "from fedlib.papers import reproduce; reproduce.refresh(reproduce.all_notebooks()); reproduce.write_readme()"
+	$(BIN)/python -c "from fedlib.papers import reproduce; reproduce.refresh(reproduce.all_notebooks())"
 	$(BIN)/ruff format -q notebooks
+
+notebook: $(INSTALLED)  # make notebook FILE=fedssa/5_robustness.ipynb
+	$(BIN)/python -c "from fedlib.papers import reproduce; reproduce.refresh_one('$(FILE)')"
+	$(BIN)/ruff format -q notebooks/$(FILE)
 
 $(INSTALLED): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "fedlib needs Python 3.11 or newer; try: make PYTHON=python3.12 ...")'
+	@echo "Installing into .venv, two to ten minutes: $(if $(CPU),about 2 GB (PyTorch without CUDA),about 5 GB, most of it PyTorch's CUDA (without: make CPU=1))"
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+ifdef CPU
+	$(PIP) --quiet --index-url $(CPU_BUILDS) $(shell grep -oE '^torch(vision)?==[0-9.]+' requirements.txt)
+	$(BIN)/python -c "import re; print(*re.findall(r'(?ms)^(?!torch|nvidia|cuda|triton)[a-z].*?(?=^[a-z]|\Z)', open('requirements.lock').read()), sep='')" > .venv/without-cuda.lock
+	$(PIP) --no-deps --require-hashes -r .venv/without-cuda.lock | $(COUNTED)
+else
+	$(PIP) --require-hashes -r requirements.lock | $(COUNTED)
+endif
+	$(PIP) --quiet --no-deps --no-build-isolation --editable .
 	touch $(INSTALLED)
 	@echo "Installed. Next: . .venv/bin/activate, then fedlib --help"

@@ -13,7 +13,7 @@ except OSError:
     print("fedlib: the current directory is gone; change to one that is there", file=sys.stderr)
     sys.exit(2)
 
-from cyclopts import App, CoercionError, CycloptsError, Parameter, UnknownOptionError
+from cyclopts import App, CoercionError, CycloptsError, Parameter, UnknownOptionError, UnusedCliTokensError
 from cyclopts.help import DefaultFormatter, PanelSpec
 from rich.box import Box
 
@@ -60,8 +60,8 @@ Example: `fedlib run FedSSA --dataset cifar10 --num-clients 10 --device auto --s
         "exhibits",
         """the tables and figures: what each shows, and the runs that it needs; show: one of them
 
-Without a name, list the exhibits with their number of runs at each scale. `show NAME` prints one resolved row for each
-run of an exhibit, and which layer gives each value.""",
+Without a name, list the exhibits with their number of runs at each scale. `show NAME` prints the settings and methods of
+one exhibit, and which layer gives each value.""",
     ),
     (
         "exhibits:reproduce_",
@@ -75,16 +75,16 @@ Make one exhibit (fedssa/table2), a paper's (fedssa), or all.""",
         "record",
         """the results of record: what is on record, and train more of it
 
-Without a name, list the arms of the plan (results/planned.csv): what each asks, and what it lacks. With one, train
-that, seed by seed, and add each finished run to results/.""",
+Without a name, list the arms of the plan (results/planned.csv), the question of each and the runs it still lacks.
+With a name, train those runs, seed by seed, and add each finished one to results/.""",
     ),
     (
         "exhibits:notebooks",
         "notebooks",
         """the notebooks: where they are; copy: into a folder of yours
 
-Without a name, list the notebooks that came with fedlib. `copy FOLDER` copies them into a folder of yours, to be read,
-changed and run there.""",
+List the notebooks that came with fedlib, or copy them with `copy FOLDER` into a folder of yours, to read, change and
+run them there.""",
     ),
     (
         "exhibits:workflow",
@@ -97,10 +97,10 @@ array, and the schema of a plan. `copy FOLDER` copies them.""",
     (
         "store:compare",
         "compare",
-        """runs beside each other: accuracies paired by seed, clients one by one
+        """compare runs: accuracies paired by seed, and client by client
 
-Runs beside each other, stored or of record; those that differ in nothing but their seed are one row, and the first row
-is the reference. Of two runs it also says in which fields, versions and bits they differ.
+Compare stored runs or results of record. Runs that differ only in their seed share a row; the first row is the
+reference. For two runs, the fields, versions and bits in which they differ are listed too.
 
 Example: `fedlib compare Standalone-1f Standalone-2c FedSSA-07 FedSSA-9b --figure mine.png`""",
     ),
@@ -145,10 +145,9 @@ def mistake(error: CycloptsError) -> str:
             known = [name for item in error.argument_collection for name in item.names if name.startswith("--")]
             choose(f"`{' '.join(words)}`: option", error.token.keyword or error.token.value, [*known, "--help"])
         if isinstance(error, CoercionError) and error.argument and error.token:
-            choose(
-                error.argument.name.strip("-").lower(), error.token.value, error.argument.get_choices(force=True) or ()
-            )
-        if error.unused_tokens:
+            field, allowed = error.argument.name.strip("-").lower(), error.argument.get_choices(force=True)
+            choose(field, error.token.value, allowed or ())
+        if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
             asked = app
             for word in words[1:]:
                 asked = asked[word]

@@ -71,6 +71,7 @@ def names(home) -> list[str]:
         ("runs prune --rounds 7", "runs prune`: option = '--rounds' is unknown: known are --older-than, --yes, --help"),
         ("reproduce fedssa/table2 --dry-run --train-only", "Mutually exclusive arguments: {--dry-run, --train-only}"),
         ("data digits cifar10", "unexpected argument 'cifar10'"),
+        ("run FedSSA --dataset", 'parameter --dataset requires an argument; see `fedlib run --help`'),
         ("reproduce fedssa/table2 --figures-only", "18 of 18 runs are missing"),
         # wrong types
         ("run FedSSA --rounds two", "rounds = 'two': must be a whole number"),

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
+import pandas as pd
 from cyclopts import App, Group, Parameter, validators
 from tqdm import tqdm
 
 from .. import lab
 from ..errors import require
 from ..papers import checked, exhibits, explain, planned, recorded, reproduce
-from . import Jobs, Scale, completed, fill, number_of_jobs, spelled
+from . import WIDTH, Jobs, Scale, completed, fill, number_of_jobs, spelled
 
 KNOWN = ["all", *dict.fromkeys(item.paper for item in exhibits.every().values()), *exhibits.every()]
 Name = completed(KNOWN)
@@ -39,8 +40,8 @@ def list_exhibits() -> None:
 def show(exhibit: Name, /, *, scale: Scale = "smoke") -> None:  # type: ignore[valid-type]
     """the runs of one exhibit, resolved, and where their values come from
 
-    One row per run, without the columns in which all are alike; then the layers that give the values, the later over
-    the earlier, with each field, its number of runs and its values. What is not named has its default.
+    A line for each setting with the methods run in it; then which layer gives which values, the later over the
+    earlier: default, scale (T, E, B, precision, seeds), exhibit and row (both in exhibits.toml).
 
     Parameters
     ----------
@@ -54,15 +55,26 @@ def show(exhibit: Name, /, *, scale: Scale = "smoke") -> None:  # type: ignore[v
         print(fill(f"{item.title}; {item.notebook}; {len(cells)} runs at scale {scale}", f"{item.name}: ", 2))
         if not cells:
             continue
-        rows = explain.resolved_rows(cells, scale)
-        one_value = [name for name in rows.columns[1:] if len(rows) > 1 and rows[name].nunique() == 1]
-        print(rows.drop(columns=one_value).to_string(index=False, float_format="{:.4g}".format))
-        layers = explain.layers_of(cells, scale)
-        print()
-        for layer, text in explain.used_layers(layers).items():
+        declared = ", ".join(f'grids."{name}"' for name in item.grids)
+        print(fill(f"{declared} in fedlib/papers/exhibits.toml", "declared: ", 2))
+        table = explain.settings_of(cells, scale)
+        varied = table[[name for name in table if len(set(table[name])) > 1]]
+        if "methods" not in varied:
+            print(fill(table["methods"].iloc[0], "methods: ", 2))
+        _print_settings(varied)
+        for layer, text in explain.in_words(cells, scale).items():
             print(fill(text, f"{layer}: ", 2))
-            for row in layers[layers["layer"] == layer].to_dict("records"):
-                print(fill(row["values"], f"  {row['field']:<19}{row['runs']:>4}  "))
+
+
+def _print_settings(table: pd.DataFrame) -> None:
+    """As a table, or where that is too wide a line each: `N = 10, T = 3: Standalone, FedSSA`."""
+    lines = table.to_string(index=False).splitlines() if len(table.columns) else []
+    if max(map(len, lines), default=0) <= WIDTH:
+        print(*lines, sep="\n", end="\n" if lines else "")
+        return
+    for row in table.to_dict("records"):
+        methods = row.pop("methods", "")
+        print(fill(": ".join(filter(None, (", ".join(f"{k} = {v}" for k, v in row.items() if v), methods))), indent=2))
 
 
 ONE_PART = Group("Parts", validator=validators.MutuallyExclusive())

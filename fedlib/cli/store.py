@@ -1,4 +1,4 @@
-"""`fedlib runs` and `fedlib compare`: what is stored, and runs beside each other."""
+"""`fedlib runs` and `fedlib compare`: list, show and delete stored runs, and compare runs."""
 
 import dataclasses
 import json
@@ -66,7 +66,7 @@ def list_(name: str = "", /, *, as_json: Annotated[bool, Parameter(name="--json"
 
 
 def _row(path: Path, state: str, record: "lab.Record | None") -> tuple[str, ...]:
-    """A stored run as `runs` prints it: a name that `runs show` understands, last accuracy or state, N, C, T, E, seed, the rest."""
+    """A row of the list: a name that `runs show` understands, last accuracy or state, N, C, T, E, seed, other differences."""
     from ..show import intervals
 
     if record is None:
@@ -107,7 +107,7 @@ def show_run(key: Annotated[str, KEY], /) -> None:
 
 @runs.command
 def prune(*name: str, older_than: Annotated[str | None, Parameter(metavar="DAYS")] = None, yes: bool = False) -> None:
-    """delete damaged runs, and unfinished ones by name or age (asks --yes)
+    """delete damaged runs, and unfinished ones by name or age (needs --yes)
 
     Delete runs that are damaged by their own digests and, where NAME or --older-than says so, unfinished ones. A run
     that is whole is never deleted, whichever version computed it.
@@ -115,11 +115,11 @@ def prune(*name: str, older_than: Annotated[str | None, Parameter(metavar="DAYS"
     Parameters
     ----------
     name
-        unfinished runs with this in their name, too
+        also delete unfinished runs with this in their name
     older_than
-        unfinished runs that nobody has gone on with for so long, too
+        also delete unfinished runs untouched for so long
     yes
-        really delete; without it, only say what would go
+        delete; without it, only list what would be deleted
     """
     days = None if older_than is None else coerce("older-than", older_than, float)
     require(days is None or days >= 0, "older-than", days, "a number of days, at least 0")
@@ -172,7 +172,7 @@ def compare(
     rule: Literal["last", "last10", "validation", "best"] = "last",
     figure: Annotated[Path | None, Parameter(metavar="FILE")] = None,
 ) -> None:
-    """Print runs beside each other.
+    """Print a comparison of runs.
 
     Parameters
     ----------

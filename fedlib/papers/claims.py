@@ -1,8 +1,9 @@
 """What the four papers claim in prose (`claims.csv`), with what their own tables and our runs say of it.
 
 A row: paper; name, unique in its paper; where it is claimed, and where again; words: the claim in ours; printed and unit: its number,
-where it has one; tables: the function of `recompute.py` that computes it from the paper's printed tables, with its arguments;
-kind and args: how runs are held against it (`comparators.py`): a list where it takes several; unsettled: why nothing can be.
+where it has one; recomputed, how and agreement: that number from the paper's own tables (`tests/papers/test_recomputed.py` computes
+it); kind and args: how runs are held against it (`comparators.py`), args a list where it takes several; counted and evidence: its
+verdict where it can be counted without a run (computed by the same tests); unsettled: why nothing can be held against it.
 """
 
 import inspect
@@ -16,12 +17,17 @@ from typing import Any
 import pandas as pd
 
 from ..errors import choose, require
-from . import comparators, recompute, verdicts
+from . import comparators, verdicts
 
 AGREES, LAST_DIGIT, DISAGREES, NO_TABLE = "agrees", "off in the last digit", "disagrees", "no table to check"
 AGREEMENTS = (AGREES, LAST_DIGIT, DISAGREES, NO_TABLE)
-_PART = ("grids", "datasets", "num_clients", "most", "sized")  # of a comparator's arguments: which runs
-_TUPLES = ("grids", "datasets", "num_clients", "methods")
+_RUNS = (
+    "grids",
+    "datasets",
+    "num_clients",
+    "most",
+    "sized",
+)  # of the arguments: which runs, and how many of them decide
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,73 +37,34 @@ class Claim:
     paper: str
     name: str
     where: str
-    again: str = ""
+    again: str
     words: str
-    printed: str = ""
-    unit: str = ""
-    tables: str = ""
-    kind: str = ""
-    args: str = ""
-    unsettled: str = ""
+    printed: str
+    unit: str
+    recomputed: str
+    how: str
+    agreement: str
+    kind: str
+    args: str
+    counted: str
+    evidence: str
+    unsettled: str
 
-    @property
-    def value(self) -> float:
-        """The printed number; NaN: none."""
-        return float(self.printed or "nan")
-
-    def recomputed(self) -> recompute.Recomputed | None:
-        """The number from the paper's own tables; None where none holds it."""
-        if not self.tables:
-            return None
-        asked = json.loads(self.tables)
-        found = getattr(recompute, asked.pop("recompute"))(**asked)
-        assert isinstance(found, recompute.Recomputed)
-        return found
-
-    def agreement(self) -> str:
-        """Whether the printed number is what the paper's own tables give, to its last digit; a count must be met exactly, a target
-        reached.
-        """
-        found = self.recomputed()
-        if found is None:
-            return NO_TABLE
-        if found.at_least:
-            return AGREES if found.value >= self.value else DISAGREES
-        digits = len(self.printed.partition(".")[2])
-        apart, unit = abs(found.value - self.value), 10.0**-digits
-        if apart <= 0.5 * unit + 1e-9:
-            return AGREES
-        return LAST_DIGIT if digits and apart <= 1.5 * unit else DISAGREES
+    def _args(self) -> list[dict[str, Any]]:
+        read = json.loads(self.args or "[]")
+        return read if isinstance(read, list) else [read]
 
     def parts(self) -> list[verdicts.Part]:
         """The runs and comparators that it is held against; empty where it is counted, or unsettled."""
-        trained = self.kind not in ("", "counted")
-        return [part(self.kind, **args) for args in _listed(self.args)] if trained else []
-
-    def counts(self) -> tuple[str, ...]:
-        """How words may be counted, where it is about words."""
-        return tuple(verdicts.COUNTS) if any("words" in args.get("kinds", ()) for args in _listed(self.args)) else ()
+        return [part(self.kind, **args) for args in self._args()]
 
     def judge(self, found: verdicts.Evidence) -> verdicts.Finding:
         """The verdict of counting or of the runs at hand."""
-        if self.kind != "counted":
-            return verdicts.judge(self.parts(), found, self.value, self.counts())
-        (args,) = _listed(self.args)
-        readings = [verdicts.Reading(count=count) for count in self.counts() or ("published",)]
-        results = [comparators.counted(printed=self.printed, reading=reading, **args) for reading in readings]
-        said = [evidence for _, evidence in results]
-        if len(readings) > 1:
-            said = [f"{verdicts.COUNTS[one.count]}: {evidence}" for one, evidence in zip(readings, said, strict=True)]
-        verdict = verdicts.SUPPORTED if results[0][0] else verdicts.CONTRADICTED
-        why = ""
-        if len({right for right, _ in results}) > 1:
-            verdict, why = verdicts.UNDECIDED, "depends on how words are counted"
-        return verdicts.Finding(verdict, why, "; ".join(dict.fromkeys(said)), by=verdicts.COUNTED)
-
-
-def _listed(args: str) -> list[dict[str, Any]]:
-    read = json.loads(args or "[]")
-    return read if isinstance(read, list) else [read]
+        if self.counted:
+            return verdicts.Finding(self.counted, "", self.evidence, by=verdicts.COUNTED)
+        about_words = any("words" in args.get("kinds", ()) for args in self._args())
+        counts = tuple(verdicts.COUNTS) if about_words else ()
+        return verdicts.judge(self.parts(), found, float(self.printed or "nan"), counts)
 
 
 def part(kind: str, **args: Any) -> verdicts.Part:
@@ -107,20 +74,17 @@ def part(kind: str, **args: Any) -> verdicts.Part:
     """
     choose("kind", kind, comparators.COMPARATORS)
     comparator = comparators.COMPARATORS[kind]
-    own: dict[str, Any] = {
-        str(name): tuple(value) if name in _TUPLES else value for name, value in args.items() if name in _PART
+    runs: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in args.items() if name in _RUNS
     }
-    rest = {name: value for name, value in args.items() if name not in _PART}
+    own = {name: value for name, value in args.items() if name not in _RUNS}
     known = [name for name in inspect.signature(comparator).parameters if name not in ("found", "reading")]
-    for name in rest:
-        choose(f"argument of {kind}", name, [*known, *_PART])
-    require(bool(own.get("grids")), "grids", own.get("grids"), "at least one grid")
-    named = (
-        [rest["method"], *rest["over"]]
-        if rest.get("method") and rest.get("over")
-        else rest.get("order") or rest.get("over") or []
-    )
-    return verdicts.Part(comparator=comparator, args=rest, methods=tuple(named), **own)
+    for name in own:
+        choose(f"argument of {kind}", name, [*known, *_RUNS])
+    require(bool(runs.get("grids")), "grids", runs.get("grids"), "at least one grid")
+    over = own.get("over") or []
+    compared = [own["method"], *over] if over and "method" in own else own.get("order") or over
+    return verdicts.Part(comparator=comparator, args=own, methods=tuple(compared), **runs)
 
 
 @cache
@@ -147,13 +111,12 @@ def ledger(found: verdicts.Evidence, claims: Sequence[Claim] | None = None) -> p
 
 
 def _row(claim: Claim, found: verdicts.Evidence) -> dict[str, str]:
-    recomputed, finding = claim.recomputed(), claim.judge(found)
+    finding = claim.judge(found)
     return {
         **{"paper": claim.paper, "claim": claim.name, "where": claim.where, "again": claim.again},
         **{"words": claim.words, "printed": claim.printed, "unit": claim.unit},
-        "recomputed": f"{recomputed.value:.2f}".removesuffix(".00") if recomputed else "",
-        "how": recomputed.how if recomputed else "",
-        **{"own table": claim.agreement(), "verdict": finding.verdict, "by": finding.by if claim.kind else ""},
+        **{"recomputed": claim.recomputed, "how": claim.how, "own table": claim.agreement},
+        **{"verdict": finding.verdict, "by": "" if claim.unsettled else finding.by},
         **{"why": claim.unsettled or finding.why, "evidence": finding.evidence, "size": finding.size},
     }
 

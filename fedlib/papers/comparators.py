@@ -1,7 +1,7 @@
-"""The six ways in which a claim is held against runs (`claims.csv`, column `kind`): each turns runs into comparisons, which
+"""The five ways in which a claim is held against runs (`claims.csv`, column `kind`): each turns runs into comparisons, which
 `verdicts.judge` decides on.
 
-Methods are compared in one place (data set, N, models, partition, public labels, swept value) and paired by seed, with the common
+Methods are compared in one setting (data set, N, models, partition, public labels, swept value) and paired by seed, with the common
 error of their grid (`show/paired.py`). Accuracies are in per cent, their differences in points; costs are compared by their quotient.
 """
 
@@ -12,12 +12,10 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student_t
 
-from .. import algorithms, models
-from ..errors import choose
 from ..lab import costs
 from ..show import intervals, paired
 from .results import common_error
-from .verdicts import LEVEL, Comparator, Comparison, Found, Reading, Run, Seeds, Setting, without_value
+from .verdicts import LEVEL, Comparator, Contrast, Found, Reading, Run, Seeds, Setting, without_value
 
 INFINITE = float("inf")
 NAN = float("nan")
@@ -62,8 +60,8 @@ def _compared(
     reading: Reading,
     level: float,
     **bounds: Any,
-) -> list[Comparison]:
-    """Each pair of a place, with the common error of its grid; bounds: low, high, unit and ratio (logarithms are compared)."""
+) -> list[Contrast]:
+    """Each pair of a setting, with the common error of its grid; bounds: low, high, unit and ratio (logarithms are compared)."""
 
     def value(run: Any) -> float:
         found = measure(run, reading)
@@ -81,18 +79,18 @@ def _compared(
         numbers: dict[str, Any] = {"n": 0}
         if one is not None:
             numbers = {"n": one.n, "mean": one.mean, "se": one.se, "df": one.df, "wide": one.wide}
-        comparisons.append(Comparison(what(own, other), **numbers, **bounds, obstacle=obstacle))
+        comparisons.append(Contrast(what(own, other), **numbers, **bounds, obstacle=obstacle))
     return comparisons
 
 
-def _alone(what: str, values: Sequence[float], of: int, **bounds: Any) -> Comparison:
+def _alone(what: str, values: Sequence[float], of: int, **bounds: Any) -> Contrast:
     """A mean of one value a seed, with their own error; of: comparisons of the claim, whose intervals hold together."""
     kept = [value for value in values if not np.isnan(value)]
     n = len(kept)
     se = float(np.std(kept, ddof=1)) / n**0.5 if n > 1 else NAN
     wide = float(student_t.ppf(1 - (1 - LEVEL) / 2 / max(1, of), n - 1)) if n > 1 else NAN
     mean = float(np.mean(kept)) if kept else NAN
-    return Comparison(what, n, mean, se, max(0, n - 1), wide, **bounds)
+    return Contrast(what, n, mean, se, max(0, n - 1), wide, **bounds)
 
 
 def _best(by_method: Mapping[str, Seeds], names: Sequence[str], top: int, reading: Reading) -> list[str]:
@@ -116,11 +114,11 @@ def above(
     within: float = 0.0,
     relative: bool = False,
     mean_of_settings: bool = False,
-) -> list[Comparison]:
-    """The method is above each of the others in every place.
+) -> list[Contrast]:
+    """The method is above each of the others in every setting.
 
     over: the others, or all; top: only the best of them; order: instead, these stand in this order; measures: see MEASURES; within:
-    instead, within so many points; relative: by per cent of the other's; mean_of_settings: in the mean of all places.
+    instead, within so many points; relative: by per cent of the other's; mean_of_settings: in the mean of all settings.
     """
     bounds: dict[str, Any] = {"low": -within, "high": within} if within else {}
     bounds |= {"unit": "%", "ratio": True} if relative else {}
@@ -128,54 +126,54 @@ def above(
         both = [name for name in over if any({method, name} <= set(by_method) for by_method in found.values())]
         return [_above_in_the_mean(found, reading, method, name, bounds) for name in both]
     wanted: dict[Setting, list[tuple[str, str]]] = {}
-    for place, by_method in found.items():
+    for setting, by_method in found.items():
         names = [name for name in by_method if name != method and (not over or name in over)]
         pairs = list(pairwise(order)) or [(method, name) for name in _best(by_method, names, top, reading)]
-        wanted[place] = [pair for pair in pairs if set(pair) <= set(by_method)]
-    wanted = {place: pairs for place, pairs in wanted.items() if pairs}
+        wanted[setting] = [pair for pair in pairs if set(pair) <= set(by_method)]
+    wanted = {setting: pairs for setting, pairs in wanted.items() if pairs}
     comparisons = []
-    for place, pairs in wanted.items():
+    for setting, pairs in wanted.items():
         for measure in measures:
 
-            def what(own: str, other: str, place: Setting = place, measure: str = measure) -> str:
-                return f"{own} - {other}, {place}{'' if measure == 'accuracy' else f', {measure}'}:"
+            def what(own: str, other: str, setting: Setting = setting, measure: str = measure) -> str:
+                return f"{own} - {other}, {setting}{'' if measure == 'accuracy' else f', {measure}'}:"
 
             level = 1 - (1 - LEVEL) / (len(wanted) * len(measures))
-            comparisons += _compared(what, found[place], pairs, MEASURES[measure], reading, level, **bounds)
+            comparisons += _compared(what, found[setting], pairs, MEASURES[measure], reading, level, **bounds)
     return comparisons
 
 
-def _above_in_the_mean(
-    found: Found, reading: Reading, method: str, other: str, bounds: Mapping[str, Any]
-) -> Comparison:
-    places = [by_method for by_method in found.values() if {method, other} <= set(by_method)]
-    runs = [by_method[name] for by_method in places for name in (method, other)]
+def _above_in_the_mean(found: Found, reading: Reading, method: str, other: str, bounds: Mapping[str, Any]) -> Contrast:
+    settings = [by_method for by_method in found.values() if {method, other} <= set(by_method)]
+    runs = [by_method[name] for by_method in settings for name in (method, other)]
     seeds = sorted(set.intersection(*map(set, runs))) if runs else []
     means = {
-        name: [float(np.mean([_accuracy(place[name][seed].record, reading) for place in places])) for seed in seeds]
+        name: [
+            float(np.mean([_accuracy(setting[name][seed].record, reading) for setting in settings])) for seed in seeds
+        ]
         for name in (method, other)
     }
     leads = [float(np.log(own / its)) for own, its in zip(means[method], means[other], strict=True)]
     obstacle = "no common seed" if not seeds else "a run diverged" if np.isnan(leads).any() else ""
-    return _alone(f"{method} - {other}, mean of {len(places)} settings:", leads, 1, obstacle=obstacle, **bounds)
+    return _alone(f"{method} - {other}, mean of {len(settings)} settings:", leads, 1, obstacle=obstacle, **bounds)
 
 
 # -------------------------------------------------------------------------------------------------------------- 2 trend
 
 
 def _series(found: Found) -> Iterator[tuple[str, Setting, dict[Any, Seeds]]]:
-    """(method, place, swept value -> runs, by rising value)."""
+    """(method, setting, swept value -> runs, by rising value)."""
     series: dict[tuple[str, Setting], dict[Any, Seeds]] = {}
-    for place, by_method in found.items():
+    for setting, by_method in found.items():
         for method, seeds in by_method.items():
-            series.setdefault((method, without_value(place)), {})[place.value] = seeds
-    for (method, place), values in series.items():
-        yield method, place, dict(sorted(values.items()))
+            series.setdefault((method, without_value(setting)), {})[setting.value] = seeds
+    for (method, setting), values in series.items():
+        yield method, setting, dict(sorted(values.items()))
 
 
 def trend(
     found: Found, reading: Reading, *, direction: str = "", within: float = 0.0, quantity: str = "accuracy"
-) -> list[Comparison]:
+) -> list[Contrast]:
     """What is measured rises or falls with the swept quantity: the slope over its values in order, one a seed.
 
     within: instead, each value is within so many points of the mean of all. quantity: accuracy, or a column of the rounds.
@@ -188,7 +186,7 @@ def trend(
 
     listed = list(_series(found))
     comparisons = []
-    for method, place, values in listed:
+    for method, setting, values in listed:
         seeds = sorted(set.intersection(*(set(own) for own in values.values())))
         table = np.array([[measure(own[seed]) for own in values.values()] for seed in seeds]).reshape(-1, len(values))
         broken = "a run diverged" if np.isnan(table).any() else "" if len(seeds) else "no common seed"
@@ -199,7 +197,7 @@ def trend(
             bounds = {"low": -within, "high": within, "obstacle": obstacle}
             comparisons += [
                 _alone(
-                    f"{method}, {place}, at {value} less the mean:", list(column), len(values) * len(listed), **bounds
+                    f"{method}, {setting}, at {value} less the mean:", list(column), len(values) * len(listed), **bounds
                 )
                 for value, column in zip(values, apart.T, strict=True)
             ]
@@ -207,7 +205,7 @@ def trend(
             slopes = list(np.polyfit(range(len(values)), table.T, 1)[0]) if len(table) else []
             low, high = (0.0, INFINITE) if direction == "rises" else (-INFINITE, 0.0)
             unit = "points a step" if quantity == "accuracy" else f"{quantity} a step"
-            what = f"{method}, {place}, {min(values)} to {max(values)}:"
+            what = f"{method}, {setting}, {min(values)} to {max(values)}:"
             comparisons.append(_alone(what, slopes, len(listed), low=low, high=high, unit=unit, obstacle=obstacle))
     return comparisons
 
@@ -224,15 +222,15 @@ def cheaper(
     over: Collection[str] = (),
     low: float = 0.0,
     high: float | None = 1.0,
-) -> list[Comparison]:
+) -> list[Contrast]:
     """What the method spends until the target accuracy, by what each other one (of `over`, or all that communicate) spends, lies
     between `low` and `high` (None: no bound). Only where both reach the target.
 
     kinds: rounds, words (as `reading.count` counts them) or flops (of the clients and the server).
     """
     wanted = [
-        (kind, name, place, by_method)
-        for place, by_method in found.items()
+        (kind, name, setting, by_method)
+        for setting, by_method in found.items()
         if method in by_method
         for name in by_method
         if name != method
@@ -241,13 +239,13 @@ def cheaper(
         for kind in kinds
     ]
     comparisons = []
-    for kind, name, place, by_method in wanted:
+    for kind, name, setting, by_method in wanted:
         own, other = by_method[method], by_method[name]
         seeds = [seed for seed in own if seed in other]
         spent = [(_spent(own[seed], kind, reading), _spent(other[seed], kind, reading)) for seed in seeds]
         shares = [float(np.log(mine / its)) for mine, its in spent if mine and its]
         obstacle = "no common seed" if not seeds else "target not reached" if len(shares) < len(seeds) else ""
-        what = f"{method}'s {kind} to the target by {name}'s, {place}:"
+        what = f"{method}'s {kind} to the target by {name}'s, {setting}:"
         bounds = {"low": np.log(low) if low else -INFINITE, "high": INFINITE if high is None else np.log(high)}
         comparisons.append(_alone(what, shares, len(wanted), **bounds, unit="times", ratio=True, obstacle=obstacle))
     return comparisons
@@ -269,17 +267,17 @@ def _spent(run: Run, kind: str, reading: Reading) -> float:
 # ------------------------------------------------------------------------------------------------------------ 4 reaches
 
 
-def reaches(found: Found, reading: Reading, *, over: Collection[str], target: float) -> list[Comparison]:
+def reaches(found: Found, reading: Reading, *, over: Collection[str], target: float) -> list[Contrast]:
     """All compared methods reach the target (per cent) in some round, so that costs until then can be compared. Fewer rounds than
     the papers' say nothing against it.
     """
-    listed = [(name, place, own) for place, by_method in found.items() for name, own in by_method.items()]
+    listed = [(name, setting, own) for setting, by_method in found.items() for name, own in by_method.items()]
     comparisons = []
-    for name, place, own in listed:
+    for name, setting, own in listed:
         best = [intervals.reported(run.record, "best") - target for run in own.values()]
         short = reading.scale != "paper" and any(value < 0 for value in best)
         obstacle = "a run diverged" if np.isnan(best).any() else "target not reached" if short else ""
-        comparisons.append(_alone(f"{name} beyond {target:g} %, {place}:", best, len(listed), obstacle=obstacle))
+        comparisons.append(_alone(f"{name} beyond {target:g} %, {setting}:", best, len(listed), obstacle=obstacle))
     return comparisons
 
 
@@ -298,26 +296,26 @@ def between(
     loses_least: str = "",
     keeps_up: str = "",
     margin: float = 0.0,
-) -> list[Comparison]:
-    """Cells where `field` of their place is `at` exceed the same cells where it is `than` (FOREIGN: each other value).
+) -> list[Contrast]:
+    """Cells where `field` of their setting is `at` exceed the same cells where it is `than` (FOREIGN: each other value).
 
     what: the two in words; over: of these methods, or of all; loses_least: instead, this method loses less by `than` (the mean over
     its values) than each other; keeps_up: instead, this method at `than` is at most `margin` points below each other one at `at`.
     """
     made: list[tuple[str, dict[int, float], dict[int, float]]] = []
-    for place, own in found.items():
-        if getattr(place, field) != at:
+    for setting, own in found.items():
+        if getattr(setting, field) != at:
             continue
         others = [
             by_method
             for other, by_method in found.items()
             if (getattr(other, field) not in (at, None) if than == FOREIGN else getattr(other, field) == than)
-            and _but(other, field) == _but(place, field)
+            and _but(other, field) == _but(setting, field)
         ]
         here = {name: _of(seeds, _accuracy, reading) for name, seeds in own.items()}
         if not loses_least and not keeps_up:
             made += [
-                (f"{name}, {what}, {place}:", here[name], _of(other[name], _accuracy, reading))
+                (f"{name}, {what}, {setting}:", here[name], _of(other[name], _accuracy, reading))
                 for other in others
                 for name in own
                 if name in other and (not over or name in over)
@@ -334,13 +332,13 @@ def between(
                 for name, own_ in there.items()
             }
             made += [
-                (f"loss of {name} - {loses_least}, {place}:", lost[name], lost[loses_least])
+                (f"loss of {name} - {loses_least}, {setting}:", lost[name], lost[loses_least])
                 for name in lost
                 if name != loses_least
             ]
         if keeps_up in there:
             made += [
-                (f"{keeps_up}, foreign - {name}, own public data, {place}:", there[keeps_up], here[name])
+                (f"{keeps_up}, foreign - {name}, own public data, {setting}:", there[keeps_up], here[name])
                 for name in here
                 if name != keeps_up
             ]
@@ -352,8 +350,8 @@ def between(
     return comparisons
 
 
-def _but(place: Setting, field: str) -> tuple[Any, ...]:
-    return tuple(value for name, value in vars(place).items() if name != field)
+def _but(setting: Setting, field: str) -> tuple[Any, ...]:
+    return tuple(value for name, value in vars(setting).items() if name != field)
 
 
 def _mean_by_seed(values: Sequence[Mapping[int, float]]) -> dict[int, float]:
@@ -361,61 +359,10 @@ def _mean_by_seed(values: Sequence[Mapping[int, float]]) -> dict[int, float]:
     return {seed: float(np.mean([own[seed] for own in values])) for seed in sorted(seeds)}
 
 
-# ------------------------------------------------------------------------------------------------------------ 6 counted
-
-
-def counted(quantity: str, printed: str, reading: Reading, **args: Any) -> tuple[bool, str]:
-    """Whether what a claim says can be counted without a run and is so, and what was counted.
-
-    quantity: `header weights` (num_classes) of all five CNNs, to the digit; `extraction` (method): its FLOPs beyond an epoch's by
-    an epoch's, to the printed digit; `round` (method, other, kinds, less): whether a client's round of the method costs less (or
-    more) than of the other, on both data sets.
-    """
-    choose("quantity", quantity, QUANTITIES)
-    return QUANTITIES[quantity](printed, reading, **args)
-
-
-def _header_weights(printed: str, reading: Reading, num_classes: int) -> tuple[bool, str]:
-    sizes = {models.cnn(name, num_classes, 3).header.weight.numel() for name in models.CNN_WIDTHS}
-    return sizes == {
-        int(printed)
-    }, f"{', '.join(map(str, sorted(sizes)))} weights in all five CNNs, and {num_classes} biases"
-
-
-def _extraction(printed: str, reading: Reading, method: str) -> tuple[bool, str]:
-    cost = costs.flops(algorithms.make(method, {}), "CNN-3")
-    share, digits = cost.round / cost.epoch, len(printed.partition(".")[2])
-    return abs(share - float(printed)) <= 0.5 * 10.0**-digits, f"{share:.2f} of an epoch, counted on CNN-3"
-
-
-def _round(
-    printed: str, reading: Reading, method: str, other: str, kinds: Sequence[str], less: bool, epochs: int = 10
-) -> tuple[bool, str]:
-    right, said = True, []
-    for kind in kinds:
-        if kind == "words":
-            counts = "published" if reading.count == "published" else "real"
-            table = costs.table([method, other])[[f"{name}_{counts}" for name in ("cifar10", "cifar100")]].astype(float)
-            pairs = list(zip(table.loc[method], table.loc[other], strict=True))
-            said += [f"{mine:.0f} against {its:.0f} words" for mine, its in pairs]
-        else:
-            made = [algorithms.make(name, {}) for name in (method, other)]
-            mine, its = (costs.relative_to_standalone(one, "CNN-3", epochs) for one in made)
-            pairs = [(mine, its)]
-            said += [f"{mine:.2f} against {its:.2f} times plain training"]
-        right = right and all(mine < its if less else mine > its for mine, its in pairs)
-    return right, f"{method} against {other}: {', '.join(said)}"
-
-
-QUANTITIES: dict[str, Callable[..., tuple[bool, str]]] = {
-    "header weights": _header_weights,
-    "extraction": _extraction,
-    "round": _round,
-}
 COMPARATORS: dict[str, Comparator] = {
     "above": above,
     "trend": trend,
     "cheaper": cheaper,
     "reaches": reaches,
     "between": between,
-}  # and `counted`, which needs no run
+}

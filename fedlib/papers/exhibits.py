@@ -20,16 +20,10 @@ from ..lab import KEEP, SCALES, RunSpec, resolve
 from ..show import labels
 
 SMOKE, DEMO, RECORD = "smoke", "demo", "record"  # embedded data; ten minutes per exhibit; the results of record
-# What decides a run's values, the later over the earlier; `fedlib exhibits show` names the layer of each value.
-LAYERS = {
-    "default": "the default of the specification, its protocol, method or data set",
-    "scale": "the scale: T, E, B, precision and seeds",
-    "exhibit": "the exhibit at this scale, in fedlib/papers/exhibits.toml",
-    "row": "the row: a method and what it changes, in fedlib/papers/exhibits.toml",
-    "yours": "a change of yours",
-}
+# What decides a run's values, the later over the earlier, as exhibits.toml says; `fedlib exhibits show` names each value's.
+LAYERS = ("default", "scale", "exhibit", "row", "yours")
 Fields = Mapping[str, Any]  # of a RunSpec, or hyper-parameters of a method
-_SYMBOLS = {"N": "num_clients", "C": "participation", "T": "rounds", "E": "local_epochs", "B": "batch_size"}
+SYMBOLS = {"N": "num_clients", "C": "participation", "T": "rounds", "E": "local_epochs", "B": "batch_size"}
 _RUN_FIELDS = frozenset(item.name for item in dataclasses.fields(RunSpec))
 
 
@@ -95,7 +89,7 @@ def _combinations(line: Fields) -> Iterator[dict[str, Any]]:
     names, choices = [], []
     for name, value in line.items():
         if name not in _NOT_FIELDS:
-            names.append([_SYMBOLS.get(each, each) for each in name.split(", ")])
+            names.append([SYMBOLS.get(each, each) for each in name.split(", ")])
             several = value if isinstance(value, list) else [value]
             choices.append([each if len(names[-1]) > 1 else [each] for each in several])
     for chosen in itertools.product(*choices):

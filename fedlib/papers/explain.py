@@ -1,4 +1,4 @@
-"""What an exhibit trains: one resolved row per run, and which layer gives each value."""
+"""What an exhibit trains: its settings, resolved, and which layer gives each value."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -7,56 +7,44 @@ from typing import Any
 import pandas as pd
 
 from .. import lab
-from .exhibits import LAYERS, Cell
+from .exhibits import LAYERS, SYMBOLS, Cell
 
-# Field of the specification -> its short name as a column.
-_COLUMNS = {
-    "dataset": "data",
-    "scenario": "scenario",
-    "num_clients": "N",
-    "participation": "C",
-    "rounds": "T",
-    "local_epochs": "E",
-    "batch_size": "B",
-    "lr": "lr",
-    "protocol": "protocol",
-}
-_NOT_SHOWN = ("algorithm", "params", "overrides")  # the row's name, and what `differs` says
+_SHORT = {"dataset": "data"} | {name: symbol for symbol, name in SYMBOLS.items()}
+_NOT_SHOWN = ("algorithm", "params", "overrides")  # the row's name, and what it changes by name
 
 
-def resolved_rows(cells: Sequence[Cell], scale: str) -> pd.DataFrame:
-    """One row per run: method (its label), data, scenario, N, C, T, E, B, lr, protocol, the swept value (if any), seed, and what else
-    differs from the method's usual run. Raises FedlibError where a run cannot be resolved.
+def settings_of(cells: Sequence[Cell], scale: str) -> pd.DataFrame:
+    """What is run: a column for each field that the exhibit or its rows set, if it is not the same in all, then `methods` (labels
+    of rows); a line for each combination, with several values in a cell where all other columns are alike.
+
+    Raises FedlibError where a run cannot be resolved.
     """
     rows = []
     for cell in cells:
-        spec = lab.resolve(cell.spec, scale).spec
-        row = {"method": cell.method} | {short: getattr(spec, name) for name, short in _COLUMNS.items()}
-        shown = {
-            str(spec.scenario),
-            spec.protocol,
-            f"B={spec.batch_size}",
-            f"lr={spec.lr:g}",
-        }  # in columns of their own
-        differs = [text for text in lab.differences(spec) if text not in shown]
-        swept = {} if cell.value is None else {"value": cell.value}
-        rows.append(row | swept | {"seed": spec.seed, "differs in": ", ".join(differs)})
+        origins = [(_SHORT.get(field, field), _text(value), layer) for field, value, layer in _origins(cell, scale)]
+        given = {field: text for field, text, layer in origins if layer in ("exhibit", "row", "yours") or field == "T"}
+        rows.append(given | {"methods": cell.method})
+    values = {name: {row.get(name, "") for row in rows} for name in dict.fromkeys(name for row in rows for name in row)}
+    shown = [name for name in values if len(values[name]) > 1 and name not in ("methods", "keep")] + ["methods"]
+    rows = [{name: row.get(name, "") for name in shown} for row in rows]
+    for joined in reversed(shown):
+        alike: dict[tuple[str, ...], list[dict[str, str]]] = {}
+        for row in rows:
+            alike.setdefault(tuple(text for name, text in row.items() if name != joined), []).append(row)
+        comma = "; " if joined == "methods" else ", "  # a row's label may have commas
+        rows = [same[0] | {joined: comma.join(dict.fromkeys(row[joined] for row in same))} for same in alike.values()]
     return pd.DataFrame(rows)
 
 
 def layers_of(cells: Sequence[Cell], scale: str) -> pd.DataFrame:
     """Which layer gives each value: field (of the specification, or a hyper-parameter), layer, its values, and how many runs have
-    one of them. The layers are explained in `exhibits.LAYERS`; what is not named has its default.
+    one of them. What is not named has its default.
     """
-    found: dict[str, dict[str, list[str]]] = {}
+    found: dict[tuple[str, str], list[str]] = {}
     for cell in cells:
         for field, value, layer in _origins(cell, scale):
-            found.setdefault(field, {}).setdefault(layer, []).append(_shown(value))
-    rows = [
-        (field, layer, ", ".join(dict.fromkeys(values)), len(values))
-        for field, by_layer in found.items()
-        for layer, values in by_layer.items()
-    ]
+            found.setdefault((_SHORT.get(field, field), layer), []).append(_text(value))
+    rows = [(*key, ", ".join(dict.fromkeys(values)), len(values)) for key, values in found.items()]
     return pd.DataFrame(rows, columns=["field", "layer", "values", "runs"])
 
 
@@ -78,10 +66,18 @@ def _origins(cell: Cell, scale: str) -> list[tuple[str, Any, str]]:
     return made + [(name, value, cell.layers.get("overrides", "row")) for name, value in cell.spec.overrides.items()]
 
 
-def _shown(value: Any) -> str:
+def _text(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def used_layers(table: pd.DataFrame) -> dict[str, str]:
-    """The layers that a table of `layers_of` names, the more general first, with what they are."""
-    return {name: text for name, text in LAYERS.items() if name in set(table["layer"])}
+def in_words(cells: Sequence[Cell], scale: str) -> dict[str, str]:
+    """What each layer gives, the more general layer first: `N = 100; C = 0.1, 0.5, 1; mu0 = 0 (3 of 9)`, of 9 runs."""
+    table = layers_of(cells, scale)
+    said = {}
+    for layer in LAYERS:
+        rows = table[table["layer"] == layer].to_dict("records")
+        counts = ["" if row["runs"] == len(cells) else f" ({row['runs']} of {len(cells)})" for row in rows]
+        texts = [f"{row['field']} = {row['values']}{count}" for row, count in zip(rows, counts, strict=True)]
+        if texts:
+            said[layer] = "; ".join(texts)
+    return said

@@ -16,7 +16,7 @@ def text(grids: Sequence[str], scale: str, images_per_second: float = ORDINARY) 
     """Hours on one core of all runs of `grids` at a scale, to two significant digits; two cores take half as long.
 
     Training images x FLOPs per image / images_per_second, FLOPs in units of plain training of the mean of CNN-1 to CNN-5 at 10
-    classes, times what the method computes besides (`lab.relative_work`). Where a scale trains in bf16, up to twice too much.
+    classes, times the method's own work (`lab.relative_work`). Where a scale trains in bf16, up to twice too much.
     """
     return f"{float(f'{sum(images(grids, scale).values()) / images_per_second / 3600:.2g}'):g}"
 

@@ -18,12 +18,9 @@ def load_record(grid: str, scale: str = RECORD) -> Runs:
     been run yet is absent.
     """
     known = by_key()
-    cells = (
-        [(cell, lab.resolve(cell.spec, scale).key) for cell in exhibits.cells(grid, scale, seeds=_seeds(scale))]
-        if known
-        else []
-    )
-    return Runs.of_pairs((cell, known[key]) for cell, key in cells if key in known)
+    cells = exhibits.cells(grid, scale, seeds=_seeds(scale)) if known else []
+    keys = [lab.resolve(cell.spec, scale).key for cell in cells]
+    return Runs.of_pairs((cell, known[key]) for cell, key in zip(cells, keys, strict=True) if key in known)
 
 
 def _seeds(scale: str) -> tuple[int, ...]:
@@ -48,11 +45,8 @@ def train_cells(cells: Sequence[exhibits.Cell], jobs: int = 2, whole: bool = Fal
         if key in missing and key in known and (cell.scale or cell.spec.keep == "none")
     }
     if read:
-        print(
-            " ".join(
-                filter(None, (f"{len(read)} runs are of record, read from results/.", say_stale([*read.values()])))
-            )
-        )
+        said = f"{len(read)} runs are of record, read from results/."
+        print(" ".join(filter(None, (said, say_stale([*read.values()])))))
     pairs = list(zip(cells, keys, strict=True))
     if blank := set() if jobs else missing - read.keys():
         require(len(blank) < len(set(keys)), "jobs", jobs, f"at least 1: none of the {len(set(keys))} runs is there")

@@ -6,14 +6,14 @@ Everything here is defined in a room of its own: settings, results, loading, sta
 from .comparison import compare
 from .loading import coverage, load_images, load_maps, load_matches, load_record, train_cells
 from .results import Runs, check_training
-from .settings import PARAMETERS, Settings, settings
+from .settings import PARAMETERS, Parameters, settings
 from .stamps import NOTEBOOKS, figures, freshness, save, save_record
 
 __all__ = [
     "NOTEBOOKS",
     "PARAMETERS",
+    "Parameters",
     "Runs",
-    "Settings",
     "check_training",
     "compare",
     "coverage",

@@ -111,20 +111,8 @@ def _held(cell: exhibits.Cell) -> tuple[dict[str, Any], pd.DataFrame]:
 
 # ------------------------------------------------------------------------------------------------ results of record
 
-_BESIDE = [
-    "method",
-    "setting",
-    "value",
-    "paper",
-    "ours",
-    "ci95",
-    "all",
-    "selected",
-    "taught",
-    "n",
-    "difference",
-    "verdict",
-]
+_OURS = ["method", "setting", "value", "ours", "ci95", "all", "selected", "taught", "n"]
+_BESIDE = [*_OURS[:3], "paper", *_OURS[3:], "difference", "verdict"]
 
 
 def record_block(grids: str | Sequence[str], paper: pd.DataFrame | None = None) -> tuple[notebook.Runs, pd.DataFrame]:
@@ -139,20 +127,16 @@ def record_block(grids: str | Sequence[str], paper: pd.DataFrame | None = None) 
     record = notebook.Runs.joined(found)
     if record.cells:
         theirs = [cell.spec for name in names for cell in exhibits.cells(name, "paper", seeds=(0,))]
-        ours_ = [cell.spec for cell in record.cells]
-        columns = {(spec.num_clients, spec.participation): spec for spec in ours_}
+        own = [cell.spec for cell in record.cells]
         said = [
-            f"{results.epochs(results.of_column(spec, ours_)):g} here, up to {results.epochs(results.of_column(spec, theirs)):g} "
+            f"{results.epochs(results.of_column(spec, own)):g} here, up to {results.epochs(results.of_column(spec, theirs)):g} "
             f"in the paper (N = {spec.num_clients})"
-            for spec in columns.values()
+            for spec in {(spec.num_clients, spec.participation): spec for spec in own}.values()
         ]
         print(f"Epochs that a client trains, on average: {'; '.join(said)}.")
     ours = record.summary("last")
     if paper is None:
-        table, shown = (
-            ours.assign(paper=np.nan),
-            [name for name in _BESIDE if name not in ("paper", "difference", "verdict")],
-        )
+        table, shown = ours.assign(paper=np.nan), _OURS
     else:
         table, shown = printed.beside_paper(ours, paper, ["method", "dataset", "clients"]), _BESIDE
     if len(table):
@@ -161,7 +145,7 @@ def record_block(grids: str | Sequence[str], paper: pd.DataFrame | None = None) 
 
 
 def figure_of_record(
-    name: str, settings: notebook.Settings, table: pd.DataFrame, methods: Sequence[str], absent: str = "not yet"
+    name: str, settings: notebook.Parameters, table: pd.DataFrame, methods: Sequence[str], absent: str = "not yet"
 ) -> None:
     """Save and show an accuracy table of record: the intervals beside the paper's numbers, and methods by settings.
 
@@ -175,7 +159,7 @@ def figure_of_record(
     display(notebook.save_record(name, settings, figure, table.round(4), ranked), ranked)
 
 
-def differences_of_record(name: str, settings: notebook.Settings, runs_: notebook.Runs, reference: str) -> None:
+def differences_of_record(name: str, settings: notebook.Parameters, runs_: notebook.Runs, reference: str) -> None:
     """Save and show what each method of a setting adds to the method `reference`, paired by seed, after the last round.
 
     The runs are results of record of one N, in the order of the rows.
@@ -192,7 +176,7 @@ def differences_of_record(name: str, settings: notebook.Settings, runs_: noteboo
 
 
 def leads_of_record(
-    name: str, settings: notebook.Settings, runs_: notebook.Runs, reference: str, banded: Sequence[str]
+    name: str, settings: notebook.Parameters, runs_: notebook.Runs, reference: str, banded: Sequence[str]
 ) -> None:
     """Save and show how far each method of a setting stands above the method `reference` as the rounds go by, paired by seed; each
     point is the mean of the ten rounds until then, and the methods of `banded`, from three seeds on, have their 95 % interval around
@@ -206,7 +190,7 @@ def leads_of_record(
     display(notebook.save_record(name, settings, drawn, table.round(4), used=runs_, view="leads"))
 
 
-def prices_of_record(name: str, settings: notebook.Settings, runs_: notebook.Runs, method: str) -> pd.DataFrame:
+def prices_of_record(name: str, settings: notebook.Parameters, runs_: notebook.Runs, method: str) -> pd.DataFrame:
     """Save and show the leads of `method` over each other one at equal rounds, FLOPs and words; hands back the table in words."""
     rows = prices.against(runs_, method)
     if not len(rows):
@@ -222,7 +206,7 @@ def prices_of_record(name: str, settings: notebook.Settings, runs_: notebook.Run
     return conclusions.at_each_price(runs_, method)
 
 
-def parts_of_record(name: str, settings: notebook.Settings) -> pd.DataFrame:
+def parts_of_record(name: str, settings: notebook.Parameters) -> pd.DataFrame:
     """Save and show what of each lead over training alone is local and what the exchange adds, of the isolated runs of record."""
     table = parts.parts(recorded.read_results())
     if not len(table):
@@ -236,7 +220,7 @@ def parts_of_record(name: str, settings: notebook.Settings) -> pd.DataFrame:
 
 def sweep_of_record(
     name: str,
-    settings: notebook.Settings,
+    settings: notebook.Parameters,
     table: pd.DataFrame,
     methods: Sequence[str],
     label: str,

@@ -14,16 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import psutil
 
 from .. import __version__, lab, models
 from ..errors import FedlibError, choose, coerce, require
 from ..lab import costs
-from ..show import tables
-from . import exhibits, loading, notebook, prices, recorded, settings
-from .printed import accuracies
+from . import exhibits, loading, notebook, recorded, settings
 
 # A busy machine may start a kernel slowly; the kernel's own log says nothing that a reader needs.
 PAPERMILL: Any = {
@@ -110,21 +107,13 @@ def listed(
         "scale": scale,
         "home": str(lab.home()),
         "runs": [
-            {
-                "key": run.key,
-                "spec": dataclasses.asdict(run.spec),
-                "stored": run.key not in missing,
-                "images": round(run.samples),
-            }
+            {"key": run.key, "spec": dataclasses.asdict(run.spec)}
+            | {"stored": run.key not in missing, "images": round(run.samples)}
             for run in runs
         ],
         "exhibits": [
-            {
-                "name": item.name,
-                "title": item.title,
-                "notebook": item.notebook,
-                "runs": [key for key in keys[item.name] if key not in of_record],
-            }
+            {"name": item.name, "title": item.title, "notebook": item.notebook}
+            | {"runs": [key for key in keys[item.name] if key not in of_record]}
             for item in chosen
         ],
         "of_record": sorted(of_record),
@@ -238,9 +227,8 @@ def reproduce(
     errors: dict[str, str] = {}
 
     def make(file: str) -> None:
-        print(
-            f"executing notebooks/{file} ...\n", end="", file=sys.stderr
-        )  # one write, so that threads' lines stay whole
+        # One write, so that threads' lines stay whole.
+        print(f"executing notebooks/{file} ...\n", end="", file=sys.stderr)
         started = time.perf_counter()
         try:
             execute(file, scale, methods, train=not blank)
@@ -251,9 +239,8 @@ def reproduce(
     with ThreadPoolExecutor(jobs) as pool:  # the runs are stored by now, so that a notebook only reads and draws
         try:
             list(pool.map(make, dict.fromkeys(item.notebook for item in chosen if state[item.name] != "fresh")))
-        except (
-            KeyboardInterrupt
-        ):  # those waiting are cancelled; a kernel's session is its own, which Ctrl-C does not reach
+        except KeyboardInterrupt:
+            # Those waiting are cancelled; a kernel's session is its own, which Ctrl-C does not reach.
             for kernel in psutil.Process().children():
                 with contextlib.suppress(psutil.NoSuchProcess):  # it ended by itself
                     kernel.send_signal(signal.SIGINT)
@@ -336,11 +323,8 @@ def execute(file: str, scale: str, methods: Sequence[str] = (), train: bool = Tr
 
 def refresh(files: Sequence[str], jobs: int = 2) -> None:
     """Execute committed notebooks in place, `jobs` side by side; the runs that they need should be stored by then."""
-    command = [
-        sys.executable,
-        "-c",
-        "import sys; from fedlib.papers import reproduce; reproduce.refresh_one(sys.argv[1])",
-    ]
+    code = "import sys; from fedlib.papers import reproduce; reproduce.refresh_one(sys.argv[1])"
+    command = [sys.executable, "-c", code]
     with ThreadPoolExecutor(jobs) as pool:
         list(pool.map(lambda file: subprocess.run([*command, file], check=True), files))
 
@@ -381,54 +365,6 @@ def _tidy(cell: Any, stderr: bool = True) -> None:
         else:
             kept.append(output)
     cell.outputs = kept
-
-
-def write_readme() -> None:
-    """Bring README.md's table of results up to date."""
-    (lab.checkout() / "README.md").write_text(readme(), encoding="utf-8")
-
-
-def readme() -> str:
-    """README.md with its table of results as the committed results have it."""
-    text = (lab.checkout() / "README.md").read_text(encoding="utf-8")
-    before, rest = text.split("<!-- front -->")
-    table = front_table()
-    lines = [list(table.columns), ["---"] * len(table.columns), *table.to_numpy().tolist()]
-    made = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    return f"{before}<!-- front -->\n{made}\n<!-- /front -->{rest.split('<!-- /front -->')[1]}"
-
-
-def front_table() -> pd.DataFrame:
-    """CIFAR-100 with 100 clients: gains over Standalone of the papers' own methods and of the two best others, largest first, at
-    equal rounds and at equal FLOPs, what each computes (Standalone: 1), and the gain that the papers print.
-    """
-    pfedes = loading.load_record("pfedes/heterogeneous").of("pFedES")
-    found = notebook.Runs.joined([loading.load_record("fedssa/heterogeneous"), pfedes])
-    rows = prices.over(found.where(dataset="cifar100", num_clients=100), "Standalone").to_dict("records")
-    rows.sort(key=lambda row: -row["rounds"])
-    own = [paper.name for paper in exhibits.PAPERS]
-    others = [row["own"] for row in rows if row["own"] not in own][:2]
-    shown = [row for row in rows if row["own"] in (*own, *others)]
-    return pd.DataFrame(
-        {
-            "method": [row["own"] for row in shown],
-            "gain over training alone": [tables.format_difference(row["rounds"], row["rounds_ci95"]) for row in shown],
-            "at equal computation": [tables.format_difference(row["flops"], row["flops_ci95"]) for row in shown],
-            "computes": [f"{row['compute']:.2f} times" for row in shown],
-            "the paper's gain": [_printed_gain(row["own"]) for row in shown],
-        }
-    )
-
-
-def _printed_gain(method: str) -> str:
-    """Over Standalone on CIFAR-100 with 100 clients, in FedSSA's Table 2 or else pFedES's Table 3; a dash where neither prints one."""
-    for paper in (("FedSSA", "Table 2"), ("pFedES", "Table 3")):
-        table = accuracies(*paper)
-        setting = (table["dataset"] == "cifar100") & table["clients"].str.startswith("N = 100,")
-        values = table[setting].set_index("method")["value"]
-        if not np.isnan(values.get(method, np.nan)):
-            return f"{values[method] - values['Standalone']:+.2f}"
-    return "–"
 
 
 def all_notebooks() -> list[str]:

@@ -22,7 +22,7 @@ LABELS = (
     "setting",
 )  # of a run in a table, in words; then typed, as `Cell.typed` gives them
 TYPED = ("num_clients", "participation", "stands_for")
-LABELLED = ("setting", "method", "seed", "value")  # of a row of its rounds and clients
+LABELLED = ("dataset", "clients", "setting", "method", "seed", "value")  # of a row of a run's rounds and clients
 LEADS = (
     "runner_up",
     "lead",
@@ -201,45 +201,24 @@ class Runs:
         of_clients = [name for name, metric in metrics.METRICS.items() if metric.of_clients is not None]
         for name in more:
             choose("column", name, [*_ALONG, *of_clients])
-        once = self._once()
-        tables = [
-            record.rounds.query("round >= 0").assign(
-                **{name: _column(record, name) for name in more},
-                key=record.key,
-                dataset=cell.dataset,
-                clients=cell.clients,
-                setting=cell.setting,
-                method=cell.method,
-                seed=cell.spec.seed,
-                value=cell.value,
-                **typed,
-            )
-            for (cell, record), typed in zip(once, Runs.of_pairs(once)._typed(), strict=True)
-        ]
-        return (
-            pd.concat(tables, ignore_index=True)
-            if tables
-            else pd.DataFrame(columns=["round", "accuracy", "dataset", "clients", *LABELLED])
-        )
+
+        def rows(record: Any) -> pd.DataFrame:
+            return record.rounds.query("round >= 0").assign(**{name: _column(record, name) for name in more})
+
+        return self._labelled(rows, ["round", "accuracy"])
 
     def clients(self) -> pd.DataFrame:
         """key, dataset, clients, setting, method, seed, typed columns and each client's last measured row."""
+        return self._labelled(_final, ["client", "accuracy"]).drop(columns="value")
+
+    def _labelled(self, rows: Callable[[Any], pd.DataFrame], columns: Sequence[str]) -> pd.DataFrame:
+        """`rows` of each record with its labels: key, LABELLED and typed columns; columns: of a table without rows."""
         once = self._once()
-        tables = [
-            _final(record).assign(
-                key=record.key,
-                dataset=cell.dataset,
-                clients=cell.clients,
-                setting=cell.setting,
-                method=cell.method,
-                seed=cell.spec.seed,
-                **typed,
-            )
-            for (cell, record), typed in zip(once, Runs.of_pairs(once)._typed(), strict=True)
-        ]
-        return (
-            pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=["client", "accuracy", *LABELLED])
-        )
+        tables = []
+        for (cell, record), typed in zip(once, Runs.of_pairs(once)._typed(), strict=True):
+            named = {name: cell.spec.seed if name == "seed" else getattr(cell, name) for name in LABELLED}
+            tables.append(rows(record).assign(key=record.key, **named, **typed))
+        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=[*columns, *LABELLED])
 
     def top(self, summary: pd.DataFrame, method: str = "FedSSA", others: int = 2) -> dict[str, list[str]]:
         """setting -> the `others` methods of highest mean and `method`, as the papers choose the baselines that they draw; settings

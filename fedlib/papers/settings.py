@@ -2,11 +2,10 @@
 
 import ast
 import hashlib
-import json
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import torch
@@ -19,42 +18,32 @@ from . import exhibits
 from .exhibits import DEMO, SMOKE
 from .results import note
 
-# name -> (type, default, help): the parameters that every notebook has. Defaults are the smoke scale.
-PARAMETERS: dict[str, tuple[type, Any, str]] = {
-    "scale": (
-        str,
-        "smoke",
-        "smoke (digits, minutes), demo (real data, ten minutes), record (hours) or paper (weeks)",
-    ),
-    "dataset": (str, "", "one data set only; empty: those of the scale"),
-    "methods": (list, [], 'methods, such as ["Standalone", "FedSSA"]; empty: all of the exhibit'),
-    "seeds": (list, [], "seeds, such as [0, 1, 2]; empty: those of the scale"),
-    "rounds": (int, 0, "communication rounds T; 0: the scale's"),
-    "protocol": (
-        str,
-        "",
-        "reconstructed, paper (the text alone) or released (what its code does); empty: the exhibit's own",
-    ),
-    "device": (str, "cpu", "cpu, cuda, or auto (cuda where there is one)"),
-    "jobs": (int, 2, "runs trained side by side, one thread each"),
-    "rule": (str, "last", "round that a table reports: last, last10, validation or best"),
-}
 LONGEST_NAME = 95  # characters of a variation's files, so that the extension fits into a hundred
 
 
-@dataclass(frozen=True)
-class Settings:
-    """A notebook's checked parameters. `methods`, `rounds` and `protocol` are empty or 0 where the exhibit's own hold."""
+def _parameter(default: Any, text: str) -> Any:
+    return field(default=default, metadata={"help": text})
 
-    scale: str
-    dataset: str
-    methods: tuple[str, ...]
-    seeds: tuple[int, ...]
-    rounds: int
-    protocol: str
-    device: str
-    jobs: int
-    rule: str
+
+@dataclass(frozen=True)
+class Parameters:
+    """A notebook's parameters, checked; the defaults are those of scale smoke. `methods`, `rounds` and `protocol` are empty or 0 where
+    the exhibit's own hold.
+    """
+
+    scale: str = _parameter(
+        "smoke", "smoke (digits, minutes), demo (real data, ten minutes), record (hours) or paper (weeks)"
+    )
+    dataset: str = _parameter("", "one data set only; empty: those of the scale")
+    methods: tuple[str, ...] = _parameter((), 'methods, such as ["Standalone", "FedSSA"]; empty: all of the exhibit')
+    seeds: tuple[int, ...] = _parameter((), "seeds, such as [0, 1, 2]; empty: those of the scale")
+    rounds: int = _parameter(0, "communication rounds T; 0: the scale's")
+    protocol: str = _parameter(
+        "", "reconstructed, paper (the text alone) or released (what its code does); empty: the exhibit's own"
+    )
+    device: str = _parameter("cpu", "cpu, cuda, or auto (cuda where there is one)")
+    jobs: int = _parameter(2, "runs trained side by side, one thread each")
+    rule: str = _parameter("last", "round that a table reports: last, last10, validation or best")
 
     @property
     def datasets(self) -> tuple[str, ...]:
@@ -70,23 +59,21 @@ class Settings:
 
         The order of `methods` does not count; a name that would be too long ends in a digest of the whole.
         """
-        own = {"dataset": "", "methods": (), "seeds": exhibits.SEEDS[self.scale], "rounds": 0} | {
-            "protocol": "", "device": "cpu", "rule": "last",
-        }  # fmt: skip
-        given = {name: getattr(self, name) for name in own} | {"methods": tuple(sorted(set(self.methods)))}
-        changed = {name: value for name, value in given.items() if value != own[name]}
-        words = [
-            [name, *(map(str, value) if isinstance(value, tuple) else [str(value)])] for name, value in changed.items()
-        ]
-        whole = "--".join("-".join(re.sub(r"[^\w.]+", "-", word).strip("-") for word in part) for part in words)
-        digest = hashlib.sha256(json.dumps(changed).encode()).hexdigest()[:8]
+        own, parts = defaults(self.scale), []
+        for name in ("dataset", "methods", "seeds", "rounds", "protocol", "device", "rule"):
+            value = getattr(self, name)
+            if value != getattr(own, name):
+                words = value if name == "seeds" else sorted(set(value)) if name == "methods" else [value]
+                parts.append("-".join([name, *(re.sub(r"[^\w.]+", "-", str(word)).strip("-") for word in words)]))
+        whole = "--".join(parts)
         longest = LONGEST_NAME - max(len(item.item) for item in exhibits.every().values()) - 2
+        digest = hashlib.sha256(whole.encode()).hexdigest()[:8]
         return whole if len(whole) <= longest else f"{whole[: longest - 9]}-{digest}"
 
     @property
-    def beside(self) -> "Settings":
-        """Those of a run beside the exhibit, where a reader changes one thing: these, but scale smoke's where nobody is there to
-        read it and it would cost hours, in a batch (papermill) at scale record or paper.
+    def beside(self) -> "Parameters":
+        """The settings of an extra run in which a reader changes one thing: these, but those of scale smoke in a batch (papermill)
+        at scale record or paper, where the extra run would cost hours and nobody reads it.
         """
         return self if self.scale in (SMOKE, DEMO) or not _injected() else defaults(SMOKE)
 
@@ -96,21 +83,15 @@ class Settings:
         `methods` keeps those whose label or algorithm it names, in the grids that have one; raises FedlibError for a name that
         none of `names` has.
         """
-        replaced = {
-            "rounds": self.rounds,
-            "protocol": self.protocol,
-            "device": self.device if self.device != "cpu" else "",
-        }
-        changes = {name: value for name, value in replaced.items() if value}
+        changes = {name: getattr(self, name) for name in ("rounds", "protocol") if getattr(self, name)}
+        changes |= {"device": self.device} if self.device != "cpu" else {}
         every = {name: exhibits.cells(name, self.scale, self.dataset, self.seeds, **changes) for name in names}
-        known = dict.fromkeys(cell.method for cells in every.values() for cell in cells)
-        known |= dict.fromkeys(cell.spec.algorithm for cells in every.values() for cell in cells)
+        known = [cell.method for cells in every.values() for cell in cells]
+        known += [cell.spec.algorithm for cells in every.values() for cell in cells]
         for method in self.methods:
-            choose("method", method, known)
-        if not self.methods:
-            return every
+            choose("method", method, dict.fromkeys(known))
         return {
-            name: [cell for cell in cells if {cell.method, cell.spec.algorithm} & set(self.methods)]
+            name: [cell for cell in cells if not self.methods or {cell.method, cell.spec.algorithm} & set(self.methods)]
             for name, cells in every.items()
         }
 
@@ -145,26 +126,32 @@ class Settings:
         )
 
 
-def defaults(scale: str, methods: Sequence[str] = ()) -> Settings:
+# name -> (type, default, help): the parameters that every notebook has, as its own cell has them.
+PARAMETERS: dict[str, tuple[type, Any, str]] = {}
+for _item in fields(Parameters):
+    _default = list(_item.default) if isinstance(_item.default, tuple) else _item.default
+    PARAMETERS[_item.name] = (type(_default), _default, _item.metadata["help"])
+
+
+def defaults(scale: str, methods: Sequence[str] = ()) -> Parameters:
     """What a notebook has where nothing but the scale, and perhaps some methods, is given."""
-    values = {name: default for name, (_, default, _) in PARAMETERS.items()}
-    return Settings(**values | {"scale": scale, "methods": tuple(methods), "seeds": exhibits.SEEDS[scale]})
+    return Parameters(scale, methods=tuple(methods), seeds=exhibits.SEEDS[scale])
 
 
 def settings(
     scale: Any, dataset: Any, methods: Any, seeds: Any, rounds: Any, protocol: Any, device: Any, jobs: Any, rule: Any
-) -> Settings:
+) -> Parameters:
     """Check a notebook's parameters, print them resolved and hand them back; call it right after the parameters cell.
 
     Strings that papermill's `-p` passes for numbers and lists are understood. Raises FedlibError, one line, for a wrong type or
     value, and for a parameter that papermill was given and that does not exist (with the nearest that does). Nothing else that
     a notebook defines is looked at.
     """
+    given = locals()
     for name in _injected():
         choose("notebook parameter", name, PARAMETERS)
-    texts = {"scale": scale, "dataset": dataset, "protocol": protocol, "device": device, "rule": rule}
-    values: dict[str, Any] = {name: coerce(name, value, str) for name, value in texts.items()}
-    values |= {"rounds": coerce("rounds", rounds, int), "jobs": coerce("jobs", jobs, int)}
+    one_value = {name: kind for name, (kind, _, _) in PARAMETERS.items() if kind is not list}
+    values: dict[str, Any] = {name: coerce(name, given[name], kind) for name, kind in one_value.items()}
     values |= {"methods": _methods(methods), "seeds": _seeds(seeds)}
     choose("scale", values["scale"], lab.SCALES)
     choose("rule", values["rule"], intervals.SELECTION_RULES)
@@ -180,14 +167,14 @@ def settings(
     require(values["rounds"] >= 0, "rounds", values["rounds"], "at least 1, or 0 for the scale's")
     require(values["jobs"] >= 0, "jobs", values["jobs"], "at least 1, or 0 to train nothing")
     values["seeds"] = values["seeds"] or exhibits.SEEDS[values["scale"]]
-    resolved = Settings(**values)
+    made = Parameters(**values)
     print(
-        f"scale {resolved.scale}; data {', '.join(resolved.datasets)}; methods {', '.join(resolved.methods) or 'all of the exhibit'}; "
-        f"seeds {', '.join(map(str, resolved.seeds))}; rounds {resolved.rounds or 'as the scale says'}; "
-        f"protocol {resolved.protocol or 'of the exhibit'}; device {resolved.device}; jobs {resolved.jobs}; "
-        f"selection rule {resolved.rule}"
+        f"scale {made.scale}; data {', '.join(made.datasets)}; methods {', '.join(made.methods) or 'all of the exhibit'}; "
+        f"seeds {', '.join(map(str, made.seeds))}; rounds {made.rounds or 'as the scale says'}; "
+        f"protocol {made.protocol or 'of the exhibit'}; device {made.device}; jobs {made.jobs}; "
+        f"selection rule {made.rule}"
     )
-    return resolved
+    return made
 
 
 def _injected() -> list[str]:
@@ -209,10 +196,7 @@ def _methods(value: Any) -> tuple[str, ...]:
     """A list of names; text is such a list in brackets, or a single name."""
     allowed = 'names in brackets, such as ["Standalone", "FedSSA"]'
     if isinstance(value, str) and value.strip().startswith("["):
-        try:
-            value = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
-            raise FedlibError(f"methods = {shown(value)}: must be {allowed}") from None
+        value = _literal("methods", value, allowed)
     if isinstance(value, str) or value is None:
         value = [value] if value else []
     require(isinstance(value, list | tuple) and all(isinstance(name, str) for name in value), "methods", value, allowed)
@@ -220,14 +204,19 @@ def _methods(value: Any) -> tuple[str, ...]:
 
 
 def _seeds(value: Any) -> tuple[int, ...]:
-    if isinstance(value, str):
-        try:
-            value = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
-            raise FedlibError(f"seeds = {shown(value)}: must be whole numbers in brackets, such as [0, 1, 2]") from None
+    """A list of whole numbers, or one of them; or either as text."""
+    allowed = "whole numbers in brackets, such as [0, 1, 2]"
+    value = _literal("seeds", value, allowed) if isinstance(value, str) else value
     value = [value] if isinstance(value, int) else value
-    require(isinstance(value, list | tuple), "seeds", value, "whole numbers in brackets, such as [0, 1, 2]")
+    require(isinstance(value, list | tuple), "seeds", value, allowed)
     seeds = tuple(coerce("seeds", seed, int) for seed in value)
     for seed in seeds:
         require(0 <= seed < 2**63, "seeds", seed, "between 0 and 2**63 - 1")
     return seeds
+
+
+def _literal(name: str, text: str, allowed: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        raise FedlibError(f"{name} = {shown(text)}: must be {allowed}") from None

@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from ..show import intervals, looks, plots, tables
 from . import exhibits, loading, recorded
 from .exhibits import RECORD
 from .results import Runs, note
-from .settings import Settings, defaults
+from .settings import Parameters, defaults
 
 NOTEBOOKS = lab.shipped() / "notebooks"
 OVER_ROUNDS = ("curves", "curves_by_value", "leads")  # pictures of every round, which no rule selects
@@ -34,7 +35,7 @@ def figures(scale: str) -> Path:
 
 def save(
     name: str,
-    settings: Settings,
+    settings: Parameters,
     figure: plots.Picture,
     table: pd.DataFrame,
     used: Runs | None = None,
@@ -74,7 +75,7 @@ def save(
 
 def save_record(
     name: str,
-    settings: Settings,
+    settings: Parameters,
     figure: plots.Picture,
     table: pd.DataFrame,
     ranked: tables.Ranked | None = None,
@@ -158,12 +159,11 @@ def freshness(exhibit: exhibits.Exhibit, scale: str, methods: Sequence[str] = ()
         if stamp["cells"] != cells_digest(exhibit, scale):
             return "grid changed"
         needed = {lab.resolve(cell.spec, scale).key for cell in chosen.cells(*exhibit.grids)}
-        known: dict[str, lab.Record] | None = None
+        of_record = cache(recorded.by_key)  # read once, where the store lacks a run
         for key in needed | set(stamp["runs"]):
             record: Any = lab.read(lab.store() / key)
             if record is None or record.stale:
-                known = recorded.by_key() if known is None else known
-                record = known.get(key)
+                record = of_record().get(key)
             if record is None or stamp["runs"].get(key) != record.digest:
                 return "runs changed"
     except FileNotFoundError as error:
@@ -204,6 +204,3 @@ def _looks(found: Mapping[str, Any]) -> dict[str, Any]:
 def _code(notebook: str) -> list[str]:
     content = json.loads((NOTEBOOKS / notebook).read_text())
     return ["".join(cell["source"]) for cell in content["cells"] if cell["cell_type"] == "code"]
-
-
-# Of these a stamp knows otherwise: by the function that drew, by cells, by runs.

@@ -3,10 +3,10 @@
 A comparator (`papers/comparators.py`) turns runs into comparisons: means of differences paired by seed, and the bounds between which
 the claim puts them. A claim is
 
-- *supported* when every comparison lies clearly within its bounds (of most, where the claim says most), and all of its cells
-  are there;
-- *contradicted* when one lies clearly outside, with intervals that hold for all comparisons together: a missing cell does not
-  save it;
+- *supported* when every comparison (or most, where the claim says most) lies clearly within its bounds, and no cell is
+  missing;
+- *contradicted* when one lies clearly outside, with intervals that hold for all comparisons together, even if cells are
+  missing;
 - *no difference* when all are within MARGIN points, by two one-sided tests;
 - else *undecided*, with the reason, or *not run*.
 
@@ -19,7 +19,7 @@ undecided. What a claim says that can be counted without a run is judged by coun
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from scipy.stats import t as student_t
@@ -27,6 +27,7 @@ from scipy.stats import t as student_t
 from ..show import intervals, tables
 from ..show.intervals import RunTables
 from . import exhibits
+from .results import Runs
 
 SUPPORTED, CONTRADICTED, UNDECIDED, NOT_RUN = "supported", "contradicted", "undecided", "not run"
 NO_DIFFERENCE = "no difference"
@@ -48,15 +49,6 @@ COUNTS = {"published": "as the paper counts", "sent": "as sent"}
 _STANDS_FOR = {"digits": ("cifar10", "svhn", "mnist"), "digits100": ("cifar100",)}
 # FedGH needs features of one width, and has variants of the same models.
 _SAME_MODELS = {"reassembly-500": "reassembly"}
-
-
-class Runs(Protocol):
-    """The finished runs of a grid, cells and records side by side: `results.Runs` has it."""
-
-    @property
-    def cells(self) -> Sequence[exhibits.Cell]: ...
-    @property
-    def records(self) -> Sequence[RunTables]: ...
 
 
 @dataclass(frozen=True)
@@ -93,12 +85,12 @@ class Run:
     record: RunTables
 
     @cached_property
-    def place(self) -> Setting:
+    def setting(self) -> Setting:
         return Setting.of(self.cell)
 
 
 Seeds = Mapping[int, Run]
-Found = Mapping[Setting, Mapping[str, Seeds]]  # place -> method -> seed -> run
+Found = Mapping[Setting, Mapping[str, Seeds]]  # setting -> method -> seed -> run
 
 
 @dataclass(frozen=True)
@@ -111,7 +103,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Contrast:
     """One thing that a claim says: that a mean over `n` seeds lies between two bounds.
 
     se, df: the mean's standard error and its degrees of freedom; wide: how many of them the interval reaches that holds for all
@@ -177,7 +169,7 @@ def _ends(ends: Sequence[float], form: str) -> str:
     return "" if np.isnan(ends[0]) else f" ({ends[0]:{form}} to {ends[1]:{form}})"
 
 
-Comparator = Callable[..., list[Comparison]]
+Comparator = Callable[..., list[Contrast]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,8 +210,7 @@ class Part:
         return fewer + [cell for cell in published if (cell.method, without_value(Setting.of(cell))) not in there]
 
     def runs(self, grids: Mapping[str, Runs]) -> list[Run]:
-        found = [grids[name] for name in self.grids if name in grids]
-        pairs = [pair for runs in found for pair in zip(runs.cells, runs.records, strict=True)]
+        pairs = [pair for name in self.grids if name in grids for pair in grids[name].pairs]
         return [Run(cell, record) for cell, record in pairs if self.concerns(cell)]
 
 
@@ -244,17 +235,17 @@ class Finding:
     by: str = TRAINED
 
 
-def by_place(runs: Sequence[Run]) -> dict[Setting, dict[str, dict[int, Run]]]:
-    """Runs by place, method and seed."""
+def by_setting(runs: Sequence[Run]) -> dict[Setting, dict[str, dict[int, Run]]]:
+    """Runs by setting, method and seed."""
     found: dict[Setting, dict[str, dict[int, Run]]] = {}
     for run in runs:
-        found.setdefault(run.place, {}).setdefault(run.cell.method, {})[run.cell.spec.seed] = run
+        found.setdefault(run.setting, {}).setdefault(run.cell.method, {})[run.cell.spec.seed] = run
     return found
 
 
-def without_value(place: Setting) -> Setting:
-    """The place, whatever the swept quantity is."""
-    return replace(place, value=None)
+def without_value(setting: Setting) -> Setting:
+    """The setting, whatever the swept quantity is."""
+    return replace(setting, value=None)
 
 
 def judge(parts: Sequence[Part], found: Evidence, printed: float = float("nan"), counts: Sequence[str] = ()) -> Finding:
@@ -289,17 +280,17 @@ def judge(parts: Sequence[Part], found: Evidence, printed: float = float("nan"),
 
 
 def _judge(parts: Sequence[Part], found: Evidence, reading: Reading, printed: float) -> Finding:
-    comparisons: list[Comparison] = []
+    comparisons: list[Contrast] = []
     runs: list[Run] = []
     planned: set[tuple[str, Setting]] = set()
     foreign: set[str] = set()
     for part in parts:
         own, cells = part.runs(found.grids), part.planned(found.scale)
-        comparisons += part.comparator(by_place(own), reading, **part.args)
+        comparisons += part.comparator(by_setting(own), reading, **part.args)
         planned |= {(cell.method, Setting.of(cell)) for cell in cells}
         foreign |= {run.cell.dataset for run in own} - {cell.dataset for cell in cells}
         runs += own
-    there, most = len(planned & {(run.cell.method, run.place) for run in runs}), parts[0].most
+    there, most = len(planned & {(run.cell.method, run.setting) for run in runs}), parts[0].most
     if not comparisons:
         return Finding(NOT_RUN, f"{there} of {len(planned)} cells run" if runs else "")
     evidence = _evidence(comparisons, most)
@@ -338,7 +329,7 @@ def obstacles(scale: str, protocols: Collection[str]) -> list[str]:
     return reasons + ([f"protocol {', '.join(others)}"] if others else [])
 
 
-def _few(comparisons: Sequence[Comparison]) -> list[str]:
+def _few(comparisons: Sequence[Contrast]) -> list[str]:
     counts = [one.n for one in comparisons if one.n]
     fewest = min(counts, default=MIN_SEEDS)
     if fewest >= MIN_SEEDS:
@@ -360,7 +351,7 @@ def _varied(part: Part, found: Evidence) -> bool:
     return any(sizes(cell) != own.get((cell.method, Setting.of(cell)), sizes(cell)) for cell in ran)
 
 
-def _lean(comparisons: list[Comparison]) -> list[str]:
+def _lean(comparisons: list[Contrast]) -> list[str]:
     """Which way the runs at hand lean: for or against the claim when all of its comparisons do."""
     made = [one for one in comparisons if one.n]
     if not made:
@@ -371,7 +362,7 @@ def _lean(comparisons: list[Comparison]) -> list[str]:
     return [f"leans {way} ({seeds})"]
 
 
-def _evidence(comparisons: list[Comparison], most: bool) -> str:
+def _evidence(comparisons: list[Contrast], most: bool) -> str:
     """The comparison itself, or how many are as claimed and the one that is least so (of most: the middle one)."""
     made = sorted((one for one in comparisons if one.n), key=lambda one: one.margin)
     if len(made) < 2:
@@ -381,7 +372,7 @@ def _evidence(comparisons: list[Comparison], most: bool) -> str:
     return f"{right} of {len(made)} comparisons as claimed; {'median' if most else 'least'}: {shown}"
 
 
-def _size(comparisons: list[Comparison], printed: float) -> str:
+def _size(comparisons: list[Contrast], printed: float) -> str:
     """Whether the printed number, which is about the least of the differences, lies in the interval of ours; one seed has none."""
     made = sorted((one for one in comparisons if one.n), key=lambda one: one.mean)[:1]
     if not made or np.isnan(made[0].half):

@@ -12,13 +12,14 @@ from functools import cache
 
 import numpy as np
 import pandas as pd
-from scipy.stats import chi2
+from scipy.stats import chi2, norm, qmc
 from scipy.stats import t as student_t
 
 LEVEL = 0.95
 # A grid has one error while its noisiest method is no noisier than this part of all grids with equal noise would show.
 EVEN = 0.8
 _DRAWS = 20_000
+_POINTS = 15  # a power of two
 
 Values = Mapping[str, Mapping[int, float]]  # method -> seed -> value
 
@@ -158,7 +159,7 @@ def _correlation(pairs: Sequence[tuple[str, str]], seeds: Mapping[tuple[str, str
 
 def critical(correlation: np.ndarray, df: int, level: float = LEVEL) -> float:
     """How many standard errors intervals must reach to each side to hold together with probability `level`: the two-sided quantile
-    of a multivariate t with these correlations, from a fixed stream of draws.
+    of a multivariate t with these correlations. From scrambled Sobol points, the same on every machine.
     """
     if len(correlation) == 1:
         return float(student_t.ppf(0.5 + level / 2, df))
@@ -167,9 +168,10 @@ def critical(correlation: np.ndarray, df: int, level: float = LEVEL) -> float:
 
 @cache
 def _critical(correlation: bytes, size: int, df: int, level: float) -> float:
-    values, vectors = np.linalg.eigh(np.frombuffer(correlation).reshape(size, size))
-    drawn = np.random.default_rng(0).standard_normal((_DRAWS, size)) * np.sqrt(np.maximum(values, 0)) @ vectors.T
-    largest = np.abs(drawn).max(axis=1)
+    # A Cholesky factor is unique, which eigenvectors of equal eigenvalues are not; the matrix may be singular.
+    factor = np.linalg.cholesky(np.frombuffer(correlation).reshape(size, size) + 1e-9 * np.eye(size))
+    points = qmc.Sobol(size, rng=0).random_base2(_POINTS)
+    largest = np.abs(norm.ppf(np.clip(points, 1e-12, 1 - 1e-12)) @ factor.T).max(axis=1)
     low, high = 0.0, 200.0
     while high - low > 1e-6:
         middle = (low + high) / 2

@@ -1,4 +1,4 @@
-"""The ledger of claims: recomputed numbers against hand-worked ones, verdicts on made-up runs."""
+"""The ledger of claims: verdicts on made-up runs."""
 
 from dataclasses import dataclass, replace
 
@@ -8,6 +8,7 @@ import pytest
 
 from fedlib.errors import FedlibError
 from fedlib.papers import claims, exhibits, reported, verdicts
+from fedlib.papers.results import Runs
 from fedlib.papers.verdicts import CONTRADICTED, NO_DIFFERENCE, NOT_RUN, STAND_IN, SUPPORTED, UNDECIDED, Evidence
 
 BY_NAME = {(claim.paper, claim.name): claim for claim in claims.every()}
@@ -19,57 +20,6 @@ def part(kind, *grids, **args):
 
 def judge(held, found, printed=float("nan"), counts=()):
     return verdicts.judge(held if isinstance(held, list) else [held], found, printed, counts)
-
-
-# ------------------------------------------------------------------------------------------------ the papers' own tables
-
-
-@pytest.mark.parametrize(
-    ("paper", "name", "number", "agreement"),  # by hand from the papers' tables
-    [
-        ("FedSSA", "largest lead, heterogeneous models", 57.29 - 53.67, claims.AGREES),
-        ("FedSSA", "largest lead, homogeneous models", 58.54 - 54.93, claims.AGREES),
-        ("FedSSA", "header of 100 classes", 100 * 500, claims.AGREES),
-        ("FedSSA", "best everywhere, heterogeneous models", 6, claims.AGREES),
-        ("FedSSA", "case B between A and C", 6, claims.AGREES),
-        ("FedSSA", "case A between B and C", 5, claims.DISAGREES),  # A and B are both printed as 49.95 in one setting
-        (
-            *("FedGH", "mean lead on CIFAR-100, homogeneous models"),
-            100 * ((73.62 + 65.02 + 56.44) / (62.51 + 61.15 + 55.53) - 1),
-            claims.AGREES,
-        ),
-        ("FedGH", "lead on CIFAR-100, heterogeneous models", 100 * (74.13 / 72.80 - 1), claims.AGREES),
-        ("FedGH", "communication saved", 100 * (1 - 14.69 / 101.47), claims.LAST_DIGIT),
-        ("FedGH", "fewest rounds", 2, claims.AGREES),  # 2 against 4, 4 and 11; 7 against 39 and 266
-        ("FedGH", "moderate communication on CIFAR-10", 3, claims.AGREES),  # FD 6.25, FedProto 312.50, FedGH 468.91 KB
-        ("pFedES", "largest lead, heterogeneous models", 64.32 - 62.71, claims.AGREES),
-        ("pFedES", "communication saved", 100 * 223 / 224, claims.AGREES),
-        ("pFedES", "target on CIFAR-100, 100 clients", 53.67, claims.AGREES),
-        ("pFedHR", "labels help", 6, claims.AGREES),
-        ("pFedHR", "worse with 100 clients", 12, claims.AGREES),
-        ("pFedHR", "best in Table 4", 8, claims.AGREES),
-        ("pFedHR", "the larger model helps", 24, claims.AGREES),
-    ],
-)
-def test_recomputed_from_the_papers_own_tables(paper, name, number, agreement):
-    claim = BY_NAME[paper, name]
-    assert claim.recomputed().value == pytest.approx(number, abs=1e-9)
-    assert claim.agreement() == agreement
-
-
-def test_the_printed_number_decides_how_close_is_the_same():
-    def agreement(printed, tables=""):
-        return claims.Claim(paper="", name="", where="", words="", printed=printed, tables=tables).agreement()
-
-    gain = '{"recompute": "largest_gain", "paper": "FedSSA", "item": "Table 2", "method": "FedSSA"}'
-    words = [agreement(printed, gain) for printed in ("3.62", "3.63", "3.6", "3.65", "4")]
-    assert words == [claims.AGREES, claims.LAST_DIGIT, claims.AGREES, claims.DISAGREES, claims.AGREES]
-    assert agreement("1") == claims.NO_TABLE
-    reach = (
-        '{"recompute": "reach", "paper": "FedSSA", "item": "Table 2", "methods": ["Standalone"], "dataset": "cifar10", '
-        '"num_clients": 10}'
-    )
-    assert agreement("96.53", reach) == claims.AGREES and agreement("96.54", reach) == claims.DISAGREES
 
 
 def test_a_printed_setting_is_read_as_columns():
@@ -85,14 +35,14 @@ def test_every_claim_names_methods_and_cells_that_its_grids_have():
     every = claims.every()
     assert len(BY_NAME) == len(every) == 83 and min(len(claim.words) for claim in every) > 15
     for claim in every:
-        assert (not claim.kind) == bool(claim.unsettled), claim.name
+        assert [bool(claim.kind), bool(claim.counted), bool(claim.unsettled)].count(True) == 1, claim.name
         for held in claim.parts():
             planned = held.planned("paper")
             assert set(held.methods) <= {cell.method for cell in planned}, claim.name
             assert set(held.datasets) <= {cell.dataset for cell in planned}, claim.name
             assert set(held.num_clients) <= {cell.spec.num_clients for cell in planned}, claim.name
     assert set(claims.grids_of()) <= set(exhibits.GRIDS) and len(claims.grids_of()) > 25
-    assert {claim.kind for claim in every} == {"", "above", "trend", "cheaper", "reaches", "between", "counted"}
+    assert {claim.kind for claim in every} == {"", "above", "trend", "cheaper", "reaches", "between"}
 
 
 def test_a_claim_of_ones_own_names_what_there_is():
@@ -114,12 +64,6 @@ def test_embedded_cells_say_which_number_of_clients_they_stand_for():
 
 
 # ----------------------------------------------------------------------------------------------------------- made-up runs
-
-
-@dataclass
-class Made:
-    cells: list
-    records: list
 
 
 @dataclass
@@ -167,7 +111,7 @@ def made(grid, value, *, seeds=(0, 1, 2), protocol="reconstructed", scale="paper
         for place, (cell, found) in enumerate(pairs)
         if found is not None
     ]
-    return Made([cell for cell, _ in kept], [found for _, found in kept])
+    return Runs([cell for cell, _ in kept], [found for _, found in kept])
 
 
 TABLE2 = "fedssa/heterogeneous"
@@ -321,7 +265,7 @@ def half_of(evidence):
     """Its CIFAR-10 only."""
     runs = evidence.grids[TABLE2]
     kept = [pair for pair in zip(runs.cells, runs.records, strict=True) if pair[0].dataset == "cifar10"]
-    return Evidence({TABLE2: Made([cell for cell, _ in kept], [one for _, one in kept])}, evidence.scale)
+    return Evidence({TABLE2: Runs([cell for cell, _ in kept], [one for _, one in kept])}, evidence.scale)
 
 
 def test_a_claim_about_most_settings():
@@ -532,27 +476,6 @@ def test_the_same_cell_at_another_value_of_a_field():
     value = lambda cell: 50 - 3 * (cell.spec.num_clients == 100)  # noqa: E731
     found = judge(many, Evidence({name: made(name, value) for name in grids}, "paper"))
     assert found.verdict == SUPPORTED and found.evidence.startswith("12 of 12 comparisons as claimed")
-
-
-def test_what_needs_no_run():
-    def counted(printed, args):
-        claim = claims.Claim(paper="", name="", where="", words="", printed=printed, kind="counted", args=args)
-        return claim.judge(Evidence())
-
-    header = '{"quantity": "header weights", "num_classes": 10}'
-    assert (counted("5000", header).verdict, counted("5000", header).by) == (SUPPORTED, verdicts.COUNTED)
-    assert counted("5010", header).verdict == CONTRADICTED
-    # Forward over forward and backward is about 0.37: less than an epoch, and not the half that is claimed.
-    found = BY_NAME["FedGH", "extraction is half an epoch"].judge(Evidence())
-    assert (found.verdict, found.evidence) == (CONTRADICTED, "0.37 of an epoch, counted on CNN-3")
-    round = '{"quantity": "round", "method": "pFedES", "other": "FedProto", "kinds": [%s], "less": true}'
-    words = counted("", round % '"words"')
-    assert words.verdict == SUPPORTED
-    assert words.evidence == (
-        "as the paper counts: pFedES against FedProto: 886 against 2000 words, 886 against 10000 words; "
-        "as sent: pFedES against FedProto: 886 against 2004 words, 886 against 10020 words"
-    )
-    assert counted("", round % '"words", "flops"').verdict == CONTRADICTED
 
 
 def test_the_ledger_has_every_claim_once():

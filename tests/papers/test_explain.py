@@ -21,29 +21,38 @@ def test_all_exhibits_are_listed_with_their_runs(capsys):
     assert line.split()[1:5] == ["2", "2", "6", "6"] and line.endswith("t-SNE of representations")
 
 
-def test_an_exhibit_is_shown_run_by_run_with_the_layer_of_each_value(capsys):
-    lines = said("exhibits show fedssa/fig7 --scale record", capsys)
-    title = "fedssa/fig7: classes a client holds; fedssa/5_robustness.ipynb; 18 runs at scale record"
-    assert " ".join(map(str.strip, lines[:2])) == title
-    assert " ".join(lines[2].split()) == "method value seed differs in"
-    rows = lines[3 : lines.index("")]
-    assert len(rows) == 18 and max(map(len, lines)) <= 80
-    assert " ".join(rows[3].split()) == "FedProto 6 0 6 classes, bf16"
-    layers, named = {}, []
-    for line in lines[lines.index("") + 1 :]:
-        if line.startswith(" "):
-            layers[line.split()[0]] = [named[-1], *line.split()[1:]]
-        else:
-            named.append(line.partition(":")[0])
-    assert named == ["default", "scale", "exhibit"]
-    assert layers["num_clients"] == ["exhibit", "18", "100"] and layers["rounds"] == ["exhibit", "18", "50"]
-    assert layers["lr"] == ["default", "18", "0.01"] and layers["classes_per_client"][:2] == ["exhibit", "18"]
-    assert "exhibit: the exhibit at this scale, in fedlib/papers/exhibits.toml" in lines
-
-
-def test_a_small_exhibit_is_shown_within_a_screen(capsys):
+def test_an_exhibit_is_shown_with_its_settings_and_the_layer_of_each_value(capsys):
     lines = said("exhibits show fedssa/fig9 --scale demo", capsys)
-    assert len(lines) <= 24 and max(map(len, lines)) <= 80
+    assert lines[0] == "fedssa/fig9: participation; fedssa/5_robustness.ipynb; 6 runs at scale demo"
+    assert lines[1] == 'declared: grids."fedssa/participation" in fedlib/papers/exhibits.toml'
+    assert [line.split() for line in lines[2:7]] == [
+        ["methods:", "FedProto;", "FedSSA"],
+        *(["C", "T"], ["0.1", "10"], ["0.5", "2"], ["1", "1"]),
+    ]
+    text = " ".join(map(str.strip, lines[7:]))
+    assert "exhibit: data = cifar10; scenario = heterogeneous; N = 100; C = 0.1, 0.5, 1; T = 10, 2, 1" in text
+    assert [word for word in text.split() if word[:-1] in exhibits.LAYERS] == ["default:", "scale:", "exhibit:"]
+    assert "lr = 0.01" in text.partition("scale:")[0] and "B = 64; seed = 0;" in text
+
+
+def test_settings_that_differ_in_one_value_share_a_line():
+    cells = exhibits.cells("fedssa/table4", "record")
+    table = explain.settings_of(cells, "record")
+    assert list(table.columns) == ["data", "N", "C", "T", "mu0", "aggregation", "replace", "methods"]
+    assert len(table) == 9 and set(table["data"]) == {"cifar10, cifar100"}
+    assert table.loc[0, ["N", "T", "mu0", "methods"]].tolist() == ["10", "20", "0", "case A: LG-FedAvg, unweighted"]
+    assert table.loc[8, ["N", "T", "mu0", "methods"]].tolist() == ["100", "100", "", "case C: FedSSA"]
+
+
+@pytest.mark.parametrize("scale", lab.SCALES)
+def test_every_exhibit_is_shown_on_one_screen_without_data(scale, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("FEDLIB_DATA", str(tmp_path / "none"))
+    for name, item in exhibits.every().items():
+        lines = said(f"exhibits show {name} --scale {scale}", capsys)
+        assert len(lines) <= 24 and max(map(len, lines)) <= 80, name
+        text = " ".join(map(str.strip, lines))
+        assert all(method in text for method in exhibits.methods(name)) and "nan" not in text, name
+        assert not item.grids or "B = " in text
 
 
 def test_an_exhibit_without_runs_and_a_wrong_name(capsys):
@@ -56,18 +65,6 @@ def test_an_exhibit_without_runs_and_a_wrong_name(capsys):
     ):
         assert main(text.split()) == 2
         assert message in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("scale", lab.SCALES)
-def test_every_exhibit_can_be_shown_without_data(scale, tmp_path, monkeypatch):
-    monkeypatch.setenv("FEDLIB_DATA", str(tmp_path / "none"))
-    for item in exhibits.every().values():
-        cells = exhibits.cells(item.grids, scale, seeds=(0,))
-        if cells:
-            rows, layers = explain.resolved_rows(cells, scale), explain.layers_of(cells, scale)
-            assert len(rows) == len(cells) and not rows[["N", "C", "T", "E", "B", "lr"]].isna().any(axis=None)
-            assert set(layers["layer"]) <= set(explain.used_layers(layers))
-            assert layers.groupby("field")["runs"].sum().max() <= len(cells)
 
 
 def test_what_a_row_and_a_protocol_give_is_told_apart():
