@@ -50,6 +50,13 @@ def _skip(app: Any, what: str, name: str, member: Any, skip: bool, options: Any)
     return True if not (getattr(member, "__module__", None) or "fedlib").startswith("fedlib") else None
 
 
+def _captions(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """A caption of a list of pages is a heading to a screen reader, which wants to know of which level."""
+    for part in ("body", "furo_navigation_tree"):
+        context[part] = context.get(part, "").replace('role="heading"', 'role="heading" aria-level="2"')
+
+
 def setup(app: Any) -> None:
+    app.connect("html-page-context", _captions, priority=900)  # after the theme's own
     app.connect("autodoc-skip-member", _skip)
     app.add_html_math_renderer("mathml", (_inline, None), (_block, None))

@@ -87,6 +87,14 @@ List the notebooks that came with fedlib, or copy them with `copy FOLDER` into a
 run them there.""",
     ),
     (
+        "exhibits:workflow",
+        "workflow",
+        """a plan on many machines: where its Snakefile and submit.py are; copy: into a folder of yours
+
+Without a name, list what launches `fedlib reproduce ... --plan json` on a cluster: a Snakefile, a script for a Slurm
+array, and the schema of a plan. `copy FOLDER` copies them.""",
+    ),
+    (
         "store:compare",
         "compare",
         """compare runs: accuracies paired by seed, and client by client

@@ -510,6 +510,7 @@ def test_a_relative_home_in_a_directory_that_is_gone(tmp_path, monkeypatch):
     ("words", "message"),
     [
         (["notebooks", "copy", ""], "folder = '': must be a folder's name"),
+        (["workflow", "copy", ""], "folder = '': must be a folder's name"),
         (["notebooks", "copy", "  "], "folder = '  ': must be a folder's name"),
         (["run", "FedSSA", "--seed", "1e-400"], "seed = '1e-400': must be a whole number, 0 or further from it"),
         (["run", "FedSSA", "--lr", "1e-400"], "lr = '1e-400': must be a number, 0 or further from it"),

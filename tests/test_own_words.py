@@ -57,6 +57,7 @@ def test_there_is_one_version():
         "pyproject.toml": r'^version = "(.*)"$',
         "fedlib/__init__.py": r'^__version__ = "(.*)"$',
         "CITATION.cff": r"^version: (.*)$",
+        ".zenodo.json": r'^  "version": "(.*)",$',
         "CHANGELOG.md": r"^## (\d\S*)$",  # after what is unreleased
     }
     found = {file: re.search(line, (ROOT / file).read_text(), re.M) for file, line in stated.items()}

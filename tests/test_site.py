@@ -41,17 +41,25 @@ class Page(HTMLParser):
         self.links: list[str] = []
         self.loads: list[str] = []
         self.ids: set[str] = set()
+        self.levels: list[str] = []  # of what is a heading by its role
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
         found = {name: value or "" for name, value in attributes}
         self.ids |= {found[name] for name in ("id", "name") if found.get(name)}
+        if found.get("role") == "heading":
+            self.levels.append(found.get("aria-level", ""))
         if tag == "a" and found.get("href"):
             self.links.append(found["href"])
         if tag in ("img", "script", "iframe", "source") and found.get("src"):
             self.loads.append(found["src"])
         if tag == "link" and found.get("rel") in ("stylesheet", "icon", "preload"):
             self.loads.append(found["href"])
+
+
+def test_a_heading_by_its_role_says_its_level(pages):
+    levels = [level for page in pages.values() for level in page.levels]
+    assert len(levels) > len(pages) and set(levels) == {"2"}
 
 
 @pytest.fixture(scope="module")

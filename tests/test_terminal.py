@@ -27,7 +27,17 @@ def eighty(monkeypatch):
 
 
 COMMANDS = ("list", "data", "run", "exhibits", "exhibits show", "reproduce", "record", "notebooks", "notebooks copy")
-COMMANDS += ("runs", "runs list", "runs show", "runs prune", "runs export", "compare", "completion")
+COMMANDS += (
+    "workflow",
+    "workflow copy",
+    "runs",
+    "runs list",
+    "runs show",
+    "runs prune",
+    "runs export",
+    "compare",
+    "completion",
+)
 
 
 @pytest.mark.parametrize("text", ["list", "exhibits", "notebooks", "--help", *(f"{name} --help" for name in COMMANDS)])

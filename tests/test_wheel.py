@@ -31,8 +31,8 @@ def wheel(tmp_path_factory):
     return built
 
 
-def test_the_wheel_holds_what_git_tracks_of_notebooks_results_and_figures(wheel):
-    command = ["git", "ls-files", "-z", "fedlib", "notebooks", "results", "figures"]
+def test_the_wheel_holds_what_git_tracks_of_notebooks_results_figures_and_workflow(wheel):
+    command = ["git", "ls-files", "-z", "fedlib", "notebooks", "results", "figures", "workflow"]
     tracked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
     there = [name for name in tracked if name and (ROOT / name).exists()]
     wanted = {name if name.startswith("fedlib/") else f"fedlib/_share/{name}" for name in there}
@@ -96,6 +96,14 @@ def test_methods_are_listed_and_notebooks_copied(fedlib):
     assert copied == {str(path.relative_to(ROOT / "notebooks")) for path in (ROOT / "notebooks").rglob("*.ipynb")}
 
 
+def test_the_workflow_is_copied(fedlib):
+    assert "copied" in fedlib("workflow", "copy", "cluster")
+    copied = {path.name: path.read_bytes() for path in (fedlib.folder / "cluster").iterdir()}
+    assert copied == {path.name: path.read_bytes() for path in (ROOT / "workflow").iterdir() if path.is_file()}
+    assert all(name in fedlib("workflow") for name in copied)
+    assert json.loads(fedlib("reproduce", "fedssa/fig6", "--plan", "json"))["schema"] == 1
+
+
 def test_a_run_is_stored_in_the_users_cache(fedlib):
     assert "finished after 1 of 1 rounds" in fedlib("run", "Standalone", "--rounds", "1", "--num-clients", "4")
     assert len(list((fedlib.folder / "home/.cache/fedlib/runs").glob("Standalone-*"))) == 1
@@ -122,6 +130,9 @@ def test_an_exhibit_is_made_of_the_results_of_record_inside(fedlib):
     assert (home / "figures/record/fedssa/table2--methods-FedSSA-Standalone.png").is_file()
     assert not list((home / "runs").glob("*-cifar*"))
     assert "cached" in fedlib(*command)
+    write_results(fedlib.package / "_share/results", [cell for cell in cells if cell.dataset == "cifar100"])
+    said = fedlib(*command, "--figures-only")
+    assert said.startswith("18 of 36 runs are missing, and are left out") and "ok, 18 of 36 runs" in said, said
 
 
 def test_the_lock_holds_every_pin_with_its_hashes_and_no_address():

@@ -8,6 +8,8 @@ import dataclasses
 import io
 import json
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -24,8 +26,9 @@ import psutil
 import torch
 from processes import bits
 
-from fedlib import RunSpec, lab
+from fedlib import RunSpec, __version__, lab
 from fedlib.lab import files
+from fedlib.papers import reproduce
 
 PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
 needs_slurm = pytest.mark.skipif(
@@ -75,6 +78,11 @@ def fedlib(*arguments, home):
     return subprocess.run(command, env=environment(home), check=True, capture_output=True, text=True).stdout
 
 
+def said(folder):
+    """Without the line breaks that a terminal's width makes."""
+    return " ".join((folder / "log").read_text().split())
+
+
 def until(condition, what):
     began = time.monotonic()
     while not condition():
@@ -87,7 +95,8 @@ def write_plan(folder, home, *specs):
     folder.mkdir()
     resolved = [lab.resolve(spec) for spec in specs]
     runs = [{"key": run.key, "spec": dataclasses.asdict(run.spec), "stored": False} for run in resolved]
-    plan = {"scale": "smoke", "home": str(home), "runs": runs, "exhibits": []}
+    plan = {"schema": reproduce.SCHEMA, "version": __version__, "scale": "smoke", "home": str(home)}
+    plan |= {"runs": runs, "exhibits": []}
     text = json.dumps(plan) if specs else fedlib("reproduce", EXHIBIT, "--scale", "smoke", "--plan", "json", home=home)
     (folder / "plan.json").write_text(text)
     return [home / "runs" / run["key"] for run in json.loads(text)["runs"]]
@@ -129,6 +138,44 @@ def test_snakemake_trains_and_draws_here(home, tmp_path, reproduced):
     assert fedlib("reproduce", EXHIBIT, "--scale", "smoke", "--check", home=home).startswith(
         "1 of 1 exhibits are fresh"
     )
+
+
+@pytest.mark.parametrize("other", [{"version": "0.1.0"}, {"schema": 2}, {"schema": None, "version": None}])
+def test_a_plan_of_another_version_is_refused(other, home, tmp_path):
+    """By both engines in one line, before anything is started; a plan of before there was a version, too."""
+    folder = tmp_path / "old"
+    write_plan(folder, home, LONG)
+    plan = json.loads((folder / "plan.json").read_text()) | other
+    (folder / "plan.json").write_text(json.dumps({name: value for name, value in plan.items() if value is not None}))
+    is_of = {"schema": reproduce.SCHEMA, "version": __version__} | other
+    line = f"plan.json is of schema {is_of['schema']}, fedlib {is_of['version']}, this is schema {reproduce.SCHEMA}"
+    submit = start(sys.executable, ROOT / "workflow/submit.py", "plan.json", "logs", home=home, folder=folder)
+    assert submit.wait(SECONDS) == 1 and f"{line}, fedlib {__version__}: make the plan again" in said(folder)
+    (folder / "log").unlink()
+    assert snakemake("runs", "--cores", "1", home=home, folder=folder).wait(SECONDS) == 1
+    assert f"{line}, fedlib {__version__}: make the plan again" in said(folder)
+    assert not (home / "runs").exists()
+
+
+@needs_slurm
+def test_the_lines_of_the_page_run_as_printed(slurm, home, tmp_path, reproduced):
+    """From a folder that `fedlib workflow copy` has filled, but for the exhibit, which is a small one."""
+    page = (ROOT / "docs/pages/machines.md").read_text()
+    _, copied, planned, here, on_slurm, _ = re.findall(
+        r"^((?:pip|fedlib|snakemake|python) .*?)(?:  +#.*)?$", page.partition("## A cluster")[2], re.M
+    )[:6]
+    assert copied == "fedlib workflow copy workflow" and here.endswith("--cores 2") and "--executor slurm" in on_slurm
+    folder = tmp_path / "as printed"
+    folder.mkdir()
+    planned = planned.replace("fedssa --scale demo", f"{EXHIBIT} --scale smoke")
+    assert EXHIBIT in planned
+    command = f'fedlib() {{ {shlex.quote(sys.executable)} -m fedlib "$@"; }}; {copied} && {planned} && {on_slurm}'
+    bins = os.pathsep.join([str(Path(sys.executable).parent), PATH])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", bins)
+        ends(start("bash", "-c", command, home=home, folder=folder), folder)
+    is_as_reproduced([home / "runs" / key for key in reproduced], reproduced)
+    assert (home / f"figures/smoke/{EXHIBIT}.csv").exists()
 
 
 @needs_slurm

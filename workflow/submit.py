@@ -1,11 +1,12 @@
 """Runs as jobs of a Slurm array, with submitit alone: no daemon, no workflow.
 
-    pip install 'fedlib[workflow]'
+    pip install 'fedlib[workflow]' && fedlib workflow copy workflow
     fedlib reproduce fedssa/table2 --scale record --plan json > plan.json
     python workflow/submit.py plan.json logs
 
 FEDLIB_HOME, when the plan is made, must be on a folder that all nodes share; the plan remembers it. A job that runs out of
-time or is preempted saves after its round and is put into the queue again, where it goes on.
+time or is preempted saves after its round and is put into the queue again, where it goes on. A plan of another schema or
+another version of fedlib is refused.
 """
 
 import json
@@ -14,6 +15,10 @@ import subprocess
 import sys
 
 import submitit
+
+from fedlib import __version__
+
+SCHEMA = 1
 
 
 class Run(submitit.helpers.Checkpointable):
@@ -35,6 +40,10 @@ class Run(submitit.helpers.Checkpointable):
 plan, logs = sys.argv[1:]
 with open(plan) as file:
     known = json.load(file)
+planned = f"schema {known.get('schema')}, fedlib {known.get('version')}"
+there = f"schema {SCHEMA}, fedlib {__version__}"
+if planned != there:
+    sys.exit(f"{plan} is of {planned}, this is {there}: make the plan again")
 specs = [run["spec"] for run in known["runs"] if not run["stored"]]
 executor = submitit.AutoExecutor(folder=logs, slurm_max_num_timeout=20)
 executor.update_parameters(timeout_min=240, slurm_signal_delay_s=300)  # of these minutes, so many seconds to stop in

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -17,8 +18,11 @@ from . import WIDTH, Jobs, Scale, completed, fill, number_of_jobs, spelled
 KNOWN = ["all", *dict.fromkeys(item.paper for item in exhibits.every().values()), *exhibits.every()]
 Name = completed(KNOWN)
 
+WORKFLOW = ("Snakefile", "submit.py", "plan.schema.json")
+
 exhibits_ = App(name="exhibits")
 notebooks = App(name="notebooks")
+workflow = App(name="workflow")
 
 
 @exhibits_.default
@@ -110,7 +114,7 @@ def reproduce_(
     train_only
         train what is missing and stop: no notebook is executed
     figures_only
-        train nothing: execute the notebooks whose exhibits are not fresh
+        train nothing: execute the notebooks whose exhibits are not fresh, without the runs that are missing
     check
         train and execute nothing: say which exhibits' files are not fresh (then exit 1)
     plan
@@ -198,6 +202,29 @@ def copy(folder: str, /) -> None:
     folder
         such as notebooks; made where it is not there
     """
-    require(bool(folder.strip()), "folder", folder, "a folder's name; `.` is the current one")
-    copied = reproduce.copy_notebooks(folder)
+    copied = _copied("notebooks", reproduce.all_notebooks(), folder)
     print(f"copied {len(copied)} notebooks into {folder}; next: jupyter lab {Path(folder) / '00_start_here.ipynb'}")
+
+
+@workflow.default
+def list_workflow() -> None:
+    """Print where the files are."""
+    print(*WORKFLOW, f"in {lab.shipped() / 'workflow'}", sep="\n")
+
+
+@workflow.command(name="copy")
+def copy_workflow(folder: str, /) -> None:
+    """copy them into a folder; nothing there is replaced
+
+    Parameters
+    ----------
+    folder
+        such as workflow; made where it is not there
+    """
+    copied = _copied("workflow", WORKFLOW, folder)
+    print(f"copied {len(copied)} files into {folder}; next: fedlib reproduce fedssa --plan json > plan.json")
+
+
+def _copied(shipped: str, files: Sequence[str], folder: str) -> list[Path]:
+    require(bool(folder.strip()), "folder", folder, "a folder's name; `.` is the current one")
+    return lab.copy(shipped, files, folder)

@@ -50,8 +50,9 @@ class Nodes:
 
     A node that has not answered is asked again now and then, since it may have been killed with the message, and at once
     when it has gone and come back: twice asked it answers alike. One that answers with an error ends the run with its
-    line. After `patience` seconds a round goes on without the clients that have not answered, and says so. `messages` has
-    a row for each request: seconds until its node answered, words and bytes down and up.
+    line. After `patience` seconds a round goes on without the clients that have not answered, and says so; a node that has
+    let a round go by is not waited for in the next ones, until it is there again. `messages` has a row for each request:
+    seconds until its node answered, words and bytes down and up.
     """
 
     def __init__(self, post: Transport, run: Resolved, patience: float):
@@ -59,6 +60,7 @@ class Nodes:
         self.post, self.run, self.patience = post, run, patience
         self.session = time.time_ns()
         self.homes: dict[int, int] = {}  # client -> node
+        self.silent: set[int] = set()  # nodes that have not answered when they were last asked
         self.models: dict[str, dict[str, Tensor]] = {}  # architecture -> the initial state, for shapes
         self.messages: list[dict[str, Any]] = []
 
@@ -93,11 +95,13 @@ class Nodes:
                 gone.discard(node)
                 asked = {name: other for name, other in asked.items() if other != node}
             gone |= {node for node in waiting if time.monotonic() - asked_at[node] > self.patience / AGAIN}
-            if late:
+            if late or (answered and waiting <= self.silent - self.post.nodes()):
                 break
             if waiting:
                 time.sleep(PAUSE)
-        return [self._read(federation, algorithm, request, contents, answered) for request in requests]
+        self.silent = (self.silent - set(by_node)) | waiting
+        waited = time.monotonic() - started
+        return [self._read(federation, algorithm, request, contents, answered, waited) for request in requests]
 
     def _find(self, wanted: Mapping[int, Any]) -> None:
         """Learn which node has which client; waits for those that are not there yet."""
@@ -126,12 +130,13 @@ class Nodes:
         request: Request,
         contents: Mapping[int, bytes],
         answered: Mapping[int, tuple[bytes, float]],
+        waited: float,
     ) -> Reply | None:
         row: dict[str, Any] = {"round": request.round, "client": request.client, "node": self.homes[request.client]}
         row |= {"download_words": request.download.words(), "download_bytes": len(contents[request.client])}
         if request.client not in answered:
             self.messages.append(row)
-            line = f"round {request.round}: client {request.client} has not answered within {self.patience:g} s"
+            line = f"round {request.round}: client {request.client} has not answered within {waited:.0f} s"
             print(f"{line}; the round goes on without it", file=sys.stderr, flush=True)
             return None
         content, seconds = answered[request.client]

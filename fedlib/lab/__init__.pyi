@@ -14,6 +14,7 @@ from .launch import missing as missing
 from .launch import run as run
 from .launch import sweep as sweep
 from .places import checkout as checkout
+from .places import copy as copy
 from .places import home as home
 from .places import shipped as shipped
 from .plugins import load_plugins as load_plugins

@@ -1,16 +1,35 @@
 """Folders: of what the project ships (notebooks, results and figures of record), and of what its user makes (`home`)."""
 
+import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
-from ..errors import FedlibError, folder_from
+from ..errors import FedlibError, folder_from, require
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _SHIPPED = _PACKAGE / "_share"  # in an installed wheel; a checkout has none
 
 
 def shipped() -> Path:
-    """The folder of notebooks/, results/ and figures/: the checkout's root, or the data inside an installed package."""
+    """The folder of notebooks/, results/, figures/ and workflow/: the checkout's root, or the data inside an installed package."""
     return _SHIPPED if _SHIPPED.is_dir() else _PACKAGE.parent
+
+
+def copy(folder: str, files: Iterable[str], target: str | Path) -> list[Path]:
+    """Copy files of one of these folders into the folder `target`, in the folders that they have here; returns those written.
+
+    Raises FedlibError, and writes nothing, where one of them is there already.
+    """
+    paths = {file: Path(target).expanduser() / file for file in files}
+    for path in paths.values():
+        require(not path.exists(), "folder", str(target), f"without {path.name}, or the copy would replace {path}")
+    try:
+        for file, path in paths.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(shipped() / folder / file, path)
+    except OSError as error:
+        raise FedlibError(f"folder = {str(target)!r}: cannot be written: {error}") from error
+    return list(paths.values())
 
 
 def checkout() -> Path:

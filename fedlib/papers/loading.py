@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 
 from .. import lab
+from ..errors import require
 from . import exhibits, planned, views
 from .exhibits import RECORD
 from .recorded import by_key
@@ -30,13 +31,13 @@ def _seeds(scale: str) -> tuple[int, ...]:
 
 def train_cells(cells: Sequence[exhibits.Cell], jobs: int = 2, whole: bool = False) -> Runs:
     """The runs of `cells`, each read from the store, or else from the results of record, or else trained (side by side, with a
-    progress bar).
+    progress bar). jobs = 0 trains none: what is missing is left out, and raises FedlibError where everything is.
 
     whole: what follows needs more of a run than its rounds and each client's last row, such as weights or what a method noted
     in a round: results of record will not do. Nor do they for a cell of your own that keeps weights.
     """
     known = {} if whole else by_key()
-    missing = {run.key for run in lab.missing([cell.spec for cell in cells])} if known else set()
+    missing = {run.key for run in lab.missing([cell.spec for cell in cells])} if known or not jobs else set()
     keys = [lab.resolve(cell.spec).key for cell in cells]
     read = {
         key: known[key]
@@ -46,8 +47,13 @@ def train_cells(cells: Sequence[exhibits.Cell], jobs: int = 2, whole: bool = Fal
     if read:
         said = f"{len(read)} runs are of record, read from results/."
         print(" ".join(filter(None, (said, say_stale([*read.values()])))))
-    trained = iter(lab.sweep([cell.spec for cell, key in zip(cells, keys, strict=True) if key not in read], jobs=jobs))
-    return Runs(list(cells), [read[key] if key in read else next(trained) for key in keys])
+    pairs = list(zip(cells, keys, strict=True))
+    if blank := set() if jobs else missing - read.keys():
+        require(len(blank) < len(set(keys)), "jobs", jobs, f"at least 1: none of the {len(set(keys))} runs is there")
+        print(f"{len(blank)} of {len(set(keys))} runs are missing and left out.")
+        pairs = [(cell, key) for cell, key in pairs if key not in blank]
+    trained = iter(lab.sweep([cell.spec for cell, key in pairs if key not in read], jobs=jobs or 1))
+    return Runs.of_pairs([(cell, read[key] if key in read else next(trained)) for cell, key in pairs])
 
 
 def say_stale(records: Sequence[lab.Record]) -> str:

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import json
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from typing import Any
 import pandas as pd
 import psutil
 
-from .. import lab, models
+from .. import __version__, lab, models
 from ..errors import FedlibError, choose, coerce, require
 from ..lab import costs
 from . import exhibits, loading, notebook, recorded, settings
@@ -27,6 +26,9 @@ from . import exhibits, loading, notebook, recorded, settings
 PAPERMILL: Any = {
     "kernel_name": "python3", "progress_bar": False, "start_timeout": 120, "extra_arguments": ["--IPKernelApp.log_level=CRITICAL"],
 }  # fmt: skip
+
+
+SCHEMA = 1  # of a plan for another engine, raised when what stands in it changes: workflow/
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,8 @@ def _cells(item: exhibits.Exhibit, scale: str, methods: Sequence[str]) -> list[e
 def listed(
     name: str, scale: str, reuse_stale: bool = False, methods: Sequence[str] = (), afresh: bool = False
 ) -> dict[str, Any]:
-    """The plan as plain values, for an engine that starts `fedlib run --spec` and `fedlib reproduce --figures-only`.
+    """The plan as plain values, for an engine that starts `fedlib run --spec` and `fedlib reproduce --figures-only`; what they
+    are says workflow/plan.schema.json, and the engines refuse a plan of another schema or version of fedlib.
 
     runs: every one that the exhibits need in the store, each once, longest first: its key, its specification with every
     field filled, whether it is stored, and the training images that it sees; exhibits: what each is, its notebook, the keys of
@@ -99,6 +102,8 @@ def listed(
     of_record = missing - todo
     runs = sorted((run for key, run in resolved.items() if key not in of_record), key=lab.training_work, reverse=True)
     return {
+        "schema": SCHEMA,
+        "version": __version__,
         "scale": scale,
         "home": str(lab.home()),
         "runs": [
@@ -186,8 +191,9 @@ def reproduce(
     what the results of record hold.
 
     jobs: runs, then notebooks, side by side. only: `plan` says what would be trained; `runs` trains what is missing;
-    `figures` trains nothing, and raises FedlibError where a run is missing; `check` says whether each exhibit's files are
-    fresh by their stamps, whoever executed its notebook. Empty: train, then execute the notebooks that need it.
+    `figures` trains nothing, leaves out what is missing, and raises FedlibError where every run is; `check` says whether each
+    exhibit's files are fresh by their stamps, whoever executed its notebook. Empty: train, then execute the notebooks that need
+    it.
     """
     choose("only", only, ("", "plan", "runs", "figures", "check"))
     jobs = coerce("jobs", jobs, int)
@@ -199,17 +205,21 @@ def reproduce(
         return _check(chosen, scale, methods)
     planned = plan(chosen, scale, reuse_stale, methods, afresh)
     todo = planned.todo
-    if only == "figures" and todo:
-        raise FedlibError(
-            f"{len(todo)} of {planned.needed} runs are missing: the same command without --figures-only trains them"
-        )
-    print(describe(planned, jobs))
+    blank = {run.key for run in todo} if only == "figures" else set()
+    if blank:
+        missing = f"{len(blank)} of {planned.needed} runs are missing"
+        if len(blank) == planned.needed:
+            raise FedlibError(f"{missing}: the same command without --figures-only trains them")
+        print(f"{missing}, and are left out of what is drawn; the same command without --figures-only trains them")
+    else:
+        print(describe(planned, jobs))
     if scale == "paper":
         print("*chosen* where the texts leave it open: " + "; ".join(f"{k} = {v}" for k, v in exhibits.CHOSEN.items()))
     if only == "plan":
         _print_plan(todo)
         return True
-    lab.sweep([run.spec for run in todo], scale, jobs=jobs, reuse_stale=reuse_stale)
+    if not blank:
+        lab.sweep([run.spec for run in todo], scale, jobs=jobs, reuse_stale=reuse_stale)
     if only == "runs":
         return True
     state = {item.name: _state(item, scale, methods) for item in chosen}
@@ -221,7 +231,7 @@ def reproduce(
         print(f"executing notebooks/{file} ...\n", end="", file=sys.stderr)
         started = time.perf_counter()
         try:
-            execute(file, scale, methods)
+            execute(file, scale, methods, train=not blank)
         except Exception as error:  # such as a kernel that died: the other notebooks go on
             errors[file] = (str(error).strip() or type(error).__name__).splitlines()[0]
         seconds[file] = time.perf_counter() - started
@@ -236,14 +246,21 @@ def reproduce(
                     kernel.send_signal(signal.SIGINT)
             raise
     now = {item.name: _state(item, scale, methods) if item.notebook in seconds else state[item.name] for item in chosen}
+    needed = {
+        item.name: {lab.resolve(cell.spec, scale).key for cell in _cells(item, scale, methods)} for item in chosen
+    }
+    good = {name: ("fresh", "runs changed") if keys & blank else ("fresh",) for name, keys in needed.items()}
     failed = {
-        item.name: errors.get(item.notebook, "" if now[item.name] == "fresh" else now[item.name]) for item in chosen
+        item.name: errors.get(item.notebook, "" if now[item.name] in good[item.name] else now[item.name])
+        for item in chosen
     }
     print(f"{'exhibit':<22}{'was':<22}{'seconds':>8}  status")
     for item in chosen:
         was = "cached" if state[item.name] == "fresh" else state[item.name]
         took = f"{seconds[item.notebook]:.1f}" if item.notebook in seconds else "-"
-        status = f"FAILED in {item.notebook}: {failed[item.name]}" if failed[item.name] else "ok"
+        keys = needed[item.name]
+        drawn = f"ok, {len(keys - blank)} of {len(keys)} runs" if keys & blank else "ok"
+        status = f"FAILED in {item.notebook}: {failed[item.name]}" if failed[item.name] else drawn
         print(f"{item.name:<22}{was:<22}{took:>8}  {status}")
     print(f"figures and tables: {notebook.figures(scale)}\nexecuted notebooks: {lab.home() / 'executed' / scale}")
     return not any(failed.values())
@@ -278,8 +295,10 @@ def _state(item: exhibits.Exhibit, scale: str, methods: Sequence[str] = ()) -> s
     return notebook.freshness(item, scale, methods)
 
 
-def execute(file: str, scale: str, methods: Sequence[str] = ()) -> None:
-    """Execute one notebook with papermill into executed/<scale>/; raises FedlibError with the cell's error in one line."""
+def execute(file: str, scale: str, methods: Sequence[str] = (), train: bool = True) -> None:
+    """Execute one notebook with papermill into executed/<scale>/, on the runs that are there where it is not to train; raises
+    FedlibError with the cell's error in one line.
+    """
     import nbformat
     import papermill
 
@@ -287,6 +306,7 @@ def execute(file: str, scale: str, methods: Sequence[str] = ()) -> None:
     target = _executed(scale, file, methods)
     target.parent.mkdir(parents=True, exist_ok=True)
     parameters: dict[str, Any] = {"scale": scale} | ({"methods": list(methods)} if methods else {})
+    parameters |= {} if train else {"jobs": 0}
     unknown = set(parameters) - set(papermill.inspect_notebook(source))
     if unknown:
         raise FedlibError(f"notebook {file}: has no parameter {', '.join(sorted(unknown))}")
@@ -345,23 +365,6 @@ def _tidy(cell: Any, stderr: bool = True) -> None:
         else:
             kept.append(output)
     cell.outputs = kept
-
-
-def copy_notebooks(target: str | Path) -> list[Path]:
-    """Copy every notebook into the folder `target`, in the folders that they have here; returns the files written.
-
-    Raises FedlibError, and writes nothing, where one of them is there already.
-    """
-    files = {file: Path(target).expanduser() / file for file in all_notebooks()}
-    for path in files.values():
-        require(not path.exists(), "folder", str(target), f"without {path.name}, or the copy would replace {path}")
-    try:
-        for file, path in files.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(notebook.NOTEBOOKS / file, path)
-    except OSError as error:
-        raise FedlibError(f"folder = {str(target)!r}: cannot be written: {error}") from error
-    return list(files.values())
 
 
 def all_notebooks() -> list[str]:

@@ -165,7 +165,7 @@ def settings(
     allowed = "cpu on this machine, which has no CUDA device"
     require(values["device"] == "cpu" or torch.cuda.is_available(), "device", values["device"], allowed)
     require(values["rounds"] >= 0, "rounds", values["rounds"], "at least 1, or 0 for the scale's")
-    require(values["jobs"] >= 1, "jobs", values["jobs"], "at least 1")
+    require(values["jobs"] >= 0, "jobs", values["jobs"], "at least 1, or 0 to train nothing")
     values["seeds"] = values["seeds"] or exhibits.SEEDS[values["scale"]]
     made = Parameters(**values)
     print(

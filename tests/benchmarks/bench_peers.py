@@ -2,23 +2,29 @@
 
     git clone https://github.com/LipingYi/FedSSA authors/FedSSA
     git clone https://github.com/LipingYi/FedGH authors/FedGH
-    git clone https://github.com/TsingZ0/HtFLlib
+    git clone https://github.com/TsingZ0/HtFLlib && pip install h5py higher calmsize
     pip install 'flwr[simulation]==1.41.0'
     python tests/benchmarks/bench_peers.py --authors authors --htfllib HtFLlib --flower
 
-Each contestant is a process of its own on one core with one thread, end to end: data, training with the augmentation
-that the peer has, evaluation, aggregation. Its cost is the processor time of a run of many rounds less that of one of
-few, so that imports and reading the data do not count. All take turns, and the order changes with each repeat. Prints
-training samples a second of processor time and, of each pair, ours over theirs.
+Each contestant is a process of its own on one core with one thread, end to end: training with the augmentation that the
+peer has, evaluation, aggregation. Rounds are timed inside it, in processor seconds, and the first does not count: imports,
+reading the data and what is done once lie before or in it. All take turns, and the order changes with each repeat. Prints the
+seconds of each round, training samples a second of processor time, what each evaluates and, of each pair, ours over theirs.
+A machine with other work on it is refused (its load is above 1.2), but by --short.
 
-Against the authors' FedSSA and FedGH: the same data, CNN-1..5 in turn, N, E and B; ours under protocol `released`,
-which also measures the validation images, as theirs does not. Against HtFLlib's FedProto and FedGH: their networks are
-replaced by CNN-1..5, their images are ours, client by client, without augmentation, for they have none; they drop a
-client's last short batch, which is not counted. Nothing is written into a clone. Against Flower's simulation engine:
-FedAvg of CNN-1 with plain SGD, as an app of Flower's users is written (peer_flower.py), its engine's processes included.
+Against the authors' FedSSA and FedGH: the same data, CNN-1..5 in turn, N, E and B; ours under protocol `released`, which
+also measures the validation images, as theirs does not. A ratio against the authors' FedGH is no ratio of training: their
+class means are a Python loop over images. Against HtFLlib's FedProto and FedGH: their networks are replaced by CNN-1..5,
+their images are ours, client by client, without augmentation, for they have none; they drop a client's last short batch,
+which is not counted. Their round tests all clients, FedProto's by a Python loop over images and prototypes, and at some
+commits computes the loss on all training images as well: how long that takes is printed. Nothing is written into a clone.
+Against Flower's simulation engine: FedAvg of CNN-1 with plain SGD, as an app of Flower's users is written (peer_flower.py),
+its engine's processes included. Its rounds are in several processes, so there a round is the difference between a run of
+many and a run of one, divided by their number.
 """
 
 import argparse
+import ast
 import importlib.util
 import json
 import os
@@ -27,7 +33,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,31 +45,55 @@ from fedlib import FedlibError, RunSpec, data, lab
 from fedlib.errors import choose, require
 
 HERE = Path(__file__).parent
-FEW, MANY = 2, 4  # rounds; HtFLlib's own summary needs two
+FEW, MANY = 2, 4  # rounds; the first does not count, and HtFLlib's own summary needs two
+LOAD = 1.2  # of a machine that does nothing else, the benchmark's own included
+EVALUATES = {
+    "ours": "evaluates test and validation images of the round's clients",
+    "script": "evaluates the test images of each client that it has trained",
+    "htfllib": "evaluates the test images of all clients",
+    "flower": "evaluates the test images of all clients",
+}
 SCRIPTS = {  # method -> the authors' heterogeneous script, and what it calls E
     "FedSSA": ("FedSSA_hetero.py", "--inner-steps"),
     "FedGH": ("FedGH_mh.py", "--epochs"),
 }
 HTFLLIB = {"FedProto": ["-lam", "1.0"], "FedGH": ["-slr", "0.01"]}
-NEEDED = ("main.py", "flcore/trainmodel/models.py", "flcore/servers/serverproto.py", "flcore/servers/servergh.py")
+NEEDED = (
+    "main.py", "flcore/trainmodel/models.py", "flcore/servers/serverbase.py", "flcore/servers/serverproto.py",
+    "flcore/servers/servergh.py",
+)  # fmt: skip
 
 
 @dataclass
 class Contestant:
-    """name: as printed; samples: training images of a round; job: what `peer_child.main` runs for so many rounds."""
+    """name: as printed; samples: training images of a round; job: what `peer_child.main` runs for so many rounds; parts: seconds
+    of a round that parts of it took, where the child told.
+    """
 
     name: str
     samples: int
     job: Callable[[int], dict[str, Any]]
+    parts: dict[str, float] = field(default_factory=dict)
 
-    def seconds(self, rounds: int) -> float:
-        """Processor time of a process that does so many rounds, system time included."""
+    def seconds(self, rounds: int) -> list[float]:
+        """Processor seconds of each round but the first, system time included."""
+        if self.job(rounds)["kind"] == "flower":
+            return [(self._total(rounds)[0] - self._total(1)[0]) / (rounds - 1)]
+        told = self._total(rounds)[1]
+        stamps = np.array(told["stamps"])
+        if len(stamps) != rounds + 1:
+            raise FedlibError(f"{self.name}: told of {max(0, len(stamps) - 1)} rounds, not of {rounds}")
+        self.parts = {name: seconds / rounds for name, seconds in told["parts"].items()}
+        return np.diff(stamps)[1:].tolist()
+
+    def _total(self, rounds: int) -> tuple[float, dict[str, Any]]:
+        """Processor time of a process that does so many rounds, and what it told."""
         environment = os.environ | dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
         environment |= {"CUDA_VISIBLE_DEVICES": "", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"}  # HtFLlib saves modules
         environment["PYTHONPATH"] = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
         command = [sys.executable, "-W", "ignore", "-c", "import peer_child; peer_child.main()"]
         with tempfile.TemporaryDirectory() as folder, open(Path(folder) / "errors", "w+") as errors:
-            job = self.job(rounds)
+            job = self.job(rounds) | {"told": str(Path(folder) / "told")}
             work = Path(job.pop("folder", folder))
             process = subprocess.Popen(
                 [*command, json.dumps(job)], cwd=work, env=environment, stdout=subprocess.DEVNULL, stderr=errors
@@ -75,7 +105,7 @@ class Contestant:
                 lines = errors.read().split("\n")
                 last = next((line for line in reversed(lines) if line.strip()), f"exit {process.returncode}")
                 raise FedlibError(f"{self.name}: {last.strip()}")
-        return used.ru_utime + used.ru_stime
+            return used.ru_utime + used.ru_stime, json.loads(Path(job["told"]).read_text())
 
 
 def ours(options: argparse.Namespace, method: str, precision: str, **fields: Any) -> tuple[Contestant, lab.Resolved]:
@@ -102,13 +132,16 @@ def found(field: str, folder: Path, name: str) -> Path:
 
 
 def authors(options: argparse.Namespace, method: str) -> Contestant:
-    """A released script. Its package `experiments` lies in two repositories, of which one lacks two modules that the
-    other has: both are on the path, its own first.
+    """A released script. Its package `experiments` lies in two repositories, each with modules that hide the other's: only its own
+    is on the path. A clone that lacks some of them gets the other behind it.
     """
     folder = Path(options.authors).absolute()
     scripts = {name: found("--authors", folder, script) for name, (script, _) in SCRIPTS.items()}
     roots = [str(scripts[name].parents[2]) for name in sorted(SCRIPTS, key=lambda name: name != method)]
-    for module in ("experiments/dataset.py", "experiments/utils.py", "experiments/FLHetero/node.py"):
+    modules = ("experiments/dataset.py", "experiments/utils.py", "experiments/FLHetero/node.py")
+    if all((Path(roots[0]) / module).is_file() for module in modules):
+        roots = roots[:1]
+    for module in modules:
         there = any((Path(root) / module).is_file() for root in roots)
         require(there, "--authors", str(folder), f"a folder with {module} of the authors' code below it")
     own = Path(roots[0])
@@ -130,7 +163,7 @@ def authors(options: argparse.Namespace, method: str) -> Contestant:
         given = [str(argument) for argument in [*arguments, "--num-steps", rounds]]
         return {"kind": "script", "roots": roots, "module": module, "arguments": given}
 
-    return Contestant(f"authors' {method}", 0, job)
+    return Contestant(f"authors' {method}{commit(own)}", 0, job)
 
 
 @contextmanager
@@ -149,10 +182,28 @@ def htfllib_folder(run: lab.Resolved) -> Iterator[Path]:
         yield Path(folder) / "system"
 
 
+def missing_packages(system: Path) -> list[str]:
+    """What HtFLlib's main.py and the modules that it loads import, and neither this Python nor the clone has."""
+    files = [system / "main.py", *sorted(system.glob("flcore/**/*.py")), *sorted(system.glob("utils/*.py"))]
+    wanted = set()
+    for file in files:
+        if "ktl" in file.name:  # the servers that want StyleGAN or Stable Diffusion are left out
+            continue
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                wanted |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                wanted.add(node.module.partition(".")[0])
+    own = {path.stem for path in system.iterdir()}
+    return sorted(name for name in wanted - own if importlib.util.find_spec(name) is None)
+
+
 def htfllib(options: argparse.Namespace, method: str, run: lab.Resolved, work: Path) -> Contestant:
     system = Path(options.htfllib).absolute() / "system"
     for name in NEEDED:
         require((system / name).is_file(), "--htfllib", options.htfllib, f"a folder with system/{name}")
+    lacking = missing_packages(system)
+    require(not lacking, "--htfllib", ", ".join(lacking), f"installed: pip install {' '.join(lacking)}")
     arguments = ["-data", "fedlib", "-ncl", run.info.num_classes, "-m", "HtFE-img-5", "-algo", method, "-dev", "cpu"]
     arguments += ["-nc", options.num_clients, "-ls", options.epochs, "-lbs", options.batch_size, "-lr", run.spec.lr]
     arguments += ["-fd", 500, "-sfn", "temp", *HTFLLIB[method]]
@@ -165,7 +216,7 @@ def htfllib(options: argparse.Namespace, method: str, run: lab.Resolved, work: P
         common = {"kind": "htfllib", "system": str(system), "channels": run.info.channels, "folder": str(work)}
         return common | {"architectures": run.architectures, "arguments": given}
 
-    return Contestant(f"HtFLlib {method}", sum(sizes) * options.epochs, job)
+    return Contestant(f"HtFLlib {method}{commit(system)}", sum(sizes) * options.epochs, job)
 
 
 def flower(spec: dict[str, Any], samples: int) -> Contestant:
@@ -177,19 +228,38 @@ def flower(spec: dict[str, Any], samples: int) -> Contestant:
     )
 
 
+def commit(folder: Path) -> str:
+    """Of a clone, in a few digits; empty where git does not know."""
+    command = ["git", "-C", str(folder), "rev-parse", "--short", "HEAD"]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    return f" at {ended.stdout.strip()}" if ended.returncode == 0 else ""
+
+
 def compare(theirs: Contestant, own: list[Contestant], options: argparse.Namespace) -> None:
-    """Time all in turns and print speeds and ratios."""
-    contestants, many = [theirs, *own], FEW + 1 if options.short else MANY
-    speeds = np.empty((1 if options.short else options.repeats, len(contestants)))
-    for repeat in range(len(speeds)):
+    """Time all in turns and print each round, speeds, ratios, and what a round evaluates."""
+    contestants, repeats = [theirs, *own], 1 if options.short else options.repeats
+    rounds: list[list[list[float]]] = [[] for _ in contestants]  # of each contestant, repeat, round
+    for repeat in range(repeats):
         for place in np.roll(np.arange(len(contestants)), repeat):
-            contestant = contestants[place]
-            seconds = contestant.seconds(many) - contestant.seconds(FEW)
-            speeds[repeat, place] = contestant.samples * (many - FEW) / max(seconds, 1e-9)
-    print(f"  {theirs.name}: {np.median(speeds[:, 0]):.0f} samples/s")
-    for place, contestant in enumerate(own, 1):
-        ratios = spread(speeds[:, place] / speeds[:, 0])
-        print(f"  {contestant.name}: {np.median(speeds[:, place]):.0f} samples/s, {ratios} x {theirs.name}", flush=True)
+            load = os.getloadavg()[0]
+            if not options.short:
+                require(load <= LOAD, "load of this machine", round(load, 2), f"at most {LOAD}: wait, or --short")
+            rounds[place].append(contestants[place].seconds(FEW if options.short else MANY))
+    speeds = [
+        np.array([c.samples / np.median(turn) for turn in own]) for c, own in zip(contestants, rounds, strict=True)
+    ]
+    for place, contestant in enumerate(contestants):
+        each = " | ".join(" ".join(f"{seconds:.2f}" for seconds in turn) for turn in rounds[place])
+        ratio = f", {spread(speeds[place] / speeds[0])} x {theirs.name}" if place else ""
+        print(f"  {contestant.name}: {np.median(speeds[place]):.0f} samples/s{ratio}")
+        parts = contestant.parts
+        also = f"; of a round {parts['evaluate']:.2f} s" if "evaluate" in parts else ""
+        also += (
+            f", {parts['train_metrics']:.2f} s of it the loss on all training images"
+            if "train_metrics" in parts
+            else ""
+        )
+        print(f"    {each} s a round; {EVALUATES[contestant.job(1)['kind']]}{also}", flush=True)
 
 
 def main() -> None:

@@ -40,23 +40,15 @@ def random_images(count: int, num_classes: int = 10) -> Dataset:
     return Dataset.from_arrays("cifar10", images, labels, images[:0], labels[:0], num_classes, augment=True)
 
 
-def in_turns(
-    one: Callable[[], object],
-    other: Callable[[], object],
-    repeats: int,
-    clock: Callable[[], float] = time.process_time,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Seconds of `one` and of `other`, alternating after a warm-up of each, the first of a pair changing every time.
-
-    The clock is this process's time on a processor, which other processes disturb less; for children, the wall's.
-    """
+def in_turns(one: Callable[[], object], other: Callable[[], object], repeats: int) -> tuple[np.ndarray, np.ndarray]:
+    """Processor seconds of `one` and of `other`, alternating after a warm-up of each, the first of a pair changing every time."""
     one(), other()
     times = np.empty((repeats, 2))
     for i in range(repeats):
         for j in (0, 1) if i % 2 == 0 else (1, 0):
-            started = clock()
+            started = time.process_time()
             (one, other)[j]()
-            times[i, j] = clock() - started
+            times[i, j] = time.process_time() - started
     return times[:, 0], times[:, 1]
 
 

@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 import time
+import types
 
 import pytest
 import torch
@@ -189,6 +190,35 @@ def test_a_node_that_never_answers_is_left_out_and_named(dealt, tmp_path, capsys
     assert f"round 1: client {lost[0]['client']} has not answered within 3 s; the round goes on without it" in said
     details = [json.loads(line) for line in (tmp_path / "out/details.jsonl").read_text().splitlines()]
     assert details[0]["absent_clients"] == [int(row["client"]) for row in lost]
+
+
+class Leaving(Bag):
+    """A node that goes in round 1, while it has the message, and comes back for round 4."""
+
+    def nodes(self):
+        return self.there - ({1} if any(place == (1, 1) for place in self.asked_of) and not self.back else set())
+
+    def ask(self, number, run, session, requests):
+        round = wire.request_from_bytes(next(iter(requests.values()))).round
+        self.back = round >= 3  # by then the others are asked in round 3
+        return super().ask(number, run, session, requests)
+
+    back = False
+
+
+def test_a_node_that_has_gone_costs_one_patience_in_all(small_digits, tmp_path, monkeypatch):
+    """By a clock that goes on only while the server sleeps."""
+    run = shares.deal(dataclasses.replace(SPEC, participation=1.0, rounds=5), tmp_path, NODES)
+    now = [0.0]
+    sleep = lambda seconds: now.__setitem__(0, now[0] + seconds)  # noqa: E731
+    monkeypatch.setattr(
+        server, "time", types.SimpleNamespace(monotonic=lambda: now[0], sleep=sleep, time_ns=time.time_ns)
+    )
+    post = Leaving(tmp_path, late={(1, 1): 9})
+    server.serve(post, tmp_path / "server" / run.key, tmp_path / "out", patience=60.0)
+    absent = [row["absent"] for row in rows(tmp_path / "out/rounds.csv")]
+    assert [bool(value) and float(value) > 0 for value in absent] == [False, False, True, True, False, False]
+    assert 60 < now[0] < 70
 
 
 def test_a_round_without_anybody_ends_the_run_in_one_line(dealt, tmp_path):

@@ -237,7 +237,7 @@ def settings(**changed):
         ({"seeds": "zero"}, "seeds = 'zero': must be whole numbers in brackets"),
         ({"seeds": [0.5]}, "seeds = 0.5: must be a whole number"),
         ({"rounds": -1}, "rounds = -1: must be at least 1, or 0"),
-        ({"jobs": "0"}, "jobs = 0: must be at least 1"),
+        ({"jobs": "-1"}, "jobs = -1: must be at least 1, or 0 to train nothing"),
         ({"rule": "first"}, "rule = 'first' is unknown"),
         ({"methods": "['FedSSA'"}, "methods = \"['FedSSA'\": must be names in brackets"),
         ({"methods": [1]}, "methods = [1]: must be names in brackets"),

@@ -1,7 +1,11 @@
 """What the results of record hold is read, not trained: by the plan, by a notebook, and by the stamps of what was made of them."""
 
+import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
+import jsonschema
 import pytest
 from results_of_record import write_results
 
@@ -12,6 +16,7 @@ from fedlib.papers import exhibits, notebook, recorded, reproduce, settings, sta
 from fedlib.show import plots
 
 METHODS = ("Standalone", "FedSSA")
+WORKFLOW = Path(__file__).parents[2] / "workflow"
 
 
 @pytest.fixture
@@ -77,6 +82,18 @@ def test_a_plan_for_another_engine_says_what_is_of_record(cells):
     assert [run["key"] for run in planned["runs"]] == planned["exhibits"][0]["runs"] == [last]
     assert len(planned["of_record"]) == 35 and last not in planned["of_record"]
     assert len(reproduce.listed("fedssa/table2", "record", methods=METHODS, afresh=True)["runs"]) == 36
+    for plan in (planned, reproduce.listed("all", "smoke")):
+        jsonschema.validate(json.loads(json.dumps(plan)), json.loads((WORKFLOW / "plan.schema.json").read_text()))
+
+
+def test_a_plan_and_the_engines_have_one_schema():
+    """And one version: see tests/test_workflow.py."""
+    stated = {
+        int(re.search(r"^SCHEMA = (\d+)", (WORKFLOW / name).read_text(), re.M)[1])
+        for name in ("Snakefile", "submit.py")
+    }
+    described = json.loads((WORKFLOW / "plan.schema.json").read_text())["properties"]["schema"]["const"]
+    assert stated == {described} == {reproduce.SCHEMA}
 
 
 def test_a_plan_starts_with_what_takes_longest():
@@ -109,6 +126,41 @@ def test_a_notebook_reads_them(cells, monkeypatch, capsys):
     own = exhibits.Cell(spec=replace(cells[0].spec, keep="clients"))
     notebook.train_cells([own])
     assert len(asked) == 4
+
+
+def test_with_no_jobs_what_is_missing_is_left_out(cells, monkeypatch, capsys):
+    asked = trained(monkeypatch)
+    found = notebook.train_cells(cells, 0)
+    assert not asked and [cell.spec for cell in found.cells] == [cell.spec for cell in cells[:-1]]
+    assert [record.key for record in found.records] == [lab.resolve(cell.spec).key for cell in cells[:-1]]
+    assert capsys.readouterr().out.splitlines()[-1] == "1 of 36 runs are missing and left out."
+    with pytest.raises(FedlibError, match="jobs = 0: must be at least 1: none of the 1 runs is there"):
+        notebook.train_cells(cells[-1:], 0)
+
+
+def test_figures_alone_are_drawn_without_what_is_missing(cells, tmp_path, monkeypatch, capsys):
+    asked = trained(monkeypatch)
+    monkeypatch.setattr(plots.Picture, "png", lambda figure: b"drawn")
+
+    def execute(file, scale, methods, train):
+        assert not train
+        executed = reproduce._executed(scale, file, methods)
+        executed.parent.mkdir(parents=True, exist_ok=True)
+        executed.write_text('{"cells": []}')
+        found = notebook.train_cells(cells, 0)
+        summary = found.summary("last")
+        figure = plots.intervals(summary, list(METHODS))
+        notebook.save("fedssa/table2", settings.defaults(scale, methods), figure, summary, found)
+
+    monkeypatch.setattr(reproduce, "execute", execute)
+    command = ["reproduce", "fedssa/table2", "--scale", "record", "--methods", "FedSSA,Standalone", "--figures-only"]
+    for was in ("not executed", "runs changed"):  # what lacks a run is never fresh
+        assert main(command) == 0
+        said = capsys.readouterr().out
+        assert said.startswith("1 of 36 runs are missing, and are left out") and not asked
+        assert f"fedssa/table2         {was}" in said and "ok, 35 of 36 runs" in said
+    write_results(tmp_path / "results", [])
+    assert main(command) == 2 and "36 of 36 runs are missing: the same" in capsys.readouterr().err
 
 
 def test_a_run_of_ones_own_comes_before_one_of_record(cells, monkeypatch):

@@ -1,0 +1,134 @@
+"""Files that others' services read: they parse, they name commands, paths and versions that are there. What GitHub, PyPI, Zenodo
+and JOSS then make of them, no test here can see.
+"""
+
+import json
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parents[1]
+FILES = sorted(
+    path
+    for pattern in ("*.cff", "*.json", "*.yml", "*.yaml", ".github/**/*.yml")
+    for path in ROOT.glob(pattern)
+    if path.is_file()
+)
+WORKFLOWS = [path for path in FILES if path.parent.name == "workflows"]
+FORMS = [path for path in FILES if path.parent.name == "ISSUE_TEMPLATE" and path.name != "config.yml"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PINS, EXTRA_PINS = (
+    dict(re.findall(r"^([\w-]+)==(\S+)", (ROOT / name).read_text(), re.M))
+    for name in ("requirements.txt", "requirements-extras.txt")
+)
+TARGETS = [*re.findall(r"^(\S+):", (ROOT / "Makefile").read_text(), re.M), ".venv/installed"]
+
+
+def read(path: Path):
+    return json.loads(path.read_text()) if path.suffix == ".json" else yaml.safe_load(path.read_text())
+
+
+def names(paths: list[Path]) -> list[str]:
+    return [str(path.relative_to(ROOT)) for path in paths]
+
+
+def test_the_files_are_found():
+    wanted = {".github/dependabot.yml", ".pre-commit-config.yaml", ".zenodo.json", "CITATION.cff", "environment.yml"}
+    assert wanted <= set(names(FILES)) and len(WORKFLOWS) >= 3 and len(FORMS) >= 2
+
+
+@pytest.mark.parametrize("path", FILES, ids=names(FILES))
+def test_each_file_parses(path):
+    assert isinstance(read(path), dict)
+
+
+def commands() -> Iterator[tuple[str, list[str]]]:
+    """Where a command stands, and its words."""
+    for path in WORKFLOWS:
+        for job in read(path)["jobs"].values():
+            for step in job["steps"]:
+                if "run" in step:
+                    yield path.name, shlex.split(re.sub(r"\$\{\{.*?\}\}", "VALUE", step["run"]))
+    for repository in read(ROOT / ".pre-commit-config.yaml")["repos"]:
+        for hook in repository["hooks"]:
+            yield ".pre-commit-config.yaml", shlex.split(hook["entry"])
+
+
+COMMANDS = list(commands())
+
+
+@pytest.mark.parametrize(("place", "words"), COMMANDS, ids=[f"{place}: {' '.join(words)}" for place, words in COMMANDS])
+def test_what_is_run_is_there(place, words):
+    words = words[1:] if words[0] == "sudo" else words
+    first = words[0]
+    if first == "make":
+        assert set(words[1:]) <= set(TARGETS)
+    elif first.startswith(".venv/bin/"):
+        assert first.removeprefix(".venv/bin/") in [*PINS, "python", "uv"]
+    elif "/" in first:
+        assert (ROOT / first).is_file() and (ROOT / first).stat().st_mode & 0o100
+    else:
+        assert first in ("python", "grep")
+    if words[1:3] == ["-m", "pytest"]:
+        assert "pytest" in PINS and all((ROOT / word).exists() for word in words if word.startswith("tests/"))
+        assert any(word.startswith("tests/") for word in words)
+
+
+def test_the_pythons_are_those_of_the_package():
+    stated = [line.rpartition(" ")[2] for line in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", line)]
+    jobs = read(ROOT / ".github/workflows/test.yml")["jobs"]
+    assert [job["strategy"]["matrix"]["python"] for job in jobs.values()] == [stated] * len(jobs)
+    oldest, newest = (int(version.split(".")[1]) for version in (stated[0], stated[-1]))
+    assert PROJECT["requires-python"] == f">=3.{oldest},<3.{newest + 1}"
+
+
+def test_every_range_of_the_package_has_the_version_that_was_tried():
+    """The lock's, or of an extra that `make` does not install that of requirements-extras.txt."""
+    extras = PROJECT["optional-dependencies"]
+    stated = [
+        Requirement(text) for text in [*PROJECT["dependencies"], *(text for some in extras.values() for text in some)]
+    ]
+    for requirement in stated:
+        pins = PINS if requirement.name in PINS else EXTRA_PINS
+        assert requirement.specifier.contains(pins[requirement.name]), requirement
+        assert "==" not in str(requirement.specifier), "an exact pin is for requirements"
+    assert not set(PINS) & set(EXTRA_PINS)
+
+
+@pytest.mark.parametrize("path", FORMS, ids=names(FORMS))
+def test_a_form_asks_each_thing_once(path):
+    form = read(path)
+    ids = [field["id"] for field in form["body"]]
+    assert {"name", "description", "body"} <= set(form) and len(ids) == len(set(ids))
+    assert all(field["attributes"]["label"] for field in form["body"])
+    assert any(field.get("validations", {}).get("required") for field in form["body"])
+
+
+def test_what_is_said_of_the_project_is_said_alike():
+    cited, archived = read(ROOT / "CITATION.cff"), read(ROOT / ".zenodo.json")
+    paper = yaml.safe_load((ROOT / "paper.md").read_text().split("---\n")[1])
+    assert {cited["title"], archived["title"]} == {paper["title"]}
+    assert {PROJECT["license"], cited["license"]} == {archived["license"]}
+    people = [entry["name"] for entry in PROJECT["authors"]]
+    assert [entry["name"] for entry in cited["authors"]] == [entry["name"] for entry in archived["creators"]] == people
+    assert cited["keywords"] == archived["keywords"] == PROJECT["keywords"][: len(cited["keywords"])]
+    papers = {entry["url"].rpartition("/")[2] for entry in cited["references"]}
+    assert {entry["identifier"].removeprefix("arXiv:") for entry in archived["related_identifiers"]} > papers
+
+
+def test_the_paper_cites_what_its_bibliography_has():
+    """The keys of both, and that each entry says who, what and when or where."""
+    text = (ROOT / "paper.md").read_text()
+    entries = re.findall(r"^@\w+\{(\w+),(.*?)^\}", (ROOT / "paper.bib").read_text(), re.M | re.S)
+    assert set(re.findall(r"\[@(\w+)\]", text)) == {key for key, _ in entries}
+    for key, entry in entries:
+        fields = re.findall(r"^  (\w+) = ", entry, re.M)
+        assert {"title", "author"} <= set(fields) and {"year", "url"} & set(fields), key
+    headings = re.findall(r"^# (.*)$", text, re.M)
+    assert headings[:3] == ["Summary", "Statement of need", "State of the field"] and headings[-1] == "References"
