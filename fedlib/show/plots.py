@@ -275,6 +275,13 @@ def _row_counts(axes: Axes, counts: Mapping[float, int]) -> None:
         axes.text(1.02, place, f"n = {count:g}", va="center", **small)
 
 
+def _row_words(axes: Axes, words: Mapping[int, str]) -> None:
+    """What rows without a number say instead."""
+    small: Any = {"fontsize": 6, "color": "#777777", "ha": "center", "transform": axes.get_yaxis_transform()}
+    for place, word in words.items():
+        axes.text(0.5, place, word, va="center", **small)
+
+
 def _rows(axes: Axes, names: Sequence[str]) -> None:
     """Rows from top to bottom, named in the first column of panels."""
     axes.set_yticks(range(len(names)), list(names) if _is_first(axes) else [])
@@ -371,9 +378,7 @@ def intervals(
                 axes.plot(row["paper"], place, "|", color="black", markersize=9, zorder=4)
         axes.margins(x=0.08)
         _span(axes, "x", shown_as)
-        for place, word in words.items():
-            small: Any = {"color": "#777777", "fontsize": 6, "transform": axes.get_yaxis_transform()}
-            axes.text(0.5, place, word, ha="center", va="center", **small)
+        _row_words(axes, words)
         _rows(axes, names)
         if isinstance(methods, Mapping):
             axes.set_yticks(range(len(names)), names)
@@ -734,7 +739,7 @@ def differences(table: pd.DataFrame, rows: str, kinds: Mapping[str, str], label:
     """
     looks_ = [Look(BLUE, "o"), Look(RED, "s"), Look("#117733", "^")]
     titles, names = _titles(table, by, counted=False), list(dict.fromkeys(table[rows]))
-    width, height = 3.4 if len(titles) == 1 else 2.8, 0.7 + max(0.2, 0.12 * len(kinds)) * len(names)
+    width, height = 3.6 if len(titles) == 1 else 3.0, 0.7 + max(0.2, 0.12 * len(kinds)) * len(names)
     figure, panels = _panels(titles, width, height, 2, xlabel=label)
     hollow = False
     for key, axes in panels.items():
@@ -748,6 +753,7 @@ def differences(table: pd.DataFrame, rows: str, kinds: Mapping[str, str], label:
         axes.margins(x=0.08)
         _span(axes, "x", None)
         _rows(axes, names)
+        _row_words(axes, {place: "not run" for place, name in enumerate(names) if name not in set(panel[rows])})
         _row_counts(axes, dict(zip(map(names.index, panel[rows]), panel["n"], strict=True)))
     handles = [_handle(name, shown) for name, shown in zip(kinds.values(), looks_, strict=False)]
     _legend_below(figure, handles * (len(kinds) > 1) + [_ONE_SEED] * hollow)

@@ -63,7 +63,8 @@ class Ranked:
     @property
     def footer(self) -> str:
         """What the signs of `text` mean, where there are any, and the table's note."""
-        said = [f"{sign} {mark}" for sign, mark in (("*", BEST), ("°", SECOND)) if self.marks.eq(mark).any(axis=None)]
+        used = set(self.marks.to_numpy().ravel())
+        said = [f"{sign} {mark}" for sign, mark in (("*", BEST), ("°", SECOND)) if mark in used]
         legend = f"Of its column: {', '.join(said)}." if said else ""
         return " ".join(part for part in (legend, self.note) if part)
 
@@ -83,13 +84,14 @@ class Ranked:
         return str(styler.to_latex(caption=latex_text(caption) or None, hrules=True))
 
     def _styled(self, escape: Callable[[str], str], best: str, second: str) -> Styler:
-        styler = self.table.style.format(escape)
-        for axis in ("index", "columns"):
-            styler.format_index(lambda name: escape(str(name)), axis=axis)
-        for mark, form in ((BEST, best), (SECOND, second)):
+        def form_of(form: str) -> Callable[[object], str]:
+            return lambda text: form.format(escape(str(text)))
+
+        plain = form_of("{}")
+        styler = self.table.style.format(plain).format_index(plain, axis="index").format_index(plain, axis="columns")
+        for mark, form in ((BEST, form_of(best)), (SECOND, form_of(second))):
             for column, marks in self.marks.items():
-                marked = (marks.index[marks == mark], [column])
-                styler.format(lambda text, form=form: form.format(escape(text)), subset=marked)
+                styler.format(form, subset=(marks.index[marks == mark], [column]))
         return styler
 
 

@@ -473,3 +473,8 @@ def test_differences_side_by_side_leave_out_what_is_not_there():
     assert marks == [-2.0, 1.0, 4.0]  # A's lead at equal words is not there
     legend = [text.get_text() for text in figure.legends[0].get_texts()]
     assert legend == ["equal rounds", "equal words", "hollow: one seed, no interval"]
+    two = pd.concat([table, table.head(1).assign(setting="two")])
+    assert [text.get_text() for text in plots.differences(two, "other", kinds, "").axes[1].texts] == [
+        "not run",
+        "n = 3",
+    ]
