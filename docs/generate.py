@@ -593,47 +593,73 @@ SHOWN = 4  # methods ticked when the page opens: the reference, and those of hig
 
 
 def runs_of_record() -> dict[str, Any]:
-    """Every run of record for the comparison page: settings with their runs, each with its curves by metric."""
+    """Every run of record for the comparison page: settings with their runs, each with its curves by metric; the cells of the table of
+    each setting and metric; the methods that are shown first, the reference before them.
+    """
     by_setting: dict[str, list[tuple[lab.FilledSpec, lab.Record]]] = {}
     for run in records().values():
         spec = lab.resolve(run.spec).spec
         by_setting.setdefault(_setting(spec), []).append((spec, run))
     settings: dict[str, list[dict[str, Any]]] = {}
-    halves: dict[str, dict[str, dict[str, float]]] = {}
+    cells, first = {}, {}
+    names = list(algorithms.ALGORITHMS)
     for setting, own in by_setting.items():
         methods = comparison.told_apart([_label(spec) for spec, _ in own], [run for _, run in own])
-        settings[setting] = [
-            {
-                "method": method,
-                "seed": spec.seed,
-                "key": run.key,
-                "status": "finished"
-                if intervals.whole(run)
-                else "diverged"
-                if run.status == "diverged"
-                else "lacks rounds",
-                "curves": _curves(run.rounds[run.rounds["round"] >= 0]),
-            }
+        runs = [
+            {"method": method, "seed": spec.seed, "key": run.key, "status": _status(run), "curves": _curves(run)}
             for method, (spec, run) in zip(methods, own, strict=True)
         ]
-        rows: dict[str, dict[int, lab.Record]] = {}
+        runs.sort(key=lambda run: (names.index(_method(run["method"])), run["method"], run["seed"]))
+        rows: dict[str, dict[int, lab.Record]] = {run["method"]: {} for run in runs}
         for method, (spec, run) in zip(methods, own, strict=True):
-            rows.setdefault(method, {})[spec.seed] = run
-        halves[setting] = {reference: _halves(rows, reference) for reference in rows}
-    order = dict(sorted(settings.items(), key=lambda one: (-len({run["method"] for run in one[1]}), one[0])))
-    names = {name: place for place, name in enumerate(algorithms.ALGORITHMS)}
-    for runs in order.values():
-        runs.sort(key=lambda run: (names[_method(run["method"])], run["method"], run["seed"]))
-    quantiles = [None, *(round(float(intervals.student_t.ppf(0.975, n - 1)), 10) for n in range(2, 11))]  # by n - 1
+            rows[method][spec.seed] = run
+        settings[setting], cells[setting] = runs, {metric: _cells(rows, runs, metric) for metric in METRICS}
+        ends = {
+            method: np.nan_to_num(np.mean(list(_ends(runs, "accuracy")[method].values())), nan=-1) for method in rows
+        }
+        best = sorted(rows, key=lambda method: (method != REFERENCE, -ends[method]))
+        first[setting] = best[:SHOWN]
+    order = sorted(settings, key=lambda name: (-len(cells[name]["accuracy"]), name))
     return {
         "metrics": METRICS,
-        "reference": REFERENCE,
-        "shown": SHOWN,
-        "t": quantiles,
-        "halves": halves,
-        "looks": _looks(sorted({run["method"] for runs in order.values() for run in runs})),
-        "settings": order,
+        "first": first,
+        "tables": cells,
+        "looks": _looks(sorted({run["method"] for runs in settings.values() for run in runs})),
+        "settings": {name: settings[name] for name in order},
     }
+
+
+def _status(run: lab.Record) -> str:
+    return "finished" if intervals.whole(run) else "diverged" if run.status == "diverged" else "lacks rounds"
+
+
+def _ends(runs: Sequence[Mapping[str, Any]], metric: str) -> dict[str, dict[int, float]]:
+    """Method -> seed -> a metric after the last round; NaN where a run has no number."""
+    found: dict[str, dict[int, float]] = {}
+    for run in runs:
+        last = run["curves"][metric][-1:] if run["status"] == "finished" else []
+        found.setdefault(run["method"], {})[run["seed"]] = np.nan if last in ([], [None]) else last[0]
+    return found
+
+
+def _cells(
+    rows: Mapping[str, Mapping[int, lab.Record]], runs: Sequence[Mapping[str, Any]], metric: str
+) -> dict[str, dict[str, Any]]:
+    """Method -> its cells in the table of a metric: the mean after the last round, and reference -> the difference, paired by seed."""
+    values, made = _ends(runs, metric), {}
+    halves = {reference: _halves(rows, reference) if metric == "accuracy" else {} for reference in rows}
+    for method, own in values.items():
+        broken = [run for run in runs if run["method"] == method and run["status"] != "finished"]
+        last = spread(*intervals.interval(list(own.values())), len(own))
+        last += "".join(f" (seed {run['seed']} {run['status']})" for run in broken)
+        differences = {}
+        for reference, others in values.items():
+            apart = [own[seed] - others[seed] for seed in own if seed in others and method != reference]
+            if apart:
+                mean, half = intervals.interval(apart)
+                differences[reference] = spread(mean, halves[reference].get(method, half), len(apart), sign=True)
+        made[method] = {"last": last, "differences": differences}
+    return made
 
 
 def _halves(rows: Mapping[str, Mapping[int, lab.Record]], reference: str) -> dict[str, float]:
@@ -657,8 +683,9 @@ def _halves(rows: Mapping[str, Mapping[int, lab.Record]], reference: str) -> dic
     return {one.own: round(one.half, 6) for one in made if not np.isnan(one.half)}
 
 
-def _curves(trained: pd.DataFrame) -> dict[str, list[float | None]]:
+def _curves(run: lab.Record) -> dict[str, list[float | None]]:
     """A run's rounds by metric, in the digits that results of record have: what is computed of them is what README computes."""
+    trained = run.rounds[run.rounds["round"] >= 0]
     words = (trained["download_words"] + trained["upload_words"]).cumsum() / 1e6
     curves = {name: 100 * trained[name] for name in METRICS if name.startswith("accuracy")}
     curves |= {"loss": trained["loss"], "words": words}
