@@ -672,6 +672,7 @@ def sweeps(
     values = list(dict.fromkeys(table["value"]))
     named = any(isinstance(value, str) for value in values)
     places = {value: float(place) if named else float(value) for place, value in enumerate(values)}
+    pale: Any = {"linewidth": 0.9, "alpha": 0.5, "marker": "_"}
     first: dict[str, Axes] = {}  # of the panels of a data set
     for key, axes in panels.items():
         panel = table[table[by] == key].assign(place=lambda rows: rows["value"].map(places)).sort_values("place")
@@ -690,7 +691,8 @@ def sweeps(
                 hollow |= _mean(axes, *own, "y", measured.limits, transform=style["transform"])
             if selected:
                 axes.update_datalim(rows[["place", "selected"]].dropna().to_numpy())
-                axes.plot("place", "selected", data=rows, **style | {"linewidth": 0.9, "alpha": 0.5})
+                joined = look_.dash if (rows["n"] > 1).all() else ""
+                axes.plot("place", "selected", data=rows, **style | pale | {"linestyle": joined})
         ticks = {places[value]: value for value in panel["value"]}
         words = [fill(labels.dataset(value), 9) if named else f"{value:g}" for value in ticks.values()]
         axes.set_xticks(list(ticks), words, minor=False)
@@ -705,14 +707,13 @@ def sweeps(
                 axes.axvline(edge - 0.5, color="#bbbbbb", linewidth=0.6)
     handles = [_handle(name, look_, line=not named) for name, look_ in shown.items()]
     if selected:
-        pale: Any = {"linewidth": 0.9, "alpha": 0.5}
         handles.append(Line2D([], [], color="#444444", label="thin and pale: mean over the selected clients", **pale))
     _legend_below(figure, [*handles, _ONE_SEED] if hollow else handles)
     return figure
 
 
 @_styled
-def effects(table: pd.DataFrame, label: str = "difference in mean test accuracy (points)") -> Picture:
+def effects(table: pd.DataFrame, label: str) -> Picture:
     """What one difference at a time does, one panel per data set; 0 is the reference, which the axis names.
 
     table: case, against (the reference), dataset, difference, ci95 (points; NaN: one seed), n, in the order shown; perhaps
@@ -775,19 +776,18 @@ def representations(table: pd.DataFrame, classes: Sequence[str] = ()) -> Picture
     titles = {method: str(method) for method in dict.fromkeys(table["method"])}
     figure, panels = _panels(titles, 3.2, 2.9, len(titles), "t-SNE, first dimension", "t-SNE, second dimension")
     found, architectures = sorted(table["label"].unique()), sorted(table["architecture"].unique())
-    shades = mpl.colormaps["viridis"](np.linspace(0, 1, len(found)))
-    colours = list(_TEN) if len(found) <= len(_TEN) else [mpl.colors.to_hex(shade) for shade in shades]
+    shades = _TEN if len(found) <= len(_TEN) else sns.color_palette("viridis", len(found)).as_hex()
+    colours = dict(zip(found, shades, strict=False))
     shapes = dict(zip(architectures, "os^DPX*v", strict=False))
     for method, axes in panels.items():
-        for (label, architecture), rows in table[table["method"] == method].groupby(["label", "architecture"]):
-            drawn: Any = {"marker": shapes[architecture], "color": colours[found.index(label)]}
-            axes.scatter(rows["x"], rows["y"], s=7, alpha=0.75, linewidths=0, **drawn)
-        axes.set(xticks=[], yticks=[])
+        by: Any = {"hue": "label", "palette": colours, "style": "architecture", "markers": shapes, "legend": False}
+        sns.scatterplot(table[table["method"] == method], x="x", y="y", s=7, alpha=0.75, linewidth=0, ax=axes, **by)
+        axes.set(xticks=[], yticks=[], ylabel=axes.get_ylabel() if _is_first(axes) else "")
         axes.margins(0.03)
         axes.grid(False)
     chosen = found if len(found) <= len(_TEN) else found[:: max(1, len(found) // 9)]
     named = {label: classes[label] if len(classes) > label else f"class {label}" for label in chosen}
-    handles = [_handle(name, Look(colours[found.index(label)])) for label, name in named.items()]
+    handles = [_handle(name, Look(colours[label])) for label, name in named.items()]
     handles += [_handle(name, Look("#777777", shape)) for name, shape in shapes.items()]
     _legend_below(figure, handles, columns=8)
     return figure
@@ -859,19 +859,17 @@ def agreement(table: pd.DataFrame) -> Picture:
     figure, panels = _panels({key: str(models) for key, models in titles}, 2.3, 2.3, columns=2)
     clients, datasets = sorted(found["num_clients"].unique()), list(dict.fromkeys(found["dataset"]))
     shapes = dict(zip(clients, "os^DP", strict=False))
-    kinds = dict(zip(datasets, ((BLUE, BLUE), (RED, "none"), ("black", "none")), strict=False))
+    colours = dict(zip(datasets, (BLUE, RED, "black"), strict=False))
     low, high = found[["first", "second"]].min().min() - 3, found[["first", "second"]].max().max() + 3
     for key, rows in pairs:
         axes = panels[key]
         axes.axline((50, 50), slope=1, color="black", linewidth=0.6)
-        for row in rows.to_dict("records"):
-            edge, face = kinds[row["dataset"]]
-            style: Any = {"color": edge, "markerfacecolor": face, "markersize": 4, "linestyle": ""}
-            axes.plot(row["first"], row["second"], marker=shapes[row["num_clients"]], **style)
+        by: Any = {"hue": "dataset", "palette": colours, "style": "num_clients", "markers": shapes, "legend": False}
+        sns.scatterplot(rows, x="first", y="second", s=18, ax=axes, **by)
         below, left = rows["first_table"].iloc[0], rows["second_table"].iloc[0]
         axes.set(xlabel=f"{below} (%)", ylabel=f"{left} (%)", xlim=(low, high), ylim=(low, high))
         axes.set_aspect("equal")
-    handles = [_handle(labels.dataset(name), Look(edge), markerfacecolor=face) for name, (edge, face) in kinds.items()]
+    handles = [_handle(labels.dataset(name), Look(colour)) for name, colour in colours.items()]
     handles += [_handle(f"N = {count:g}", Look("grey", shape)) for count, shape in shapes.items()]
     _legend_below(figure, handles)
     return figure

@@ -324,7 +324,7 @@ def test_effects_name_the_reference_and_say_n():
     ]
     assert words(figure) == said
     assert len(hollow(figure)) == 2
-    alone = plots.effects(effects_table().query("n > 1").drop(columns="selected_difference"))
+    alone = plots.effects(effects_table().query("n > 1").drop(columns="selected_difference"), "points")
     assert not alone.legends
 
 
@@ -334,7 +334,7 @@ def test_representations_name_axes_and_classes():
     figure = plots.representations(table, [f"name {label}" for label in range(10)])
     assert figure.axes[0].get_xlabel() and figure.axes[0].get_ylabel()
     assert words(figure)[:2] == ["name 0", "name 1"] and words(plots.representations(table))[0] == "class 0"
-    colours = {tuple(marks.get_facecolors()[0]) for marks in figure.axes[0].collections}
+    colours = {tuple(colour) for marks in figure.axes[0].collections for colour in marks.get_facecolors()}
     assert len(colours) == 10
     many = pd.concat([table.assign(label=label) for label in range(30)])
     assert len(words(plots.representations(many))) < 20
@@ -421,6 +421,9 @@ def test_a_line_joins_means_of_several_seeds_only():
     table = pd.DataFrame({"value": [3, 1, 2], "n": [3, 3, 1], "ours": [50.0, 60.0, 55.0], "ci95": [1, 1, np.nan]})
     (axes,) = plots.sweeps(table.assign(method="FedSSA", dataset="mnist"), ["FedSSA"], "K").axes
     assert axes.lines[0].get_xydata().tolist() == [[1, 60], [3, 50]]
+    one = table.assign(n=1, ci95=np.nan, selected=50.0, method="FedSSA", dataset="mnist")
+    (axes,) = plots.sweeps(one, ["FedSSA"], "K", selected=True).axes
+    assert all(line.get_linestyle() == "None" or not len(line.get_xdata()) for line in axes.lines)
 
 
 def test_heat_map_frames_what_is_marked_and_writes_its_numbers():
@@ -449,7 +452,7 @@ def test_without_runs_a_figure_says_so():
     empty = [
         plots.intervals(rows, METHODS), plots.sweeps(rows, METHODS, "C"),
         plots.curves(curved, {}), plots.curves_by_value(curved.assign(value=[]), "rate"), plots.boxes(curved, {}),
-        plots.trade_off(trade()), plots.effects(effects_table().head(0)),
+        plots.trade_off(trade()), plots.effects(effects_table().head(0), "points"),
     ]  # fmt: skip
     for figure in empty:
         assert not figure.axes and figure.texts[0].get_text() == "no runs to plot"
