@@ -50,6 +50,7 @@ ROOT = DOCS.parent
 REPOSITORY = "https://github.com/fedlib/fedlib"
 REAL = [scale for scale in reversed(list(lab.SCALES)) if scale != "smoke"]  # the best evidence first
 REFERENCE = "Standalone"
+GAIN = "gain over training alone"  # the difference to REFERENCE
 
 # The one exhibit of each paper that its row on the first page shows, and its own method.
 MAIN = {"FedSSA": "fedssa/table2", "FedGH": "fedgh/table3", "pFedES": "pfedes/table3", "pFedHR": "pfedhr/table2"}
@@ -91,29 +92,22 @@ def table(rows: Iterable[Mapping[str, Any]], select: Sequence[str] = (), markup:
     )
 
 
-def code(text: str, anchors: bool = False) -> str:
-    """Highlighted Python; anchors: numbered lines that can be linked to, as #L12."""
-    options: dict[str, Any] = {"linenos": "inline", "lineanchors": "L", "anchorlinenos": True} if anchors else {}
-    return raw(
-        highlight(text, PythonLexer(), HtmlFormatter(**options)).replace('name="L-', 'id="L').replace("#L-", "#L")
-    )
+def code(text: str) -> str:
+    return f"```python\n{text}\n```"
 
 
 def links_of(texts: Mapping[str, str]) -> str:
     return " · ".join(f"[{name}]({target})" for name, target in texts.items())
 
 
-def number(value: float, digits: int = 2, sign: bool = False) -> str:
-    return "–" if value is None or np.isnan(value) else f"{value:{'+' if sign else ''}.{digits}f}"
+def number(value: float, sign: bool = False) -> str:
+    return "–" if np.isnan(value) else f"{value:{'+' if sign else ''}.2f}"
 
 
 def spread(mean: float, half: float, n: int, sign: bool = False) -> str:
     """`74.84 ± 3.87 (n = 3)`."""
-    text = (
-        number(mean, sign=sign)
-        + ("" if np.isnan(half) else f" ± {half:.2f}")
-        + ("" if np.isnan(mean) else f" (n = {n})")
-    )
+    half_said = "" if np.isnan(half) else f" ± {half:.2f}"
+    text = "–" if np.isnan(mean) else f"{number(mean, sign=sign)}{half_said} (n = {n})"
     return text.replace(" ", "\u00a0")
 
 
@@ -214,13 +208,7 @@ def landing(thumbs: Mapping[str, str]) -> str:
     for paper in exhibits.PAPERS:
         exhibit = exhibits.EXHIBITS[MAIN[paper.name]]
         rows.append(_landing_row(paper.name, exhibit))
-        notebook = f"notebooks/{exhibit.notebook.removesuffix('.ipynb')}.html"
-        pictures.append(
-            f'<a class="card" href="{notebook}"><span class="thumb"><img src="_static/thumbs/{thumbs[exhibit.name]}" '
-            f'alt="{escape(exhibit.title)}"></span><span class="name">{escape(exhibit.name)}</span> '
-            f'<span class="state {state(exhibit).split()[0]}">{state(exhibit)}</span>'
-            f'<span class="what">{escape(exhibit.title)}</span></a>'
-        )
+        pictures.append(gallery_card(exhibit, thumbs[exhibit.name]))
     hundred = of_record("fedssa/heterogeneous")[0].where(num_clients=100)
     priced = conclusions.at_each_price(hundred, "FedSSA").astype(str).to_dict("records")
     total = ledger()["verdict"].value_counts()
@@ -234,7 +222,7 @@ Model-heterogeneous personalised federated learning, reproduced: each paper's ow
 {raw(f'<div class="cards four">{"".join(pictures)}</div>')}
 
 Accuracy is the mean over the clients visited so far, in per cent; differences are in points, paired
-by seed, with a 95 % interval where n > 1. One seed decides nothing.
+by seed, with a 95 % interval where n > 1. We never judge on one seed.
 
 ## What a lead costs
 
@@ -277,25 +265,25 @@ api/index
 
 def _landing_row(paper: str, exhibit: exhibits.Exhibit) -> dict[str, str]:
     found, scale = max((of_record(grid) for grid in exhibit.grids), key=lambda one: len(one[0].cells))
-    shown = {"paper": f'<a href="methods/{paper}.html">{paper}</a>', "ours, where most runs are": "not yet"}
-    gap = {f"less {REFERENCE}": "–", f"the paper's {paper} less {REFERENCE}": "–"}
+    ours, gain, printed_gain = "not yet", "–", "–"
     own = [row for row in found.summary("last").to_dict("records") if row["method"] == paper]
     if own:
         row = max(own, key=lambda one: one["n"])
         spec = next(cell.spec for cell in found.cells if cell.setting == row["setting"])
         size = f"T = {spec.rounds}, E = {spec.local_epochs}; {scale}"
-        shown["ours, where most runs are"] = f"{row['setting']}, {size}: {spread(row['ours'], row['ci95'], row['n'])}"
-        apart = differences(found, paper, row["setting"])
-        gap[f"less {REFERENCE}"] = spread(*apart, sign=True)
-        gap[f"the paper's {paper} less {REFERENCE}"] = _printed_gap(paper, exhibit, row)
-    judged = counts(paper)
-    marks = [
-        f'<span class="state {name.split()[0]}">{judged[name]} {name}</span>'
-        for name in verdicts.VERDICTS
-        if judged[name]
-    ]
-    gap = {name.replace(f"{paper} ", "own "): value for name, value in gap.items()}
-    return shown | gap | {"claims": " ".join(marks)}
+        ours = f"{row['setting']}, {size}: {spread(row['ours'], row['ci95'], row['n'])}"
+        gain = spread(*differences(found, paper, row["setting"]), sign=True)
+        printed_gain = _printed_gap(paper, exhibit, row)
+    judged = {name: count for name, count in counts(paper).items() if count}
+    return {
+        "paper": f'<a href="methods/{paper}.html">{paper}</a>',
+        "our result": ours,
+        GAIN: gain,
+        "the paper's own gain": printed_gain,
+        "claims": " ".join(
+            f'<span class="state {name.split()[0]}">{count} {name}</span>' for name, count in judged.items()
+        ),
+    }
 
 
 def _printed_gap(paper: str, exhibit: exhibits.Exhibit, row: Mapping[Any, Any]) -> str:
@@ -406,7 +394,10 @@ def sources() -> list[str]:
 
 
 def source_page(file: str) -> str:
-    return f"---\norphan: true\n---\n\n# {file}\n\n{code((ROOT / file).read_text(encoding='utf-8'), anchors=True)}"
+    lines = HtmlFormatter(linenos="inline", lineanchors="L", anchorlinenos=True)  # that can be linked to, as #L12
+    text = highlight((ROOT / file).read_text(encoding="utf-8"), PythonLexer(), lines)
+    text = text.replace('name="L-', 'id="L').replace("#L-", "#L")
+    return f"---\norphan: true\n---\n\n# {file}\n\n{raw(text)}"
 
 
 @functools.cache
@@ -443,10 +434,8 @@ def method_page(name: str) -> str:
     method = algorithms.ALGORITHMS[name]
     module = inspect.getmodule(method)
     file = str(Path(str(inspect.getsourcefile(method))).resolve().relative_to(ROOT))
-    needs = {"": "nothing", "features": "headers of one width", "architecture": "one architecture for all"}[
-        method.needs
-    ]
-    facts = f"{method.paper}. Exchanged: {method.exchanges}. Clients must share: {needs}. Public data: {method.public_data}."
+    shared = {"": "nothing", "features": "headers of one width", "architecture": "one architecture for all"}
+    facts = f"{method.paper}. Exchanged: {method.exchanges}. Clients must share: {shared[method.needs]}. Public data: {method.public_data}."
     folder = name.lower()
     own = [notebook for notebook in notebooks() if notebook.startswith(f"notebooks/{folder}/")]
     more = links_of({title_of(item).split(" (")[0]: f"../{item}" for item in own})
@@ -454,7 +443,8 @@ def method_page(name: str) -> str:
     parts.append("## What the file says\n\n" + rest(module))
     if dataclasses.fields(method):
         rows = [
-            {"parameter": item.name, "default": item.default, "kind": item.type} for item in dataclasses.fields(method)
+            {"parameter": item.name, "default": item.default, "kind": getattr(item.type, "__name__", item.type)}
+            for item in dataclasses.fields(method)
         ]
         parts.append("## Parameters\n\n" + table(rows) + "\n" + rest(method))
     parts.append(f"## A round, as it is run\n\n{code(source(method, 'local_round', 'aggregate').text)}")
@@ -518,7 +508,7 @@ def summaries() -> list[tuple[str, dict[str, str]]]:
                 "protocol": spec.protocol,
                 "scale": scale,
                 "accuracy, %": spread(row["ours"], row["ci95"], row["n"]),
-                f"less {REFERENCE}": spread(*apart, sign=True),
+                GAIN: spread(*apart, sign=True),
             }
             rows.setdefault((spec.algorithm, *shown.values()), (spec.algorithm, shown))
     return list(rows.values())
@@ -593,47 +583,73 @@ SHOWN = 4  # methods ticked when the page opens: the reference, and those of hig
 
 
 def runs_of_record() -> dict[str, Any]:
-    """Every run of record for the comparison page: settings with their runs, each with its curves by metric."""
+    """Every run of record for the comparison page: settings with their runs, each with its curves by metric; the cells of the table of
+    each setting and metric; the methods that are shown first, the reference before them.
+    """
     by_setting: dict[str, list[tuple[lab.FilledSpec, lab.Record]]] = {}
     for run in records().values():
         spec = lab.resolve(run.spec).spec
         by_setting.setdefault(_setting(spec), []).append((spec, run))
     settings: dict[str, list[dict[str, Any]]] = {}
-    halves: dict[str, dict[str, dict[str, float]]] = {}
+    cells, first = {}, {}
+    names = list(algorithms.ALGORITHMS)
     for setting, own in by_setting.items():
         methods = comparison.told_apart([_label(spec) for spec, _ in own], [run for _, run in own])
-        settings[setting] = [
-            {
-                "method": method,
-                "seed": spec.seed,
-                "key": run.key,
-                "status": "finished"
-                if intervals.whole(run)
-                else "diverged"
-                if run.status == "diverged"
-                else "lacks rounds",
-                "curves": _curves(run.rounds[run.rounds["round"] >= 0]),
-            }
+        runs = [
+            {"method": method, "seed": spec.seed, "key": run.key, "status": _status(run), "curves": _curves(run)}
             for method, (spec, run) in zip(methods, own, strict=True)
         ]
-        rows: dict[str, dict[int, lab.Record]] = {}
+        runs.sort(key=lambda run: (names.index(_method(run["method"])), run["method"], run["seed"]))
+        rows: dict[str, dict[int, lab.Record]] = {run["method"]: {} for run in runs}
         for method, (spec, run) in zip(methods, own, strict=True):
-            rows.setdefault(method, {})[spec.seed] = run
-        halves[setting] = {reference: _halves(rows, reference) for reference in rows}
-    order = dict(sorted(settings.items(), key=lambda one: (-len({run["method"] for run in one[1]}), one[0])))
-    names = {name: place for place, name in enumerate(algorithms.ALGORITHMS)}
-    for runs in order.values():
-        runs.sort(key=lambda run: (names[_method(run["method"])], run["method"], run["seed"]))
-    quantiles = [None, *(round(float(intervals.student_t.ppf(0.975, n - 1)), 10) for n in range(2, 11))]  # by n - 1
+            rows[method][spec.seed] = run
+        settings[setting], cells[setting] = runs, {metric: _cells(rows, runs, metric) for metric in METRICS}
+        ends = {
+            method: np.nan_to_num(np.mean(list(_ends(runs, "accuracy")[method].values())), nan=-1) for method in rows
+        }
+        best = sorted(rows, key=lambda method: (method != REFERENCE, -ends[method]))
+        first[setting] = best[:SHOWN]
+    order = sorted(settings, key=lambda name: (-len(cells[name]["accuracy"]), name))
     return {
         "metrics": METRICS,
-        "reference": REFERENCE,
-        "shown": SHOWN,
-        "t": quantiles,
-        "halves": halves,
-        "looks": _looks(sorted({run["method"] for runs in order.values() for run in runs})),
-        "settings": order,
+        "first": first,
+        "tables": cells,
+        "looks": _looks(sorted({run["method"] for runs in settings.values() for run in runs})),
+        "settings": {name: settings[name] for name in order},
     }
+
+
+def _status(run: lab.Record) -> str:
+    return "finished" if intervals.whole(run) else "diverged" if run.status == "diverged" else "lacks rounds"
+
+
+def _ends(runs: Sequence[Mapping[str, Any]], metric: str) -> dict[str, dict[int, float]]:
+    """Method -> seed -> a metric after the last round; NaN where a run has no number."""
+    found: dict[str, dict[int, float]] = {}
+    for run in runs:
+        last = run["curves"][metric][-1:] if run["status"] == "finished" else []
+        found.setdefault(run["method"], {})[run["seed"]] = np.nan if last in ([], [None]) else last[0]
+    return found
+
+
+def _cells(
+    rows: Mapping[str, Mapping[int, lab.Record]], runs: Sequence[Mapping[str, Any]], metric: str
+) -> dict[str, dict[str, Any]]:
+    """Method -> its cells in the table of a metric: the mean after the last round, and reference -> the difference, paired by seed."""
+    values, made = _ends(runs, metric), {}
+    halves = {reference: _halves(rows, reference) if metric == "accuracy" else {} for reference in rows}
+    for method, own in values.items():
+        broken = [run for run in runs if run["method"] == method and run["status"] != "finished"]
+        last = spread(*intervals.interval(list(own.values())), len(own))
+        last += "".join(f" (seed {run['seed']} {run['status']})" for run in broken)
+        differences = {}
+        for reference, others in values.items():
+            apart = [own[seed] - others[seed] for seed in own if seed in others and method != reference]
+            if apart:
+                mean, half = intervals.interval(apart)
+                differences[reference] = spread(mean, halves[reference].get(method, half), len(apart), sign=True)
+        made[method] = {"last": last, "differences": differences}
+    return made
 
 
 def _halves(rows: Mapping[str, Mapping[int, lab.Record]], reference: str) -> dict[str, float]:
@@ -657,8 +673,9 @@ def _halves(rows: Mapping[str, Mapping[int, lab.Record]], reference: str) -> dic
     return {one.own: round(one.half, 6) for one in made if not np.isnan(one.half)}
 
 
-def _curves(trained: pd.DataFrame) -> dict[str, list[float | None]]:
+def _curves(run: lab.Record) -> dict[str, list[float | None]]:
     """A run's rounds by metric, in the digits that results of record have: what is computed of them is what README computes."""
+    trained = run.rounds[run.rounds["round"] >= 0]
     words = (trained["download_words"] + trained["upload_words"]).cumsum() / 1e6
     curves = {name: 100 * trained[name] for name in METRICS if name.startswith("accuracy")}
     curves |= {"loss": trained["loss"], "words": words}
@@ -795,7 +812,7 @@ def api_page(name: str) -> str:
 def api_index() -> str:
     tree = "\n".join(ROOMS)
     return (
-        "# API\n\nFrom the docstrings. Storeys import only from below: the ground floor, lab, papers; and show, which papers use.\n\n"
+        "# API\n\nFrom the docstrings. Layers, each of which imports only from those before it: the ground floor, lab, show, papers.\n\n"
         f"```{{toctree}}\n:maxdepth: 1\n\n{tree}\n```\n"
     )
 

@@ -177,26 +177,14 @@ def test_runs_are_compared_by_choice(site, watched):
     assert boxes.first.is_checked() and boxes.first.get_attribute("value") == "Standalone"
     page.locator("#compare input[type=checkbox]:checked").nth(1).uncheck()
     assert lines.count() == first - 1 == page.locator("#compare tbody tr").count()
-    before = lines.first.get_attribute("points")
+    before, cells = lines.first.get_attribute("points"), page.locator("#compare tbody tr:nth-child(2) td")
+    accuracy = cells.nth(1).inner_text()
+    assert "±" in accuracy and "±" in cells.nth(2).inner_text()
+    page.get_by_label("reference", exact=True).select_option(cells.nth(0).inner_text().strip())
+    assert cells.nth(2).inner_text() == "–"  # to itself
     page.get_by_label("metric", exact=True).select_option("loss")
-    assert lines.first.get_attribute("points") != before
+    assert lines.first.get_attribute("points") != before and cells.nth(1).inner_text() != accuracy
     for name in page.get_by_label("setting", exact=True).locator("option").all():
         page.get_by_label("setting", exact=True).select_option(name.get_attribute("value"))
         assert lines.count() == min(4, boxes.count()) > 0
-    assert not wrong
-
-
-def test_a_diverged_run_is_a_dash_on_the_page(site, watched):
-    page, wrong = watched("light")
-    page.goto((site / "results/compare.html").as_uri())
-    for box in page.locator("#compare input[type=checkbox]").all():
-        box.check()
-    first = page.locator("#compare tbody tr").first.locator("td")
-    assert "±" in first.nth(1).inner_text()
-    page.evaluate("Object.values(RUNS.settings)[0].find((run) => run.method === 'Standalone').status = 'diverged'")
-    page.get_by_label("metric", exact=True).select_option("accuracy_all")
-    assert first.nth(1).inner_text() == "– (seed 0 diverged)"
-    columns = page.locator("#compare tbody tr td:nth-child(3)").all_inner_texts()
-    paired = page.evaluate("Object.values(RUNS.settings)[0].filter((run) => run.seed === 0).length")
-    assert len(columns) == page.locator("#compare input[type=checkbox]").count() and columns.count("–") == paired
     assert not wrong

@@ -1,4 +1,5 @@
-// The comparison of runs of record: a setting, methods and a metric are chosen; curves and a table are drawn from window.RUNS.
+// The comparison of runs of record: a setting, methods and a metric are chosen. Curves are drawn from the runs in window.RUNS; the cells
+// of the table are in it as text, so that no statistic is computed twice.
 "use strict";
 
 document.addEventListener("DOMContentLoaded", () => {
@@ -45,22 +46,6 @@ document.addEventListener("DOMContentLoaded", () => {
     return found;
   };
   const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
-  const interval = (values) => {
-    const n = values.length;
-    if (n < 2) return null;
-    const middle = mean(values);
-    const variance = values.reduce((sum, value) => sum + (value - middle) ** 2, 0) / (n - 1);
-    return runs.t[n - 1] * Math.sqrt(variance / n);
-  };
-  const said = (values, sign, joint) => {
-    if (!values.length || values.includes(null)) return "–";
-    const middle = mean(values);
-    const half = joint === undefined ? interval(values) : joint;
-    const text = `${sign && middle >= 0 ? "+" : ""}${middle.toFixed(2)}`;
-    return `${text}${half === null ? "" : ` ± ${half.toFixed(2)}`} (n = ${values.length})`;
-  };
-  const last = (run) => (run.status === "finished" ? run.curves[metric.value].at(-1) ?? null : null); // null: no number
-  const broken = (own) => own.filter((run) => run.status !== "finished").map((run) => ` (seed ${run.seed} ${run.status})`).join("");
   const look = (name) => runs.looks[name];
 
   // A point where every seed has one: the mean of the others is no mean of the method's.
@@ -116,25 +101,17 @@ document.addEventListener("DOMContentLoaded", () => {
     });
   }
 
-  function showTable(chosen, found) {
-    const against = found.get(reference.value) || [];
-    // Of accuracy the intervals are README's: one error for the planned methods of a setting, and they hold together.
-    const joint = (name) => (metric.value === "accuracy" ? ((runs.halves[setting.value] || {})[reference.value] || {})[name] : undefined);
+  function showTable(chosen) {
+    const heads = ["method", "last round", `difference to ${reference.value}, paired by seed`, "runs"];
     const body = make("tbody");
     chosen.forEach(([name, own]) => {
-      const apart = own.map((run) => {
-        const other = against.find((one) => one.seed === run.seed);
-        if (!other || name === reference.value) return undefined;
-        return last(run) === null || last(other) === null ? null : last(run) - last(other);
-      }).filter((value) => value !== undefined);
-      const swatch = make("span", { class: "swatch", style: `border-top-color:${look(name).colour};border-top-style:${look(name).dash ? "dashed" : "solid"}` });
-      const cells = [make("td", { "data-label": "method" }, swatch, ` ${name}`)];
-      cells.push(make("td", { "data-label": "last round" }, said(own.map(last), false) + broken(own)));
-      cells.push(make("td", { "data-label": `difference to ${reference.value}` }, said(apart, true, joint(name))));
-      cells.push(make("td", { "data-label": "runs" }, own.map((run) => run.key).join(", ")));
-      body.append(make("tr", {}, ...cells));
+      const row = runs.tables[setting.value][metric.value][name];
+      const dash = look(name).dash ? "dashed" : "solid";
+      const swatch = make("span", { class: "swatch", style: `border-top-color:${look(name).colour};border-top-style:${dash}` });
+      const cells = [[swatch, ` ${name}`], [row.last], [row.differences[reference.value] ?? "–"], [own.map((run) => run.key).join(", ")]];
+      body.append(make("tr", {}, ...cells.map((parts, place) => make("td", { "data-label": heads[place] }, ...parts))));
     });
-    const head = make("tr", {}, ...["method", "last round", `difference to ${reference.value}, paired by seed`, "runs"].map((text) => make("th", {}, text)));
+    const head = make("tr", {}, ...heads.map((text) => make("th", {}, text)));
     table.replaceChildren(make("table", { class: "data" }, make("thead", {}, head), body));
   }
 
@@ -143,25 +120,14 @@ document.addEventListener("DOMContentLoaded", () => {
     const ticked = new Set([...methods.querySelectorAll("input:checked")].map((box) => box.value));
     const chosen = [...found].filter(([name]) => ticked.has(name));
     showPicture(chosen);
-    showTable(chosen, found);
-  }
-
-  // The reference, and of the others those that are best by the first metric: few enough to tell their curves apart.
-  function firstOf(names) {
-    const found = byMethod();
-    const end = (name) => {
-      const values = found.get(name).map((run) => (run.status === "finished" ? run.curves.accuracy.at(-1) : -1));
-      return mean(values);
-    };
-    const others = names.filter((name) => name !== reference.value).sort((one, other) => end(other) - end(one));
-    return [reference.value, ...others].slice(0, runs.shown);
+    showTable(chosen);
   }
 
   function changeSetting() {
     const names = [...byMethod().keys()];
+    const first = runs.first[setting.value];  // the reference, and the best: few enough to tell their curves apart
     reference.replaceChildren(...names.map((name) => new Option(name, name)));
-    if (names.includes(runs.reference)) reference.value = runs.reference;
-    const first = firstOf(names);
+    [reference.value] = first;
     methods.replaceChildren(...names.map((name) => {
       const box = make("input", { type: "checkbox", value: name });
       box.checked = first.includes(name);

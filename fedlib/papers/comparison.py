@@ -45,7 +45,7 @@ def find(key: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ComparedRuns:
     """Runs beside each other, those that differ in nothing but their seed in one row; the first row is the reference.
 
     rows: label -> its runs by seed; table: label, n, `accuracy` (per cent, 95 % interval over seeds), `difference` to the
@@ -100,7 +100,7 @@ class Comparison:
         print(*self.by_client, *self.notes, sep="\n")
 
 
-def compare(*runs: Any, rule: str = "last") -> Comparison:
+def compare(*runs: Any, rule: str = "last") -> ComparedRuns:
     """Compare runs: keys as `fedlib runs` lists them (or enough of one), records, or what `train_cells` and `load_record` give.
 
     rule: the round that is compared, see `intervals.SELECTION_RULES`. Raises FedlibError for a key that names no finished run,
@@ -137,7 +137,7 @@ def compare(*runs: Any, rule: str = "last") -> Comparison:
         one.own: one for one in paired.differences(values, [(label, reference) for label in others], error, outside)
     }
     table[f"difference to {reference}"] = [_apart(made.get(label)) for label in rows]
-    return Comparison(rows, table, clients, tuple(filter(None, notes)))
+    return ComparedRuns(rows, table, clients, tuple(filter(None, notes)))
 
 
 def _labels(specs: Sequence[Any]) -> list[str]:

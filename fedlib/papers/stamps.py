@@ -59,7 +59,7 @@ def save(
     _describe(figure, cells)
     drawn = {f"{stem}.png": figure.png(), f"{stem}.csv": _csv(table)}
     if ranked is not None:
-        drawn[f"{stem}.tex"] = ranked.latex(settings.caption(cells)).encode()
+        drawn[f"{stem}.tex"] = ranked.to_latex(settings.caption(cells)).encode()
     for file, content in drawn.items():
         write_bytes(folder / file, content)
     stamp = {
@@ -108,7 +108,7 @@ def save_record(
             f"Results of record on real data: mean test accuracy in per cent over the clients visited so far, "
             f"{intervals.SELECTION_RULES[rule]}; a 95 % interval where n, the number of seeds, is above 1. {about}. {tables.MARKED}"
         )
-        written["tex"] = ranked.latex(caption).encode()
+        written["tex"] = ranked.to_latex(caption).encode()
     for kind, content in written.items():
         write_bytes(folder / f"{'-'.join(filter(None, (exhibit.item, view)))}-of-record.{kind}", content)
     return figure

@@ -65,17 +65,17 @@ def extract_representations(record: lab.Record, per_client: int = 60) -> tuple[p
     return pd.DataFrame(rows), np.concatenate(values)
 
 
-def tsne(features: np.ndarray, seed: int = 0, perplexity: float = PERPLEXITY) -> np.ndarray:
+def tsne(features: np.ndarray, perplexity: float = PERPLEXITY) -> np.ndarray:
     """A t-SNE map (van der Maaten and Hinton, 2008) of `features` (n, width): float32 (n, 2).
 
-    scikit-learn's: initialised by PCA (`seed` draws only PCA's random projections, so it hardly matters), learning rate `auto`,
-    1 000 iterations, one thread, so that a re-run is identical on one machine. The perplexity must be below n.
+    scikit-learn's: initialised by PCA, learning rate `auto`, 1 000 iterations, one seed and thread, so that a re-run is identical on
+    one machine. The perplexity must be below n.
     """
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
 
     require(0 < perplexity < len(features), "perplexity", perplexity, f"above 0 and below {len(features)}, the points")
-    map = TSNE(perplexity=perplexity, init="pca", random_state=seed, n_jobs=1)
+    map = TSNE(perplexity=perplexity, init="pca", random_state=0, n_jobs=1)
     with threadpool_limits(limits=1):  # n_jobs leaves the gradient's threads alone, and sums in another order differ
         return map.fit_transform(features)
 
@@ -105,11 +105,11 @@ def share_of_nearest(table: pd.DataFrame, features: np.ndarray, count: int = 5) 
 
 
 def map_representations(
-    record: lab.Record, per_client: int = 60, seed: int = 0, perplexity: float = PERPLEXITY, count: int = 5
+    record: lab.Record, per_client: int = 60, perplexity: float = PERPLEXITY, count: int = 5
 ) -> pd.DataFrame:
     """A run's t-SNE map with the shares of nearest others, one row per image: client, architecture, label, x, y, SHARES."""
     table, features = extract_representations(record, per_client)
-    x, y = tsne(features, seed, perplexity).T
+    x, y = tsne(features, perplexity).T
     return pd.concat([table.assign(x=x, y=y), share_of_nearest(table, features, count)], axis=1)
 
 
@@ -147,17 +147,12 @@ def encode_images(pictures: Mapping[str, np.ndarray]) -> pd.DataFrame:
     """Rows of 32 x 32 pictures (`plots.images`) as a small table, to be kept: row, picture, pixels (red, green and blue bytes by
     row and column, in base64).
     """
-    return pd.DataFrame(
-        [
-            {
-                "row": row,
-                "picture": number,
-                "pixels": b64encode(np.rint(255 * picture).astype(np.uint8).tobytes()).decode(),
-            }
-            for row, drawn in pictures.items()
-            for number, picture in enumerate(drawn)
-        ]
-    )
+    rows = [
+        (row, number, b64encode(np.rint(255 * picture).astype(np.uint8).tobytes()).decode())
+        for row, drawn in pictures.items()
+        for number, picture in enumerate(drawn)
+    ]
+    return pd.DataFrame(rows, columns=["row", "picture", "pixels"])
 
 
 MATCHES = ("round", "client", "similarity", "place", "origin", "model", "layer", "operation")

@@ -105,17 +105,13 @@ def once(runs: Iterable[tuple[tuple[Any, ...], RunTables]]) -> dict[tuple[Any, .
     return found
 
 
-def interval(values: Sequence[float] | np.ndarray, level: float = 0.95) -> tuple[float, float]:
-    """Mean and half-width of its Student t interval, of 95 % unless `level` says; the half-width of a single value is NaN."""
+def interval(values: Sequence[float] | np.ndarray) -> tuple[float, float]:
+    """Mean and half-width of its 95 % Student t interval; the half-width of a single value is NaN."""
     sample = np.asarray(values, dtype=float)
     if len(sample) < 2:
         return float(sample.mean()), float("nan")
-    return float(sample.mean()), float(quantile(len(sample), level) * sample.std(ddof=1) / np.sqrt(len(sample)))
-
-
-def quantile(n: int, level: float = 0.95) -> float:
-    """How many standard errors a Student t interval of `level` reaches to each side of the mean of `n` values, two or more."""
-    return float(student_t.ppf(0.5 + level / 2, n - 1))
+    quantile = float(student_t.ppf(0.975, len(sample) - 1))
+    return float(sample.mean()), float(quantile * sample.std(ddof=1) / np.sqrt(len(sample)))
 
 
 SUMMARY = ("ours", "ci95", "n", "diverged", "all", "selected")  # columns that `summarise` adds to a group's labels

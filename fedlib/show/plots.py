@@ -40,7 +40,7 @@ STYLE: Any = {
 }  # fmt: skip
 SHOWN_DPI = 110  # in a notebook, where pictures have twice the pixels that they take on the page
 LEAST_SPAN = 5.0  # points of accuracy
-ACCURACY = metrics.METRICS["accuracy"].label
+ACCURACY = metrics.METRICS["accuracy"]
 BLUE, RED, GREY = "#0173b2", "#d55e00", "#949494"
 
 
@@ -190,7 +190,7 @@ def _seeds(rows: pd.DataFrame) -> list[int]:
 
 
 def _legend_below(figure: Figure, handles: Sequence[Any], columns: int = 6) -> None:
-    """Under the figure, in as many columns as fit its width, at most `columns`."""
+    """Under the figure, in as many columns as fit its width, at most `columns`; without handles, none."""
     where: Any = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "borderaxespad": 0.2, "frameon": False}
     for number in range(min(columns, len(handles)), 0, -1):
         legend = figure.legend(handles=list(handles), ncols=number, **where)
@@ -240,22 +240,20 @@ def _mean(
     return False
 
 
-def _span(axes: Axes, along: str, limits: tuple[float, float] | None = (0, 100), least: float = LEAST_SPAN) -> None:
-    """Make the axis at least so long and end it at the limits."""
+def _span(axes: Axes, along: str, metric: metrics.Metric | None = ACCURACY) -> None:
+    """End an axis of a metric at its limits and make one in per cent, or of differences (None), at least LEAST_SPAN long."""
     first, last = getattr(axes, f"get_{along}lim")()
+    least = (
+        LEAST_SPAN if metric is None or metric.unit == "%" else 0.0
+    )  # of other units nobody knows what is nearly flat
     short = max(0.0, least - (last - first))
     first, last = first - short / 2, last + short / 2
-    if limits:
+    if metric:
         margin = 0.03 * (last - first)
-        low, high = limits[0] - margin, limits[1] + margin
+        low, high = metric.limits[0] - margin, metric.limits[1] + margin
         shift = max(0.0, low - first) - max(0.0, last - high) if short else 0.0
         first, last = max(first + shift, low), min(last + shift, high)
     getattr(axes, f"set_{along}lim")(first, last)
-
-
-def _span_of(axes: Axes, along: str, metric: metrics.Metric) -> None:
-    """`_span` of an axis of a metric: only of per cents is it known what is nearly flat."""
-    _span(axes, along, metric.limits, LEAST_SPAN if metric.unit == "%" else 0.0)
 
 
 def _beside(axes: Axes, points: float) -> Any:
@@ -275,6 +273,13 @@ def _row_counts(axes: Axes, counts: Mapping[float, int]) -> None:
     small: Any = {"fontsize": 6, "color": "#555555", "ha": "left", "transform": axes.get_yaxis_transform()}
     for place, count in counts.items():
         axes.text(1.02, place, f"n = {count:g}", va="center", **small)
+
+
+def _row_words(axes: Axes, words: Mapping[int, str]) -> None:
+    """What rows without a number say instead."""
+    small: Any = {"fontsize": 6, "color": "#777777", "ha": "center", "transform": axes.get_yaxis_transform()}
+    for place, word in words.items():
+        axes.text(0.5, place, word, va="center", **small)
 
 
 def _rows(axes: Axes, names: Sequence[str]) -> None:
@@ -372,29 +377,14 @@ def intervals(
             if "paper" in rows and not np.isnan(row["paper"]):
                 axes.plot(row["paper"], place, "|", color="black", markersize=9, zorder=4)
         axes.margins(x=0.08)
-        _span_of(axes, "x", shown_as)
-        for place, word in words.items():
-            axes.text(
-                0.5,
-                place,
-                word,
-                transform=axes.get_yaxis_transform(),
-                color="#777777",
-                fontsize=6,
-                ha="center",
-                va="center",
-            )
+        _span(axes, "x", shown_as)
+        _row_words(axes, words)
         _rows(axes, names)
         if isinstance(methods, Mapping):
             axes.set_yticks(range(len(names)), names)
         _row_counts(axes, {place: count for place, count in counts.items() if not np.isnan(count)})
-    handles = [_ONE_SEED] if hollow else []
-    if "paper" in table:
-        handles.append(
-            Line2D([], [], color="black", marker="|", linestyle="", markersize=9, label="printed in the paper")
-        )
-    if handles:
-        _legend_below(figure, handles)
+    printed = _handle("printed in the paper", Look("black", "|"), 9)
+    _legend_below(figure, [_ONE_SEED] * hollow + [printed] * ("paper" in table))
     return figure
 
 
@@ -454,7 +444,7 @@ def _draw_curves(axes: Axes, curves: Sequence[Curve], metric: metrics.Metric | N
     for place, curve in enumerate(curves):
         axes.plot(curve.x, curve.mean, **_line(curve.look, len(curve.mean), place, len(curves)))
     if metric:
-        _span_of(axes, "y", metric)
+        _span(axes, "y", metric)
     else:
         axes.margins(y=0.15)
     axes.set_ylim(axes.get_ylim())
@@ -524,17 +514,17 @@ def curves_by_value(table: pd.DataFrame, label: str) -> Picture:
     table: setting, value, seed, round (from 0), accuracy (a fraction), and perhaps dataset and clients; label: of the swept
     quantity.
     """
-    accuracy, values = metrics.METRICS["accuracy"], sorted(table["value"].unique())
+    values = sorted(table["value"].unique())
     shades = [mpl.colors.to_hex(shade) for shade in mpl.colormaps["viridis"](np.linspace(0, 0.9, len(values)))]
     shown = {
         value: Look(shade, "os^Dv*PX"[place % 8], ("-", "--", "-.", ":")[place % 4])
         for place, (value, shade) in enumerate(zip(values, shades, strict=True))
     }
-    figure, panels = _panels(_titles(table), 2.4, 1.9, xlabel=ALONG["rounds"], ylabel=ACCURACY)
+    figure, panels = _panels(_titles(table), 2.4, 1.9, xlabel=ALONG["rounds"], ylabel=ACCURACY.label)
     for setting, axes in panels.items():
         own = dict(list(table[table["setting"] == setting].groupby("value")))
-        drawn = [_over_seeds(own[value], look, accuracy) for value, look in shown.items() if value in own]
-        _draw_curves(axes, [replace(curve, half=None) for curve in drawn], accuracy)
+        drawn = [_over_seeds(own[value], look, ACCURACY) for value, look in shown.items() if value in own]
+        _draw_curves(axes, [replace(curve, half=None) for curve in drawn], ACCURACY)
     _legend_of_curves(figure, {f"{label} = {value:g}": look for value, look in shown.items()}, columns=4)
     return figure
 
@@ -573,10 +563,9 @@ def comparison(rounds: pd.DataFrame, clients: pd.DataFrame, reference: str) -> P
     figure, panels = _panels(titles, 3.0, 2.2)
     shown = figure.looks(rounds["method"])
     own = {method: rounds[rounds["method"] == method] for method in shown}
-    accuracy = metrics.METRICS["accuracy"]
-    means = [_over_seeds(own[method], look, accuracy) for method, look in shown.items()]
-    _draw_curves(panels["rounds"], means, accuracy)
-    panels["rounds"].set(xlabel=ALONG["rounds"], ylabel=ACCURACY)
+    means = [_over_seeds(own[method], look, ACCURACY) for method, look in shown.items()]
+    _draw_curves(panels["rounds"], means, ACCURACY)
+    panels["rounds"].set(xlabel=ALONG["rounds"], ylabel=ACCURACY.label)
     if "clients" in panels:
         apart = {name: clients.loc[clients["label"] == name, "difference"].to_numpy(dtype=float) for name in shown}
         drawn = [
@@ -611,7 +600,7 @@ def trade_off(table: pd.DataFrame) -> Picture:
     """
     titles = _titles(table, "dataset")
     settings, methods = (list(dict.fromkeys(table[name])) for name in ("clients", "method"))
-    figure, panels = _panels(titles, 3.1, 2.7, len(titles), ACCURACY, "words transmitted")
+    figure, panels = _panels(titles, 3.1, 2.7, len(titles), ACCURACY.label, "words transmitted")
     shapes, shown, most = dict(zip(settings, "os^DP", strict=False)), figure.looks(methods), table["flops"].max()
     sent = table.loc[table["words"] > 0, "words"]
     lowest, highest = (int(np.floor(np.log10(sent.min()))), int(np.ceil(np.log10(sent.max())))) if len(sent) else (0, 1)
@@ -664,162 +653,111 @@ def _area(flops: float, most: float) -> float:
 def sweeps(
     table: pd.DataFrame,
     methods: Sequence[str],
-    label: str,
+    label: str | Mapping[str, str],
     log: bool = False,
     selected: bool = False,
     by: str = "dataset",
     metric: str = "accuracy",
 ) -> Picture:
-    """A metric against one swept quantity, one panel per data set; bars are 95 % intervals over seeds.
+    """A metric against a swept quantity, one panel per data set; bars are 95 % intervals over seeds. Means of one seed, and those of
+    names such as public data sets, stand side by side, not joined by a line.
 
-    table: method, dataset, value, ours, ci95, n (`intervals.summarise`; per cent); label: of the swept quantity; log: its axis;
-    selected: also draw the means over the selected clients, thin and pale; by: `setting` for one panel per setting;
-    metric: which the table is of.
+    table: method, dataset, value (numbers or names), ours, ci95, n (`intervals.summarise`; per cent); label: of the swept quantity,
+    or of that of each panel, where panels of one data set share their y axis; log: its axis; selected: also draw the means over the
+    selected clients, thin and pale; by: `setting` for one panel per setting; metric: which the table is of.
     """
-    titles = _titles(table, by)
-    measured = metrics.find(metric)
-    figure, panels = _panels(titles, 2.6, 2.0, xlabel=label, ylabel=measured.label)
-    shown = figure.looks(methods)
-    hollow = [_sweep(axes, table[table[by] == key], shown, measured, log, selected) for key, axes in panels.items()]
-    handles = [_handle(name, look_, line=True) for name, look_ in shown.items()]
-    if selected:
-        pale: Any = {"linewidth": 0.9, "alpha": 0.5}
-        handles.append(Line2D([], [], color="#444444", label="thin and pale: mean over the selected clients", **pale))
-    _legend_below(figure, [*handles, _ONE_SEED] if any(hollow) else handles)
-    return figure
-
-
-@_styled
-def sensitivity(tables: Mapping[str, pd.DataFrame], method: str) -> Picture:
-    """One method against several swept quantities: one row per data set, one column per quantity; bars are 95 % intervals over
-    seeds.
-
-    tables: label of the quantity -> method, dataset, value, ours, ci95, n (`intervals.summarise`; per cent).
-    """
-    datasets = list(dict.fromkeys(dataset for table in tables.values() for dataset in table["dataset"]))
-    titles = {
-        (dataset, label): _titles(table[table["dataset"] == dataset], "dataset").get(dataset, labels.dataset(dataset))
-        for dataset in datasets
-        for label, table in tables.items()
-    }
-    figure, panels = _panels(titles, 2.3, 1.7, columns=len(tables), ylabel=ACCURACY)
-    hollow, first = False, None
-    for (dataset, label), axes in panels.items():
-        table = tables[label]
-        hollow |= _sweep(
-            axes, table[table["dataset"] == dataset], figure.looks([method]), metrics.METRICS["accuracy"], span=False
-        )
-        axes.set_xlabel(label)
-        if _is_first(axes) or first is None:
-            first = axes
-        else:
-            axes.sharey(first)
+    titles, measured = _titles(table, by), metrics.find(metric)
+    figure, panels = _panels(titles, 2.6, 2.0, ylabel=measured.label)
+    shown, hollow = figure.looks(name for name in methods if name in set(table["method"])), False
+    values = list(dict.fromkeys(table["value"]))
+    named = any(isinstance(value, str) for value in values)
+    places = {value: float(place) if named else float(value) for place, value in enumerate(values)}
+    pale: Any = {"linewidth": 0.9, "alpha": 0.5, "marker": "_"}
+    first: dict[str, Axes] = {}  # of the panels of a data set
+    for key, axes in panels.items():
+        panel = table[table[by] == key].assign(place=lambda rows: rows["value"].map(places)).sort_values("place")
+        axes.set(xlabel=label if isinstance(label, str) else label[key], xscale="log" if log else "linear")
+        dataset = panel["dataset"].iloc[0]
+        if not isinstance(label, str) and dataset in first:
+            axes.sharey(first[dataset])
+        first.setdefault(dataset, axes)
+        for (method, look_), shift in zip(shown.items(), _places(len(shown), 5 if named else 3), strict=True):
+            rows = panel[panel["method"] == method]
+            style: Any = {"color": look_.colour, "linestyle": look_.dash, "transform": _beside(axes, shift)}
+            if not named:
+                axes.plot("place", "ours", data=rows[rows["n"] > 1], **style)
+            for row in rows.dropna(subset="ours").to_dict("records"):
+                own = row["place"], row["ours"], row["ci95"], look_
+                hollow |= _mean(axes, *own, "y", measured.limits, transform=style["transform"])
+            if selected:
+                axes.update_datalim(rows[["place", "selected"]].dropna().to_numpy())
+                joined = look_.dash if (rows["n"] > 1).all() else ""
+                axes.plot("place", "selected", data=rows, **style | pale | {"linestyle": joined})
+        ticks = {places[value]: value for value in panel["value"]}
+        words = [fill(labels.dataset(value), 9) if named else f"{value:g}" for value in ticks.values()]
+        axes.set_xticks(list(ticks), words, minor=False)
+        axes.minorticks_off()
+        axes.margins(x=0.08)
         axes.autoscale(axis="y")
-        _span(axes, "y")
-    if hollow:
-        _legend_below(figure, [_ONE_SEED])
+        _span(axes, "y", measured)
+        if named:
+            axes.set_xlim(-0.5, len(values) - 0.5)
+            axes.grid(axis="x", visible=False)
+            for edge in range(1, len(values)):
+                axes.axvline(edge - 0.5, color="#bbbbbb", linewidth=0.6)
+    handles = [_handle(name, look_, line=not named) for name, look_ in shown.items()]
+    if selected:
+        handles.append(Line2D([], [], color="#444444", label="thin and pale: mean over the selected clients", **pale))
+    _legend_below(figure, [*handles, _ONE_SEED] if hollow else handles)
     return figure
 
 
-def _sweep(
-    axes: Axes,
-    table: pd.DataFrame,
-    shown: Mapping[str, Look],
-    metric: metrics.Metric,
-    log: bool = False,
-    selected: bool = False,
-    span: bool = True,
-) -> bool:
-    """Draw the methods over the swept values, side by side at each; returns whether any point is of one seed."""
-    axes.set_xscale("log" if log else "linear")
-    hollow = False
-    for (method, look_), shift in zip(shown.items(), _places(len(shown), 3), strict=True):
-        rows = table[table["method"] == method].sort_values("value")
-        values, beside = rows["value"].astype(float), _beside(axes, shift)
-        style: Any = {"color": look_.colour, "linestyle": look_.dash, "transform": beside}
-        axes.plot(values, rows["ours"], **style)
-        for value, mean, half in zip(values, rows["ours"], rows["ci95"], strict=True):
-            if not np.isnan(mean):
-                hollow |= _mean(axes, value, mean, half, look_, "y", metric.limits, transform=beside)
-        if selected:
-            axes.update_datalim(rows[["value", "selected"]].astype(float).dropna().to_numpy())
-            axes.plot(values, rows["selected"], **style | {"linewidth": 0.9, "alpha": 0.5})
-    swept = sorted(table["value"].astype(float).unique())
-    axes.set_xticks(swept, [f"{value:g}" for value in swept])
-    axes.minorticks_off()
-    axes.margins(x=0.08)
-    if span:
-        _span_of(axes, "y", metric)
-    return hollow
-
-
 @_styled
-def effects(table: pd.DataFrame, label: str = "difference in mean test accuracy (points)") -> Picture:
-    """What one difference at a time does: one dot per case with its 95 % interval and number of seeds, one panel per data set; 0 is
-    the reference, which the axis names.
+def effects(table: pd.DataFrame, label: str) -> Picture:
+    """What one difference at a time does, one panel per data set; 0 is the reference, which the axis names.
 
     table: case, against (the reference), dataset, difference, ci95 (points; NaN: one seed), n, in the order shown; perhaps
-    selected_difference and selected_ci95, the same of the selected clients, drawn below as squares.
+    selected_difference and selected_ci95, the same of the selected clients (`intervals.effects`).
     """
-    cases = list(dict.fromkeys(table["case"]))
-    references = table["against"] if "against" in table else pd.Series(dtype=str)
-    main = references.mode().iloc[0] if len(references) else ""
-    others = {row["case"]: row["against"] for row in table.to_dict("records") if main and row["against"] != main}
-    names = [f"{case}\n(against {others[case]})" if case in others else case for case in cases]
-    titles = _titles(table, "dataset", counted=False)
-    width, xlabel = 3.6 if len(titles) == 1 else 2.6, f"{label}\n0 = {main}" if main else label
-    figure, panels = _panels(titles, width, 0.7 + 0.26 * len(cases), len(titles), xlabel=xlabel)
-    kinds = [("", 0.0, Look(BLUE, "o"), "over the visited clients")]
-    if "selected_difference" in table:
-        kinds = [("", -0.16, *kinds[0][2:]), ("selected_", 0.16, Look(RED, "s"), "over the selected clients")]
-    hollow = False
-    for dataset, axes in panels.items():
-        counts = {}
-        for row in table[table["dataset"] == dataset].to_dict("records"):
-            place = cases.index(row["case"])
-            counts[float(place)] = row.get("n", np.nan)
-            for prefix, shift, look_, _ in kinds:
-                difference, half = row[f"{prefix}difference"], row[f"{prefix}ci95"]
-                if not np.isnan(difference):
-                    hollow |= _mean(axes, difference, place + shift, half, look_, "x", (-100, 100))
-        axes.axvline(0, color="black", linewidth=0.8)
-        axes.margins(x=0.08)
-        _span(axes, "x", None)
-        _rows(axes, names)
-        _row_counts(axes, {place: count for place, count in counts.items() if not np.isnan(count)})
-    handles = [_handle(name, look_) for _, _, look_, name in kinds] if len(kinds) > 1 else []
-    if hollow or handles:
-        _legend_below(figure, [*handles, _ONE_SEED] if hollow else handles)
-    return figure
+    main = table["against"].mode().get(0, "")
+    pairs = zip(table["case"], table["against"], strict=True)
+    rows = [case if against == main else f"{case}\n(against {against})" for case, against in pairs]
+    kinds = {"difference": "over the visited clients", "selected_difference": "over the selected clients"}
+    renamed = {"ci95": "difference_ci95", "selected_ci95": "selected_difference_ci95"}
+    kinds = {column: words for column, words in kinds.items() if column in table}
+    return differences(
+        table.assign(row=rows).rename(columns=renamed), "row", kinds, f"{label}\n0 = {main}", by="dataset"
+    )
 
 
 @_styled
-def differences(table: pd.DataFrame, rows: str, kinds: Mapping[str, str], label: str) -> Picture:
-    """Several differences of each row side by side, one panel per setting: a lead at equal rounds, FLOPs and words, say.
+def differences(table: pd.DataFrame, rows: str, kinds: Mapping[str, str], label: str, by: str = "setting") -> Picture:
+    """Differences with their 95 % intervals and number of seeds, those of a row below each other (a lead at equal rounds, FLOPs and
+    words, say); one panel per setting.
 
-    table: setting, n, the column `rows`, which names the rows, and for each of `kinds` (column -> what it is) the difference in
-    points and `<column>_ci95` (NaN: one seed); a NaN difference is not drawn.
+    table: n, the column `rows`, which names the rows, `by`, which names the panels, and for each of `kinds` (column -> what it is) the
+    difference in points and `<column>_ci95` (NaN: one seed); a NaN difference is not drawn.
     """
     looks_ = [Look(BLUE, "o"), Look(RED, "s"), Look("#117733", "^")]
-    titles = _titles(table, counted=False)
-    names = list(dict.fromkeys(table[rows]))
-    figure, panels = _panels(titles, 3.0, 0.7 + 0.36 * len(names), 2, xlabel=label)
+    titles, names = _titles(table, by, counted=False), list(dict.fromkeys(table[rows]))
+    width, height = 3.6 if len(titles) == 1 else 3.0, 0.7 + max(0.2, 0.12 * len(kinds)) * len(names)
+    figure, panels = _panels(titles, width, height, 2, xlabel=label)
     hollow = False
-    for setting, axes in panels.items():
-        counts = {}
-        for row in table[table["setting"] == setting].to_dict("records"):
-            place = names.index(row[rows])
-            counts[float(place)] = row["n"]
-            for kind, shown, shift in zip(kinds, looks_, _places(len(kinds), 0.24), strict=False):
+    for key, axes in panels.items():
+        panel = table[table[by] == key]
+        for row in panel.to_dict("records"):
+            for kind, shown, shift in zip(kinds, looks_, _places(len(kinds), 0.7 / len(kinds)), strict=False):
                 if not np.isnan(row[kind]):
-                    hollow |= _mean(axes, row[kind], place + shift, row[f"{kind}_ci95"], shown, "x", (-100, 100))
+                    place = names.index(row[rows]) + shift
+                    hollow |= _mean(axes, row[kind], place, row[f"{kind}_ci95"], shown, "x", (-100, 100))
         axes.axvline(0, color="black", linewidth=0.8)
         axes.margins(x=0.08)
         _span(axes, "x", None)
         _rows(axes, names)
-        _row_counts(axes, counts)
+        _row_words(axes, {place: "not run" for place, name in enumerate(names) if name not in set(panel[rows])})
+        _row_counts(axes, dict(zip(map(names.index, panel[rows]), panel["n"], strict=True)))
     handles = [_handle(name, shown) for name, shown in zip(kinds.values(), looks_, strict=False)]
-    _legend_below(figure, [*handles, _ONE_SEED] if hollow else handles)
+    _legend_below(figure, handles * (len(kinds) > 1) + [_ONE_SEED] * hollow)
     return figure
 
 
@@ -838,19 +776,18 @@ def representations(table: pd.DataFrame, classes: Sequence[str] = ()) -> Picture
     titles = {method: str(method) for method in dict.fromkeys(table["method"])}
     figure, panels = _panels(titles, 3.2, 2.9, len(titles), "t-SNE, first dimension", "t-SNE, second dimension")
     found, architectures = sorted(table["label"].unique()), sorted(table["architecture"].unique())
-    shades = mpl.colormaps["viridis"](np.linspace(0, 1, len(found)))
-    colours = list(_TEN) if len(found) <= len(_TEN) else [mpl.colors.to_hex(shade) for shade in shades]
+    shades = _TEN if len(found) <= len(_TEN) else sns.color_palette("viridis", len(found)).as_hex()
+    colours = dict(zip(found, shades, strict=False))
     shapes = dict(zip(architectures, "os^DPX*v", strict=False))
     for method, axes in panels.items():
-        for (label, architecture), rows in table[table["method"] == method].groupby(["label", "architecture"]):
-            drawn: Any = {"marker": shapes[architecture], "color": colours[found.index(label)]}
-            axes.scatter(rows["x"], rows["y"], s=7, alpha=0.75, linewidths=0, **drawn)
-        axes.set(xticks=[], yticks=[])
+        by: Any = {"hue": "label", "palette": colours, "style": "architecture", "markers": shapes, "legend": False}
+        sns.scatterplot(table[table["method"] == method], x="x", y="y", s=7, alpha=0.75, linewidth=0, ax=axes, **by)
+        axes.set(xticks=[], yticks=[], ylabel=axes.get_ylabel() if _is_first(axes) else "")
         axes.margins(0.03)
         axes.grid(False)
     chosen = found if len(found) <= len(_TEN) else found[:: max(1, len(found) // 9)]
     named = {label: classes[label] if len(classes) > label else f"class {label}" for label in chosen}
-    handles = [_handle(name, Look(colours[found.index(label)])) for label, name in named.items()]
+    handles = [_handle(name, Look(colours[label])) for label, name in named.items()]
     handles += [_handle(name, Look("#777777", shape)) for name, shape in shapes.items()]
     _legend_below(figure, handles, columns=8)
     return figure
@@ -922,19 +859,17 @@ def agreement(table: pd.DataFrame) -> Picture:
     figure, panels = _panels({key: str(models) for key, models in titles}, 2.3, 2.3, columns=2)
     clients, datasets = sorted(found["num_clients"].unique()), list(dict.fromkeys(found["dataset"]))
     shapes = dict(zip(clients, "os^DP", strict=False))
-    kinds = dict(zip(datasets, ((BLUE, BLUE), (RED, "none"), ("black", "none")), strict=False))
+    colours = dict(zip(datasets, (BLUE, RED, "black"), strict=False))
     low, high = found[["first", "second"]].min().min() - 3, found[["first", "second"]].max().max() + 3
     for key, rows in pairs:
         axes = panels[key]
         axes.axline((50, 50), slope=1, color="black", linewidth=0.6)
-        for row in rows.to_dict("records"):
-            edge, face = kinds[row["dataset"]]
-            style: Any = {"color": edge, "markerfacecolor": face, "markersize": 4, "linestyle": ""}
-            axes.plot(row["first"], row["second"], marker=shapes[row["num_clients"]], **style)
+        by: Any = {"hue": "dataset", "palette": colours, "style": "num_clients", "markers": shapes, "legend": False}
+        sns.scatterplot(rows, x="first", y="second", s=18, ax=axes, **by)
         below, left = rows["first_table"].iloc[0], rows["second_table"].iloc[0]
         axes.set(xlabel=f"{below} (%)", ylabel=f"{left} (%)", xlim=(low, high), ylim=(low, high))
         axes.set_aspect("equal")
-    handles = [_handle(labels.dataset(name), Look(edge), markerfacecolor=face) for name, (edge, face) in kinds.items()]
+    handles = [_handle(labels.dataset(name), Look(colour)) for name, colour in colours.items()]
     handles += [_handle(f"N = {count:g}", Look("grey", shape)) for count, shape in shapes.items()]
     _legend_below(figure, handles)
     return figure
@@ -979,14 +914,14 @@ def heat_map(
 
 
 @_styled
-def chains(rows: Mapping[str, Sequence[tuple[str, str, bool]]], width: float = 3.4) -> Picture:
+def chains(rows: Mapping[str, Sequence[tuple[str, str, bool]]]) -> Picture:
     """Models as chains of blocks from input to output, coloured by the architecture that a layer comes from.
 
     rows: label of a model -> (architecture, layer, stitched) of each block; stitched: a stitch stands before it, drawn as a
     black lozenge; an empty architecture is a new layer, white.
     """
     longest = max(len(blocks) for blocks in rows.values())
-    figure = Picture(figsize=(width, 0.42 * len(rows) + 0.45), layout="constrained")
+    figure = Picture(figsize=(3.4, 0.42 * len(rows) + 0.45), layout="constrained")
     axes = figure.add_subplot()
     for place, blocks in enumerate(rows.values()):
         for number, (origin, layer, stitched) in enumerate(blocks):
@@ -1006,31 +941,4 @@ def chains(rows: Mapping[str, Sequence[tuple[str, str, bool]]], width: float = 3
     for spine in axes.spines.values():
         spine.set_visible(False)
     _legend_below(figure, [_handle("stitch", Look("black", "D"))])
-    return figure
-
-
-@_styled
-def by_group(table: pd.DataFrame, methods: Sequence[str], column: str, label: str) -> Picture:
-    """Mean test accuracy by method side by side for each value of a column of names, one panel per setting.
-
-    table: method, setting, `column`, ours, ci95, n (`intervals.summarise`; per cent; the bars are 95 % intervals over seeds), and
-    perhaps dataset and clients; label: of the column.
-    """
-    groups = list(dict.fromkeys(table[column]))
-    figure, panels = _panels(_titles(table), 3.1, 2.1, columns=2, xlabel=label, ylabel=ACCURACY)
-    shown, hollow = figure.looks(name for name in methods if name in set(table["method"])), False
-    for setting, axes in panels.items():
-        rows = table[table["setting"] == setting]
-        present = [name for name in shown if name in set(rows["method"])]
-        for method, shift in zip(present, _places(len(present), 0.2), strict=True):
-            for row in rows[rows["method"] == method].dropna(subset=["ours"]).to_dict("records"):
-                hollow |= _mean(axes, groups.index(row[column]) + shift, row["ours"], row["ci95"], shown[method], "y")
-        for edge in range(1, len(groups)):
-            axes.axvline(edge - 0.5, color="#bbbbbb", linewidth=0.6)
-        axes.set_xticks(range(len(groups)), [fill(labels.dataset(str(name)), 9) for name in groups])
-        axes.set_xlim(-0.5, len(groups) - 0.5)
-        axes.grid(axis="x", visible=False)
-        _span(axes, "y")
-    handles = [_handle(name, look_, 4.5) for name, look_ in shown.items()]
-    _legend_below(figure, [*handles, _ONE_SEED] if hollow else handles, columns=5)
     return figure

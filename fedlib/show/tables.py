@@ -1,12 +1,13 @@
 """Tables and sentences from tidy rows: methods down, settings across, best and second marked, as text, HTML and LaTeX."""
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.io.formats.style import Styler
 
 from .. import metrics
 from . import labels
@@ -69,39 +70,29 @@ class Ranked:
 
     def text(self) -> pd.DataFrame:
         """The table with `*` after the best of a column and `°` after the second."""
-        return self._marked("{}", "{} *", "{} °")
-
-    def markdown(self) -> pd.DataFrame:
-        """The table with the best of a column in bold and the second in italics, in Markdown's signs."""
-        return self._marked("{}", "**{}**", "*{}*")
-
-    def renamed(self, name: str) -> "Ranked":
-        """The same with another heading over the rows' names."""
-        return Ranked(self.table.rename_axis(name), self.marks.rename_axis(name), self.note)
+        return self.table + self.marks.map({BEST: " *", SECOND: " °", "": ""}.get)
 
     def _repr_html_(self) -> str:
-        drawn = Ranked(self.table.map(html.escape), self.marks)._marked("{}", "<b>{}</b>", "<u>{}</u>")
-        drawn.columns, drawn.index = (names.map(lambda name: html.escape(str(name))) for names in drawn.axes[::-1])
-        legend = MARKED if self.footer != self.note else ""
-        under = " ".join(part for part in (legend, html.escape(self.note)) if part)
-        return drawn.to_html(escape=False) + (f"<p><small>{under}</small></p>" if under else "")
+        """Without ids and style sheets: the same whenever it is made, and shown where style sheets are stripped, as on GitHub."""
+        under = " ".join(part for part in (MARKED if self.footer != self.note else "", html.escape(self.note)) if part)
+        styler = self._styled(html.escape, "<b>{}</b>", "<u>{}</u>")
+        return str(styler.to_html(exclude_styles=True, caption=under or None))
 
-    def latex(self, caption: str = "") -> str:
+    def to_latex(self, caption: str = "") -> str:
         """As a LaTeX table for the booktabs package."""
-        table = Ranked(self.table.map(latex_text), self.marks)._marked("{}", r"\textbf{{{}}}", r"\underline{{{}}}")
-        table.columns, table.index = (names.map(lambda name: latex_text(str(name))) for names in table.axes[::-1])
-        return table.to_latex(caption=latex_text(caption) or None)
+        styler = self._styled(latex_text, r"\textbf{{{}}}", r"\underline{{{}}}")
+        return str(styler.to_latex(caption=latex_text(caption) or None, hrules=True))
 
-    def _marked(self, plain: str, best: str, second: str) -> pd.DataFrame:
-        styles = {BEST: best, SECOND: second}
-        columns = {
-            column: [
-                styles.get(mark, plain).format(text)
-                for text, mark in zip(self.table[column], self.marks[column], strict=True)
-            ]
-            for column in self.table.columns
-        }
-        return pd.DataFrame(columns, index=self.table.index)
+    def _styled(self, escape: Callable[[str], str], best: str, second: str) -> Styler:
+        def form_of(form: str) -> Callable[[object], str]:
+            return lambda text: form.format(escape(str(text)))
+
+        plain = form_of("{}")
+        styler = self.table.style.format(plain).format_index(plain, axis="index").format_index(plain, axis="columns")
+        for mark, form in ((BEST, form_of(best)), (SECOND, form_of(second))):
+            for column, marks in self.marks.items():
+                styler.format(form, subset=(marks.index[marks == mark], [column]))
+        return styler
 
 
 def latex_text(text: str) -> str:
@@ -189,43 +180,28 @@ def in_full(table: pd.DataFrame, methods: Sequence[str], column: str = "setting"
     table: `results.Runs.summary`'s rows.
     """
     rows = []
-    for row in table.to_dict("records"):
-        if row["method"] not in methods:
-            continue
+    for row in table[table["method"].isin(methods)].to_dict("records"):
+        text = cell(row["ours"], row["ci95"], row["n"], row["diverged"])
         shown = {
             column: row[column],
             "method": row["method"],
-            "visited": mean(row),
+            "visited": text if row["n"] == 1 or np.isnan(row["ours"]) else f"{text} (n = {row['n']})",
             "all": plain(row["all"]),
             "selected": plain(row["selected"]),
             "paired difference": _paired(row),
         }
         if not np.isnan(row.get("taught", np.nan)):
-            shown["taught"] = f"{100 * row['taught']:.0f} %"
+            shown["taught"] = labels.per_cent(row["taught"])
         rows.append(shown)
-    order = {name: place for place, name in enumerate(methods)}
-    rows.sort(key=lambda row: order[row["method"]])
-    drawn = pd.DataFrame(rows, columns=list(dict.fromkeys(name for row in rows for name in row)) or [column, "method"])
-    drawn = drawn.sort_values(
-        column, key=lambda names: names.map(list(dict.fromkeys(table[column])).index), kind="stable"
-    )
-    return drawn.fillna("").set_index([column, "method"])
-
-
-def mean(row: Mapping[Any, Any]) -> str:
-    """`74.84 ± 3.87 (n = 3)` of one of `intervals.summarise`'s rows; one seed and a diverged run say so once, a dash is alone."""
-    text = cell(row["ours"], row["ci95"], row["n"], row["diverged"])
-    return text if row["n"] == 1 or np.isnan(row["ours"]) else f"{text} (n = {row['n']})"
+    settings = list(dict.fromkeys(table[column]))
+    rows.sort(key=lambda row: (settings.index(row[column]), methods.index(row["method"])))
+    names = dict.fromkeys(name for row in rows for name in row)
+    return pd.DataFrame(rows, columns=list(names) or [column, "method"]).fillna("").set_index([column, "method"])
 
 
 def short(value: float) -> str:
     """A quantity of any size in three digits: `5,590`, `38.8`, `0.0116`; a dash for NaN."""
     return "–" if np.isnan(value) else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
-def percent(share: float) -> str:
-    """`33 %` of a share of 1; a dash for NaN."""
-    return "–" if np.isnan(share) else f"{100 * share:.0f} %"
 
 
 def _paired(row: Mapping[Any, Any]) -> str:
@@ -277,26 +253,6 @@ def cost_ratios(costs: pd.DataFrame, over: str, under: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["dataset", "clients", "words", "flops", "note"])
 
 
-def effect_sentences(table: pd.DataFrame) -> list[str]:
-    """Each row of `effects` in words: the size, both means, the number of seeds, and whether the interval excludes 0."""
-    said = []
-    for row in table.to_dict("records"):
-        difference, half = row["selected_difference"], row["selected_ci95"]
-        if np.isnan(difference):
-            said.append(f"{row['dataset']}: {row['case']}: a run diverged or lacks rounds.")
-            continue
-        if row["n"] == 1:
-            sure = "one seed, so no interval"
-        else:
-            excludes = abs(difference) > half
-            sure = f"± {half:.2f} over {row['n']} seeds, which {'excludes' if excludes else 'includes'} 0"
-        said.append(
-            f"{row['dataset']}: {row['case']}: {difference:+.2f} points against {row['against']} ({sure}) over the selected clients; "
-            f"over the visited {row['difference']:+.2f}."
-        )
-    return said
-
-
 def lead_sentences(
     leads: pd.DataFrame, method: str, reference: str, at: Sequence[int] = (10, 20, 50, 100)
 ) -> list[str]:
@@ -308,5 +264,5 @@ def lead_sentences(
             f"{format_difference(lead, half)} after {rounds}"
             for lead, half, rounds in zip(own["lead"], own["ci95"], own["rounds"], strict=True)
         ]
-        said.append(f"{setting}: {method} less {reference}: {', '.join(stood)} rounds (n = {own['n'].iloc[0]}).")
+        said.append(f"{setting}: {method} above {reference}: {', '.join(stood)} rounds (n = {own['n'].iloc[0]}).")
     return said

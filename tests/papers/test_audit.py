@@ -10,7 +10,7 @@ import pytest
 from fedlib import lab
 from fedlib.lab.presets import protocol
 from fedlib.papers import exhibits
-from fedlib.show import intervals, tables
+from fedlib.show import intervals
 
 
 def record(accuracy, selected, status="finished"):
@@ -37,22 +37,12 @@ def test_effects_are_paired_by_seed():
     assert (case["selected_difference"], case["selected_ci95"]) == pytest.approx((2, 2 * 12.7062), abs=1e-3)
     assert (other["difference"], other["against"], other["n"]) == (pytest.approx(-5), "case", 1)
     assert np.isnan(other["ci95"])
-    first, second = tables.effect_sentences(pd.DataFrame([case, other]))
-    assert (
-        first
-        == "data: case: +2.00 points against reference (± 25.41 over 2 seeds, which includes 0) over the selected clients; "
-        "over the visited +2.00."
-    )
-    assert second.endswith(
-        "points against case (one seed, so no interval) over the selected clients; over the visited -5.00."
-    )
 
 
 def test_a_diverged_run_has_no_effect():
     runs_ = [("reference", "data", 0, record(0.5, 0.5)), ("case", "data", 0, record(0.6, 0.6, "diverged"))]
     table = intervals.effects(runs_, "reference")
     assert table[["ours", "difference", "ci95", "selected", "selected_difference"]].isna().all(axis=None)
-    assert tables.effect_sentences(table) == ["data: case: a run diverged or lacks rounds."]
     assert intervals.effects([], "reference").empty
 
 

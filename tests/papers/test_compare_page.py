@@ -1,15 +1,14 @@
 """What the site compares: a field that differs is in the setting or in the label, and its rows are README's."""
 
 import importlib.util
+import json
 from collections import Counter
 from dataclasses import fields, replace
 
-import numpy as np
 import pytest
 
 from fedlib import lab
 from fedlib.papers import notebook, recorded
-from fedlib.show import intervals
 
 pytest.importorskip("pygments")
 ROOT = notebook.NOTEBOOKS.parent
@@ -81,19 +80,9 @@ def test_no_two_runs_of_record_share_a_setting_a_label_and_a_seed(page):
     assert sum(places.values()) == len(recorded.by_key())
 
 
-def last(run):
-    """As compare.js has it."""
-    return run["curves"]["accuracy"][-1] if run["status"] == "finished" else None
-
-
-def said(values, quantiles, sign="", joint=None):
-    """As compare.js prints the mean of some seeds with its interval, its own or the table's."""
-    if not values or None in values:
-        return "–"
-    n, mean = len(values), np.mean(values)
-    half = "" if n < 2 else f" ± {quantiles[n - 1] * np.std(values, ddof=1) / np.sqrt(n):.2f}"
-    half = half if joint is None else f" ± {joint:.2f}"
-    return f"{mean:{sign}.2f}{half} (n = {n})"
+def cells(page, setting, metric="accuracy"):
+    """Method -> its cells of the page's table, with plain spaces."""
+    return json.loads(json.dumps(page["tables"][setting][metric]).replace("\\u00a0", " "))
 
 
 def test_the_gains_are_readmes(page):
@@ -106,15 +95,43 @@ def test_the_gains_are_readmes(page):
     place = {run["key"]: (setting, run["method"]) for setting, runs in page["settings"].items() for run in runs}
     for row in lines:
         ((setting, method),) = {place[key] for key in keys[row[0]]}
-        runs = [run for run in page["settings"][setting] if run["method"] == method]
-        against = {run["seed"]: run for run in page["settings"][setting] if run["method"] == page["reference"]}
-        assert {run["key"] for run in runs} == keys[row[0]] and method == row[0]
-        pairs = [(run, against[run["seed"]]) for run in runs if run["seed"] in against]
-        joint = page["halves"][setting][page["reference"]].get(method)
-        gain = said([last(one) - last(two) for one, two in pairs], page["t"], "+", joint)
-        assert gain == f"{row[1]} (n = {len(pairs)})"
+        assert {run["key"] for run in page["settings"][setting] if run["method"] == method} == keys[row[0]]
+        assert method == row[0] and page["first"][setting][0] == "Standalone" and len(page["first"][setting]) == 4
+        assert cells(page, setting)[method]["differences"]["Standalone"] == f"{row[1]} (n = 3)"
     assert len(lines) == 5
 
 
-def test_quantiles_are_students(page):
-    assert page["t"][2] == pytest.approx(intervals.quantile(3), abs=1e-9) and page["shown"] <= 4
+def test_cells_are_means_over_seeds_and_differences_paired_by_seed(generate, monkeypatch):
+    record = next(record for record in recorded.read_results() if record.spec.algorithm == "Standalone")
+
+    def run(name, seed, end, **changed):
+        rounds = record.rounds.assign(accuracy=end / 100, loss=end)
+        spec = replace(record.spec, algorithm=name, params={}, seed=seed)
+        return replace(record, key=f"{name}-{seed}", spec=spec, rounds=rounds, **changed)
+
+    ends = {
+        ("Standalone", 0): 50.0,
+        ("Standalone", 1): 52.0,
+        ("FedProto", 0): 53.0,
+        ("FedProto", 1): 53.0,
+        ("FD", 3): 60.0,
+    }
+    made = {(name, seed): run(name, seed, end) for (name, seed), end in ends.items()}
+    monkeypatch.setattr(generate, "records", lambda: made)
+    (setting,) = (page := generate.runs_of_record())["settings"]
+    found = cells(page, setting, "loss")
+    assert found["Standalone"] == {
+        "last": "51.00 ± 12.71 (n = 2)",
+        "differences": {"FedProto": "-2.00 ± 12.71 (n = 2)"},
+    }
+    assert found["FedProto"]["differences"] == {
+        "Standalone": "+2.00 ± 12.71 (n = 2)"
+    }  # t of one degree of freedom: 12.706
+    assert found["FD"] == {"last": "60.00 (n = 1)", "differences": {}}  # no seed in common
+    assert page["first"][setting] == ["Standalone", "FD", "FedProto"]
+    made["FedProto", 1] = run("FedProto", 1, 53.0, status="diverged")
+    page = generate.runs_of_record()
+    for metric in page["metrics"]:
+        found = cells(page, setting, metric)
+        assert found["FedProto"] == {"last": "– (seed 1 diverged)", "differences": {"Standalone": "–"}}
+    assert page["first"][setting] == ["Standalone", "FD", "FedProto"]

@@ -148,10 +148,7 @@ def test_matches_by_hand():
         {"round": 1, "clients": [3, 7], "matches": [None, 1], "similarity": [[0.1, 0.2], [0.3, 0.41239]], "structures": chains},
     ]  # fmt: skip
     table = views.list_matches(SimpleNamespace(details=rounds))
-    assert table.to_numpy().tolist() == [
-        [2, 7, 0.4124, 1, 7, "M2", 1, "conv"],
-        [2, 7, 0.4124, 2, 3, "M1", 4, "fc"],
-    ]
+    assert table.to_numpy().tolist() == [[2, 7, 0.4124, 1, 7, "M2", 1, "conv"], [2, 7, 0.4124, 2, 3, "M1", 4, "fc"]]
     assert list(table) == list(views.MATCHES) == list(views.list_matches(SimpleNamespace(details=[])))
 
 

@@ -281,16 +281,25 @@ def test_methods_at_one_value_stand_side_by_side():
     assert len(places) == 2 and places[1] - places[0] > 4  # pixels
 
 
-def test_sensitivity_draws_a_row_a_data_set_and_a_column_a_quantity():
-    rows = [("pFedES", data, value, 50.0, np.nan, 1) for data in ("cifar10", "cifar100") for value in (0.1, 0.3)]
-    table = pd.DataFrame(rows, columns=["method", "dataset", "value", "ours", "ci95", "n"])
-    figure = plots.sensitivity({"mu": table, "E_fe": table.assign(value=5)}, "pFedES")
+def test_quantities_swept_one_by_one_have_panels_of_their_own_and_share_an_axis():
+    rows = [
+        (item, data, value) for data in ("cifar10", "cifar100") for item, value in (("mu", 0.1), ("mu", 0.3), ("E", 5))
+    ]
+    table = pd.DataFrame(rows, columns=["swept", "dataset", "value"]).assign(
+        method="pFedES", ours=50.0, ci95=np.nan, n=1
+    )
+    table = table.assign(setting=table["dataset"] + table["swept"], clients="N = 10")
+    table.loc[2, "ours"] = 90.0
+    quantities = table["swept"].map({"mu": "weight mu", "E": "epochs"})
+    figure = plots.sweeps(table, ["pFedES"], dict(zip(table["setting"], quantities, strict=True)), by="setting")
     assert [(axes.get_title(), axes.get_xlabel()) for axes in figure.axes] == [
-        ("CIFAR-10; n = 1", "mu"), ("CIFAR-10; n = 1", "E_fe"), ("CIFAR-100; n = 1", "mu"), ("CIFAR-100; n = 1", "E_fe"),
+        ("CIFAR-10\nN = 10; n = 1", "weight mu"), ("CIFAR-10\nN = 10; n = 1", "epochs"),
+        ("CIFAR-100\nN = 10; n = 1", "weight mu"), ("CIFAR-100\nN = 10; n = 1", "epochs"),
     ]  # fmt: skip
-    assert [axes.get_ylabel() != "" for axes in figure.axes] == [True, False, True, False]
-    assert figure.axes[0].lines[0].get_xdata().tolist() == [0.1, 0.3]
-    assert figure.axes[0].get_ylim() == figure.axes[1].get_ylim()
+    first, second, third, _ = figure.axes
+    assert [float(line.get_xdata()[0]) for line in hollow(figure)] == [0.1, 0.3, 5, 0.1, 0.3, 5]
+    assert first.get_ylim() == second.get_ylim() and first.get_ylim()[0] < 50 < 90 < first.get_ylim()[1]
+    assert third.get_ylim()[1] < 60  # another data set
 
 
 def effects_table():
@@ -315,7 +324,7 @@ def test_effects_name_the_reference_and_say_n():
     ]
     assert words(figure) == said
     assert len(hollow(figure)) == 2
-    alone = plots.effects(effects_table().query("n > 1").drop(columns="selected_difference"))
+    alone = plots.effects(effects_table().query("n > 1").drop(columns="selected_difference"), "points")
     assert not alone.legends
 
 
@@ -325,7 +334,7 @@ def test_representations_name_axes_and_classes():
     figure = plots.representations(table, [f"name {label}" for label in range(10)])
     assert figure.axes[0].get_xlabel() and figure.axes[0].get_ylabel()
     assert words(figure)[:2] == ["name 0", "name 1"] and words(plots.representations(table))[0] == "class 0"
-    colours = {tuple(marks.get_facecolors()[0]) for marks in figure.axes[0].collections}
+    colours = {tuple(colour) for marks in figure.axes[0].collections for colour in marks.get_facecolors()}
     assert len(colours) == 10
     many = pd.concat([table.assign(label=label) for label in range(30)])
     assert len(words(plots.representations(many))) < 20
@@ -389,7 +398,7 @@ def test_four_panels_leave_no_orphan():
     assert named == [True, False, True, False]
 
 
-def test_by_group_sets_methods_side_by_side_in_their_group():
+def test_names_stand_side_by_side_and_are_not_joined():
     rows = [
         ("A", "one", "x", 3),
         ("B", "one", "y", 3),
@@ -397,13 +406,24 @@ def test_by_group_sets_methods_side_by_side_in_their_group():
         ("A", "two", "x", 1),
         ("B", "two", "x", 1),
     ]
-    table = pd.DataFrame(rows, columns=["method", "setting", "public", "n"])
-    table = table.assign(ours=60.0, ci95=[np.nan if n == 1 else 1.0 for n in table["n"]])
-    first, second = plots.by_group(table, ["A", "B", "C"], "public", "public data").axes
+    table = pd.DataFrame(rows, columns=["method", "setting", "value", "n"]).assign(dataset="mnist", ours=60.0)
+    table = table.assign(ci95=[np.nan if n == 1 else 1.0 for n in table["n"]])
+    figure = plots.sweeps(table, ["A", "B", "C", "D"], "public data", by="setting")
+    first, second = figure.axes
     assert [label.get_text() for label in first.get_xticklabels()] == ["x", "y"]
-    drawn = [line for line in first.lines if line.get_marker() in "os^D"]
-    assert sorted(round(float(line.get_xdata()[0]), 1) for line in drawn) == [-0.2, 1.0, 1.2]
-    assert len(hollow(second.figure)) == 3
+    assert sorted(line.get_xdata()[0] for line in first.lines if str(line.get_marker()) in "os^DvP*X") == [0, 1, 1]
+    assert not any(len(line.get_xdata()) > 2 for line in first.lines) and len(hollow(figure)) == 3
+    assert first.get_xlim() == second.get_xlim() == (-0.5, 1.5)
+    assert words(figure)[-4:] == ["A", "B", "C", "hollow: one seed, no interval"]
+
+
+def test_a_line_joins_means_of_several_seeds_only():
+    table = pd.DataFrame({"value": [3, 1, 2], "n": [3, 3, 1], "ours": [50.0, 60.0, 55.0], "ci95": [1, 1, np.nan]})
+    (axes,) = plots.sweeps(table.assign(method="FedSSA", dataset="mnist"), ["FedSSA"], "K").axes
+    assert axes.lines[0].get_xydata().tolist() == [[1, 60], [3, 50]]
+    one = table.assign(n=1, ci95=np.nan, selected=50.0, method="FedSSA", dataset="mnist")
+    (axes,) = plots.sweeps(one, ["FedSSA"], "K", selected=True).axes
+    assert all(line.get_linestyle() == "None" or not len(line.get_xdata()) for line in axes.lines)
 
 
 def test_heat_map_frames_what_is_marked_and_writes_its_numbers():
@@ -430,9 +450,9 @@ def test_chains_draw_a_block_a_layer_and_a_lozenge_a_stitch():
 def test_without_runs_a_figure_says_so():
     rows, curved = ROWS.head(0).assign(value=[]), curves_table().head(0)
     empty = [
-        plots.intervals(rows, METHODS), plots.sweeps(rows, METHODS, "C"), plots.by_group(rows, METHODS, "clients", "N"),
+        plots.intervals(rows, METHODS), plots.sweeps(rows, METHODS, "C"),
         plots.curves(curved, {}), plots.curves_by_value(curved.assign(value=[]), "rate"), plots.boxes(curved, {}),
-        plots.trade_off(trade()), plots.effects(effects_table().head(0)), plots.sensitivity({"mu": rows}, "FedSSA"),
+        plots.trade_off(trade()), plots.effects(effects_table().head(0), "points"),
     ]  # fmt: skip
     for figure in empty:
         assert not figure.axes and figure.texts[0].get_text() == "no runs to plot"
@@ -446,32 +466,18 @@ def test_a_line_is_not_broken_within_a_quantity():
 
 
 def test_differences_side_by_side_leave_out_what_is_not_there():
-    rows = [
-        {
-            "setting": "one",
-            "other": "A",
-            "n": 3,
-            "rounds": 1.0,
-            "rounds_ci95": 0.5,
-            "words": np.nan,
-            "words_ci95": np.nan,
-        },
-        {
-            "setting": "one",
-            "other": "B",
-            "n": 1,
-            "rounds": -2.0,
-            "rounds_ci95": np.nan,
-            "words": 4.0,
-            "words_ci95": np.nan,
-        },
-    ]
-    figure = plots.differences(
-        pd.DataFrame(rows), "other", {"rounds": "equal rounds", "words": "equal words"}, "points"
-    )
+    columns = ["setting", "other", "n", "rounds", "rounds_ci95", "words", "words_ci95"]
+    rows = [("one", "A", 3, 1.0, 0.5, np.nan, np.nan), ("one", "B", 1, -2.0, np.nan, 4.0, np.nan)]
+    table, kinds = pd.DataFrame(rows, columns=columns), {"rounds": "equal rounds", "words": "equal words"}
+    figure = plots.differences(table, "other", kinds, "points")
     (axes,) = figure.axes
     assert [label.get_text() for label in axes.get_yticklabels()] == ["A", "B"]
     marks = sorted(float(line.get_xdata()[0]) for line in axes.lines if line.get_marker() in ("o", "s"))
     assert marks == [-2.0, 1.0, 4.0]  # A's lead at equal words is not there
     legend = [text.get_text() for text in figure.legends[0].get_texts()]
     assert legend == ["equal rounds", "equal words", "hollow: one seed, no interval"]
+    two = pd.concat([table, table.head(1).assign(setting="two")])
+    assert [text.get_text() for text in plots.differences(two, "other", kinds, "").axes[1].texts] == [
+        "not run",
+        "n = 3",
+    ]

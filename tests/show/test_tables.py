@@ -89,8 +89,13 @@ def test_text_html_and_latex_show_the_same_marks():
     found = ranked([60.0, 70.0, 65.0])
     assert list(found.text().iloc[:, 0]) == ["60.00 (n = 1)", "70.00 (n = 1) *", "65.00 (n = 1) °"]
     assert repr(found).endswith("Of its column: * best, ° second.")
-    html, latex = found._repr_html_(), found.latex("50 % of a_b & c")
-    assert "<b>70.00 (n = 1)</b>" in html and "<u>65.00 (n = 1)</u>" in html and tables.MARKED in html
+    html, latex = found._repr_html_(), found.to_latex("50 % of a_b & c")
+    assert (
+        "<b>70.00 (n = 1)</b>" in html
+        and "<u>65.00 (n = 1)</u>" in html
+        and "<style" not in html
+        and tables.MARKED in html
+    )
     assert r"\textbf{70.00 (n = 1)}" in latex and r"\underline{65.00 (n = 1)}" in latex
     assert r"C = 10 \%" in latex and r"50 \% of a\_b \& c" in latex
     assert "*" not in latex and "BOLD" not in latex
@@ -103,7 +108,7 @@ def test_cells_and_names_are_escaped():
     rows = {"method": names, "setting": "s & t", "ours": [1.0, 2.0], "ci95": 0.5, "n": 3, "diverged": 0}
     found = tables.wide(pd.DataFrame(rows), names)
     assert "a&lt;b" in found._repr_html_() and "s &amp; t" in found._repr_html_()
-    assert r"50 \%\_x" in found.latex() and r"$\pm$" in found.latex() and r"s \& t" in found.latex()
+    assert r"50 \%\_x" in found.to_latex() and r"$\pm$" in found.to_latex() and r"s \& t" in found.to_latex()
     assert tables.latex_text("a\\{") == r"a\textbackslash{}\{"
 
 
@@ -203,7 +208,7 @@ def test_leads_over_rounds_are_paired_by_seed_and_trailing_means():
         table["ci95"], [12.706 * 1.0, 0.0], atol=1e-3
     )  # sd sqrt(2) over sqrt(2) seeds; t of one degree of freedom
     assert tables.lead_sentences(table, "B", "A", at=(1, 2)) == [
-        "here: B less A: +3.00 ± 12.71 after 1, +4.00 ± 0.00 after 2 rounds (n = 2)."
+        "here: B above A: +3.00 ± 12.71 after 1, +4.00 ± 0.00 after 2 rounds (n = 2)."
     ]
     assert intervals.leads(rounds[rounds["method"] == "B"], "A").empty
     assert np.isnan(intervals.leads(rounds[rounds["seed"] == 0], "A")["ci95"]).all()  # one seed
