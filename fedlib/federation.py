@@ -217,7 +217,7 @@ class Initial:
         return models.build(architecture, self.num_classes, self.channels, stream).to(self.device)
 
 
-Parts = np.ndarray | tuple[np.ndarray, np.ndarray, np.ndarray]  # what a client holds: to be split, or split already
+Held = np.ndarray | tuple[np.ndarray, np.ndarray, np.ndarray]  # what a client holds: to be split, or split already
 
 
 def indices_within(field: str, values: Any, size: int) -> np.ndarray:
@@ -234,14 +234,14 @@ def indices_within(field: str, values: Any, size: int) -> np.ndarray:
     return indices.astype(np.int64)
 
 
-def _parts(partition: Any, size: int) -> list[Parts]:
+def _parts(partition: Any, size: int) -> list[Held]:
     """Each client's index arrays, as Federation takes them."""
-    allowed = "a list with an index array, or a (train, validation, test) tuple of them, a client"
+    allowed = "a list with an index array, or a (train, validation, test) tuple of them, per client"
     require(
         isinstance(partition, Sequence | np.ndarray) and not isinstance(partition, str), "partition", partition, allowed
     )
     require(len(partition) > 0, "partition", partition, allowed)
-    parts: list[Parts] = []
+    parts: list[Held] = []
     for id, part in enumerate(partition):
         if isinstance(part, tuple):
             require(len(part) == 3, f"partition: parts of client {id}", len(part), "train, validation and test")
@@ -252,7 +252,7 @@ def _parts(partition: Any, size: int) -> list[Parts]:
     return parts
 
 
-def _check_each_image_once(parts: Sequence[Parts], public: np.ndarray | None) -> None:
+def _check_each_image_once(parts: Sequence[Held], public: np.ndarray | None) -> None:
     """Raise FedlibError when two of the index arrays, or one of them twice, hold the same image."""
     held = [
         (f"client {id}", own) for id, part in enumerate(parts) for own in (part if isinstance(part, tuple) else [part])
@@ -267,7 +267,7 @@ def _check_each_image_once(parts: Sequence[Parts], public: np.ndarray | None) ->
 
 
 class Federation:
-    """A data set, a partition and one architecture a client, ready to train.
+    """A data set, a partition and one architecture per client, ready to train.
 
     dataset: see `data.Dataset`; partition: one array of indices into the pooled images per client, each split here as
     the protocol says, or one (train, validation, test) triple of such arrays per client; architectures: names given to
@@ -282,7 +282,7 @@ class Federation:
     def __init__(
         self,
         dataset: Dataset,
-        partition: Sequence[Parts],
+        partition: Sequence[Held],
         architectures: Sequence[str] = models.SCENARIOS["heterogeneous"],
         *,
         protocol: Protocol | None = None,

@@ -1,18 +1,62 @@
-"""Fields that were added or renamed after results were stored, so that every stored result stays readable under its key.
+"""What a dataclass field says of itself in one place: its limits and its help, and how results were keyed without it.
 
-A run's key is a hash of what was asked. A field that was added later declares its *neutral* value, what code that did
-not know the field did, and is left out of the key there; its default may be another. A renamed field keeps its first
-name in the key, and its old names are read as its own. `tests/lab/test_keys.py` refuses a new field of a specification,
-a protocol, a data set's info or a method without a neutral value.
+`setting` declares limits and help, `check` holds a value to them. A run's key is a hash of what was asked. A field that
+was added after results were stored (`later`) declares its *neutral* value, what code that did not know the field did,
+and is left out of the key there; its default may be another. A renamed field (`renamed`) keeps its first name in the
+key, and its old names are read as its own. `tests/lab/test_keys.py` refuses a new field of a specification, a protocol,
+a data set's info or a method without a neutral value.
 """
 
 import dataclasses
+import operator
+import typing
 from collections.abc import Mapping
 from typing import Any
 
-from .errors import FedlibError
+from .errors import FedlibError, choose, coerce, require
 
 _NOTHING = object()
+_HOLDS = {"ge": operator.ge, "gt": operator.gt, "le": operator.le, "lt": operator.lt}
+
+
+def setting(default: Any, **metadata: Any) -> Any:
+    """A dataclass field that says what it allows: `mu0: float = setting(0.5, ge=0, le=1)`.
+
+    ge, gt, le, lt: least and largest value, included (e) or not; choices: names, of which it is one; note: what an error
+    says besides; help: for the command line. `later` and `renamed` take the same.
+    """
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def check(item: "dataclasses.Field[Any]", value: Any) -> None:
+    """Raise FedlibError unless `value` has the type of the field (text is no number) and is within its limits."""
+    kind, limits = kind_of(item), item.metadata
+    if kind not in (int, float, bool, str):
+        return
+    is_text = kind is not str and isinstance(value, str)
+    require(not is_text, item.name, value, "a number, or true or false, as its default is")
+    value = coerce(item.name, value, kind)
+    if "choices" in limits:
+        choose(item.name, value, limits["choices"])
+    fits = all(holds(value, limits[name]) for name, holds in _HOLDS.items() if name in limits)
+    require(fits, item.name, value, _allowed(limits))
+
+
+def kind_of(item: "dataclasses.Field[Any]") -> Any:
+    """The type of a field's values: its default's or, of one that may be None, the first that its annotation names."""
+    return type(item.default) if item.default is not None else next(iter(typing.get_args(item.type)), None)
+
+
+def _allowed(limits: Mapping[str, Any]) -> str:
+    """Limits in words: `in [0, 1)`, `above 0`."""
+    low, high = limits.get("ge", limits.get("gt")), limits.get("le", limits.get("lt"))
+    if high is None:
+        words = f"{'at least' if 'ge' in limits else 'above'} {low}"
+    elif low is None:
+        words = f"{'at most' if 'le' in limits else 'below'} {high}"
+    else:
+        words = f"in {'[' if 'ge' in limits else '('}{low}, {high}{']' if 'le' in limits else ')'}"
+    return f"{words} ({limits['note']})" if "note" in limits else words
 
 
 def later(default: Any, neutral: Any, **metadata: Any) -> Any:

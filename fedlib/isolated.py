@@ -1,4 +1,4 @@
-"""Any method without its federation: what it does by itself, so that a lead splits into a local and an exchange part."""
+"""A method run in isolation, each client with a server of its own, so that a lead splits into a local and an exchange part."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -20,7 +20,7 @@ class Isolated(Algorithm):
 
     Each server begins like the one that clients would share, from the same random stream; public images are shared. It
     is part of the client's state, and nothing travels: messages are empty. In the first round a client that is isolated
-    trains to the same bits as one that is not, since nobody has received anything of another yet.
+    trains to the same bits as one that is not, since no client has received anything from another yet.
     """
 
     method: Algorithm

@@ -2,8 +2,8 @@
 
 A record is stale when a part that it used has another version today. Whoever changes the numbers of a part raises its
 version in VERSIONS and writes the golden values again (`python tests/golden.py`), without which the golden test fails;
-a change that leaves all numbers as they are needs neither. Another torch, processor or thread count is environment and
-no version: it stands in the record's provenance.
+a change that leaves all numbers as they are needs neither. Another torch, processor or thread count is environment, not
+a version: it is in the record's provenance.
 """
 
 from collections.abc import Mapping

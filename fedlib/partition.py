@@ -322,7 +322,7 @@ def deal_registered(name: str, labels: np.ndarray, num_clients: int, stream: np.
 def _dealt(name: str, labels: np.ndarray, num_clients: int, stream: np.random.Generator) -> list[np.ndarray]:
     with others_code(f"partition {name}"), fork_everything(copy.deepcopy(stream)):
         dealt = REGISTERED[name](labels.copy(), num_clients, stream)
-        allowed = "a list with an index array a client"
+        allowed = "a list with one index array per client"
         require(not isinstance(dealt, str | bytes | dict | set | None), f"partition {name}", dealt, allowed)
         return [np.asarray(part) for part in dealt]
 

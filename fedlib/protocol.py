@@ -1,9 +1,9 @@
-"""How an experiment trains and measures, whatever the method. The papers' presets are in `fedlib.lab.presets`."""
+"""How an experiment trains and measures, independent of the method. The papers' presets are in `fedlib.lab.presets`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
-from .errors import choose, coerce, require
-from .fields import later
+from .errors import require
+from .fields import check, later, setting
 from .partition import parts_of
 
 SPLITS = ("local-8:1:1", "local-8:0:2", "train-16:4:5", "official-4:1:1")
@@ -31,49 +31,35 @@ class Protocol:
     that say they may be (`Dataset.augment`);
     optimiser: of every network that a method trains, `sgd` or `adam` (PyTorch's betas), fresh for each client and round;
     lr, momentum, weight_decay: its settings; clip_norm: largest gradient norm of a step, 0 for none;
-    starts: the clients' initial models. `equal`: one state an architecture, as in the released code; `apart`: each
+    starts: the clients' initial models. `equal`: one state per architecture, as in the released code; `apart`: each
     client's drawn from its own stream. What the server starts from is the architecture's under both;
     inherit: what a client's model is at its first visit. `none`: its initial state. `first_visit`: the
     model, as it then is, of the last client of its architecture that trained; `first_round`: likewise, but in round 0
     only. The only thing besides messages that connects clients, whatever the method.
     """
 
-    split: str = "local-8:1:1"
+    split: str = setting("local-8:1:1", choices=SPLITS)
     reserve: bool = False
     distinct: bool = True
     floors: bool = False
-    dealing: str = later("slots", neutral="slots")
-    normalise: str = "dataset"
-    augmentation: str = "none"
-    optimiser: str = "sgd"
-    lr: float = 0.01
-    momentum: float = 0.0
-    weight_decay: float = 0.0
-    clip_norm: float = 0.0
-    starts: str = "equal"
-    inherit: str = "none"
+    dealing: str = later("slots", neutral="slots", choices=("slots", "shards"))
+    normalise: str = setting("dataset", choices=("dataset", "imagenet", "half", "released"))
+    augmentation: str = setting("none", choices=("none", "released"))
+    optimiser: str = setting("sgd", choices=OPTIMISERS)
+    lr: float = setting(0.01, ge=0)
+    momentum: float = setting(0.0, ge=0, lt=1)
+    weight_decay: float = setting(0.0, ge=0)
+    clip_norm: float = setting(0.0, ge=0, note="0: no clipping")
+    starts: str = setting("equal", choices=("equal", "apart"))
+    inherit: str = setting("none", choices=("none", "first_round", "first_visit"))
 
     def __post_init__(self) -> None:
-        choose("split", self.split, SPLITS)
-        choose("dealing", self.dealing, ("slots", "shards"))
+        for item in fields(self):
+            check(item, getattr(self, item.name))
         official = self.split.startswith("official")
         require(self.dealing == "slots" or not official, "dealing", self.dealing, f"'slots' with split {self.split}")
-        choose("normalise", self.normalise, ("dataset", "imagenet", "half", "released"))
-        choose("augmentation", self.augmentation, ("none", "released"))
-        choose("optimiser", self.optimiser, OPTIMISERS)
-        choose("starts", self.starts, ("equal", "apart"))
-        choose("inherit", self.inherit, ("none", "first_round", "first_visit"))
-        for name in ("lr", "momentum", "weight_decay", "clip_norm"):
-            require(not isinstance(getattr(self, name), str), name, getattr(self, name), "a number")
-            coerce(name, getattr(self, name), float)
-        for name in ("reserve", "distinct", "floors"):
-            require(isinstance(getattr(self, name), bool), name, getattr(self, name), "True or False")
-        require(self.lr >= 0, "lr", self.lr, "at least 0")
-        require(0 <= self.momentum < 1, "momentum", self.momentum, "in [0, 1)")
         allowed = "0 under Adam, which has moments of its own"
         require(self.optimiser == "sgd" or self.momentum == 0, "momentum", self.momentum, allowed)
-        require(self.weight_decay >= 0, "weight_decay", self.weight_decay, "at least 0")
-        require(self.clip_norm >= 0, "clip_norm", self.clip_norm, "at least 0 (0: no clipping)")
 
     def check_augmentation(self, name: str, augment: bool) -> None:
         """Raise FedlibError where the training images of the data set called `name` would be augmented though they do

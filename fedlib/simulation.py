@@ -159,7 +159,7 @@ def _travelling(message: Message) -> Message:
 
 
 def participants(num_clients: int, participation: float) -> int:
-    """K = max(1, floor(C * N + 0.5)) clients a round."""
+    """K = max(1, floor(C * N + 0.5)) clients per round."""
     require(0 < participation <= 1, "participation", participation, "in (0, 1]")
     return max(1, int(participation * num_clients + 0.5))
 

@@ -19,7 +19,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from .randomness import exclusive, fork_torch
 
@@ -220,9 +219,12 @@ def fresh_optimiser(modules: Mapping[str, nn.Module], settings: Settings) -> tor
     )
 
 
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+
+
 def batch_norms(modules: Iterable[nn.Module]) -> list[nn.Module]:
     """The batch normalisation layers within `modules`."""
-    return [part for module in modules for part in module.modules() if isinstance(part, _BatchNorm)]
+    return [part for module in modules for part in module.modules() if isinstance(part, BATCH_NORMS)]
 
 
 @contextmanager

@@ -1,13 +1,14 @@
 """The contract between a method and the simulation: a frozen dataclass of hyper-parameters and a few short methods."""
 
+import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
-from .. import models
-from ..errors import FedlibError, coerce, require
+from .. import fields, models
+from ..errors import FedlibError, require
 from ..federation import (
     Client,
     ClientContext,
@@ -35,7 +36,8 @@ def check_public_labels(name: str, public: PublicData, num_classes: int) -> None
 @dataclass(frozen=True)
 class Algorithm:
     """A federated method. The simulation calls, each round: `download` for each of the round's clients, then
-    `local_round` for each, then `aggregate` once.
+    `local_round` for each, then `aggregate` once. Its fields are its hyper-parameters, each with a default and perhaps
+    limits: `mu: float = fields.setting(0.5, ge=0, le=1)`, see `fedlib.fields`.
 
     Nothing but messages passes between clients and server. What a client keeps lives on `client.model` and
     `client.state`, what the server keeps in its state: plain tensors and numbers. A context is what one side may use
@@ -76,14 +78,11 @@ class Algorithm:
     sized_by_data: ClassVar[tuple[str, ...]] = ()  # endings of names of tensors whose shapes depend on the data
 
     def __new__(cls, *given: Any, **named: Any) -> "Algorithm":
-        """Raises FedlibError where a hyper-parameter is of another type than its default."""
-        parameters = {item.name: item.default for item in fields(cls)}
+        """Raises FedlibError where a hyper-parameter is of another type than its default, or beyond its limits."""
+        parameters = {item.name: item for item in dataclasses.fields(cls)}
         for name, value in (*zip(parameters, given, strict=False), *named.items()):
-            kind = type(parameters.get(name))
-            if kind in (int, float, bool):
-                require(not isinstance(value, str), name, value, "a number, or true or false, as its default is")
-            if kind in (int, float, bool, str):
-                coerce(name, value, kind)
+            if name in parameters:
+                fields.check(parameters[name], value)
         return super().__new__(cls)
 
     def check(self, federation: Federation) -> None:

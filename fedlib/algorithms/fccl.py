@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import training
-from ..errors import require
+from ..fields import setting
 from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
 
 
@@ -72,19 +72,13 @@ class FCCL(Algorithm):
     uncounted = ("indices",)
     look = Look("#fbafe4", "H")
 
-    off_diagonal: float = 0.0051
-    intra: float = 1.0
-    inter: float = 1.0
-    public_samples: int = 5000
-    public_epochs: int = 1
-    public_lr: float = 0.001
-    pretrain_epochs: int = 1
-
-    def __post_init__(self) -> None:
-        for field in ("off_diagonal", "intra", "inter", "public_lr"):
-            require(getattr(self, field) >= 0, field, getattr(self, field), "at least 0")
-        for field in ("public_samples", "public_epochs", "pretrain_epochs"):
-            require(getattr(self, field) >= 1, field, getattr(self, field), "at least 1")
+    off_diagonal: float = setting(0.0051, ge=0)
+    intra: float = setting(1.0, ge=0)
+    inter: float = setting(1.0, ge=0)
+    public_samples: int = setting(5000, ge=1)
+    public_epochs: int = setting(1, ge=1)
+    public_lr: float = setting(0.001, ge=0)
+    pretrain_epochs: int = setting(1, ge=1)
 
     def init_client(self, client: Client, context: ClientContext) -> None:
         context.train(purpose="pretrain", epochs=self.pretrain_epochs)

@@ -25,7 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import choose, require
+from ..fields import setting
 from ..training import class_means
 from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
 
@@ -65,15 +65,10 @@ class FD(Algorithm):
     uncounted = ("classes",)
     look = Look("#de8f05", "*")
 
-    gamma: float = 1.0
-    distance: str = "cross_entropy"
-    outputs: str = "softmax"
+    gamma: float = setting(1.0, ge=0)
+    distance: str = setting("cross_entropy", choices=("cross_entropy", "mse"))
+    outputs: str = setting("softmax", choices=("softmax", "logits"))
     exclude_self: bool = True
-
-    def __post_init__(self) -> None:
-        require(self.gamma >= 0, "gamma", self.gamma, "at least 0")
-        choose("distance", self.distance, ("cross_entropy", "mse"))
-        choose("outputs", self.outputs, ("softmax", "logits"))
 
     def init_server(self, context: ServerContext) -> ServerState:
         zeros = torch.zeros(context.num_classes, context.num_classes, dtype=torch.float64, device=context.device)

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..errors import choose, require
+from ..fields import setting
 from ..models import Model
 from .base import Client, ClientContext, Look, Message
 from .lg_fedavg import LGFedAvg
@@ -73,17 +73,11 @@ class FedClassAvg(LGFedAvg):
     exchanges = "header"
     look = Look("#fbafe4", "X")
 
-    rho: float = 0.1
-    reduction: str = "sum"
+    rho: float = setting(0.1, ge=0)
+    reduction: str = setting("sum", choices=("sum", "mean"))
     replace: bool = True
-    contrast: float = 0.0
-    temperature: float = 0.07
-
-    def __post_init__(self) -> None:
-        require(self.rho >= 0, "rho", self.rho, "at least 0")
-        choose("reduction", self.reduction, ("sum", "mean"))
-        require(self.contrast >= 0, "contrast", self.contrast, "at least 0")
-        require(self.temperature > 0, "temperature", self.temperature, "above 0")
+    contrast: float = setting(0.0, ge=0)
+    temperature: float = setting(0.07, gt=0)
 
     def local_round(self, client: Client, message: Message, context: ClientContext) -> Message:
         if self.replace:

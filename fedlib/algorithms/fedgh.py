@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
-from ..errors import choose, require
+from ..fields import setting
 from ..randomness import fork_torch
 from ..training import class_means
 from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
@@ -28,7 +28,7 @@ from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, S
 @dataclass(frozen=True)
 class FedGH(Algorithm):
     """server_lr: eta_theta, the server's learning rate, >= 0; 0 freezes the header. Default 0.01 (section 5.1).
-    server_update: `per_lar` (the default), one SGD step a LAR in order of arrival (Algorithm 1); `minibatch`, one
+    server_update: `per_lar` (the default), one SGD step per LAR in order of arrival (Algorithm 1); `minibatch`, one
     shuffled pass in batches of B; `frozen`, none (released code).
     first_header: what a client starts round 0 with, the `global` header (the default, Algorithm 1) or its `own`
     (released code).
@@ -43,16 +43,10 @@ class FedGH(Algorithm):
     uncounted = ("header.bias",)  # the paper's Table 3 counts d * C floats down, and comes out to the last digit
     look = Look("#cc78bc", "D", (0, (5, 1, 1, 1, 1, 1)))
 
-    server_lr: float = 0.01
-    server_update: str = "per_lar"
-    first_header: str = "global"
-    lars: str = "plain"
-
-    def __post_init__(self) -> None:
-        require(self.server_lr >= 0, "server_lr", self.server_lr, "at least 0")
-        choose("server_update", self.server_update, ("per_lar", "minibatch", "frozen"))
-        choose("first_header", self.first_header, ("global", "own"))
-        choose("lars", self.lars, ("plain", "augmented"))
+    server_lr: float = setting(0.01, ge=0)
+    server_update: str = setting("per_lar", choices=("per_lar", "minibatch", "frozen"))
+    first_header: str = setting("global", choices=("global", "own"))
+    lars: str = setting("plain", choices=("plain", "augmented"))
 
     def init_server(self, context: ServerContext) -> ServerState:
         with fork_torch(context.generator("server")):

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import models, training
-from ..errors import choose, require
+from ..fields import setting
 from .base import (
     Algorithm,
     Client,
@@ -83,22 +83,13 @@ class FedKEMF(Algorithm):
     public_data = "unlabelled"
     look = Look("#cdbb00", "P")
 
-    knowledge: str = "CNN-5"
-    weight: float = 1.0
-    distance: str = "kl"
-    temperature: float = 20.0
-    server_epochs: int = 0
-    public_samples: int = 5000
-    label_weight: float = 0.0
-
-    def __post_init__(self) -> None:
-        choose("knowledge", self.knowledge, models.BUILDERS)
-        choose("distance", self.distance, ("kl", "mse"))
-        require(self.weight >= 0, "weight", self.weight, "at least 0")
-        require(self.temperature > 0, "temperature", self.temperature, "above 0")
-        require(self.server_epochs >= 0, "server_epochs", self.server_epochs, "at least 0 (0: E)")
-        require(self.public_samples >= 1, "public_samples", self.public_samples, "at least 1")
-        require(0 <= self.label_weight < 1, "label_weight", self.label_weight, "in [0, 1)")
+    knowledge: str = setting("CNN-5", choices=models.BUILDERS)
+    weight: float = setting(1.0, ge=0)
+    distance: str = setting("kl", choices=("kl", "mse"))
+    temperature: float = setting(20.0, gt=0)
+    server_epochs: int = setting(0, ge=0, note="0: E")
+    public_samples: int = setting(5000, ge=1)
+    label_weight: float = setting(0.0, ge=0, lt=1)
 
     def check(self, federation: Federation) -> None:
         super().check(federation)

@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import training
-from ..errors import require
+from ..fields import setting
 from .base import (
     Algorithm,
     Client,
@@ -57,14 +57,9 @@ class FedMD(Algorithm):
     uncounted = ("indices",)
     look = Look("#de8f05", "8")
 
-    public_samples: int = 5000
-    digest_epochs: int = 1
-    pretrain_epochs: int = 1
-
-    def __post_init__(self) -> None:
-        require(self.public_samples >= 1, "public_samples", self.public_samples, "at least 1")
-        require(self.digest_epochs >= 1, "digest_epochs", self.digest_epochs, "at least 1")
-        require(self.pretrain_epochs >= 0, "pretrain_epochs", self.pretrain_epochs, "at least 0")
+    public_samples: int = setting(5000, ge=1)
+    digest_epochs: int = setting(1, ge=1)
+    pretrain_epochs: int = setting(1, ge=0)
 
     def check(self, federation: Federation) -> None:
         super().check(federation)

@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..errors import require
+from ..fields import setting
 from ..models import Model
 from ..training import class_means
 from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
@@ -53,11 +53,8 @@ class FedProto(Algorithm):
     uncounted = ("classes", "counts")
     look = Look("#029e73", "^", "-.")
 
-    lam: float = 1.0
+    lam: float = setting(1.0, ge=0)
     weighted: bool = False
-
-    def __post_init__(self) -> None:
-        require(self.lam >= 0, "lam", self.lam, "at least 0")
 
     def init_server(self, context: ServerContext) -> ServerState:
         width = context.initial_header().in_features

@@ -13,7 +13,7 @@ these tables. pFedHR's paper gives no mu; peers ship mu = 0, which is FedAvg und
 import copy
 from dataclasses import dataclass
 
-from ..errors import require
+from ..fields import setting
 from ..training import proximal_cross_entropy
 from .base import Client, ClientContext, Look, Message
 from .fedavg import FedAvg
@@ -30,10 +30,7 @@ class FedProx(FedAvg):
     exchanges = "whole model"
     look = Look("#de8f05", "X")
 
-    mu: float = 0.01
-
-    def __post_init__(self) -> None:
-        require(self.mu >= 0, "mu", self.mu, "at least 0 (0: this is FedAvg)")
+    mu: float = setting(0.01, ge=0, note="0: this is FedAvg")
 
     def local_round(self, client: Client, message: Message, context: ClientContext) -> Message:
         client.model.load_state_dict(message.tensors)

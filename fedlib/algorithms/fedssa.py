@@ -12,7 +12,7 @@ scenario, that of the first architecture). A class that no selected client holds
 
 The method needs seen rows alone, but its authors count more: "we still upload the entire processed header", whose
 unseen rows are zeros (sections 4.3, 6.2), and the server broadcasts the global header (Algorithm 1). So the published
-words of a client and round are those of two headers, C * (d + 1) each, as many as LG-FedAvg's. (Section 6.1 gives a
+words per client and round are those of two headers, C * (d + 1) each, as many as LG-FedAvg's. (Section 6.1 gives a
 header's size as C x 500, without the bias that the code sends.)
 
 The released code averages over all N owners of a class (`aggregate_over=all`): what a client last uploaded, and the
@@ -34,7 +34,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..errors import choose, require
+from ..fields import setting
 from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
 
 
@@ -56,21 +56,12 @@ class FedSSA(Algorithm):
     needs = "features"
     look = Look("#0173b2", "s")
 
-    mu0: float = 0.5
-    stable_rounds: int = 0
-    fusion: str = "literal"
-    aggregate_over: str = "selected"
-    aggregation: str = "by_class"
-    replace: str = "seen"
-
-    def __post_init__(self) -> None:
-        require(0 <= self.mu0 <= 1, "mu0", self.mu0, "in [0, 1]")
-        allowed = "at least 0 (0: in proportion to the rounds)"
-        require(self.stable_rounds >= 0, "stable_rounds", self.stable_rounds, allowed)
-        choose("fusion", self.fusion, ("literal", "convex"))
-        choose("aggregate_over", self.aggregate_over, ("selected", "all"))
-        choose("aggregation", self.aggregation, ("by_class", "whole"))
-        choose("replace", self.replace, ("seen", "all"))
+    mu0: float = setting(0.5, ge=0, le=1)
+    stable_rounds: int = setting(0, ge=0, note="0: in proportion to the rounds")
+    fusion: str = setting("literal", choices=("literal", "convex"))
+    aggregate_over: str = setting("selected", choices=("selected", "all"))
+    aggregation: str = setting("by_class", choices=("by_class", "whole"))
+    replace: str = setting("seen", choices=("seen", "all"))
 
     def mu(self, round: int, rounds: int = 500) -> float:
         """Eq. 4's coefficient of the historical header in `round` = 0, 1, ... of `rounds`, which count only where

@@ -26,8 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import models
-from ..errors import choose, require
-from ..fields import later
+from ..fields import later, setting
 from ..training import kl_divergence, mean
 from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
 
@@ -70,15 +69,10 @@ class FML(Algorithm):
     exchanges = "small shared model"
     look = Look("#cdbb00", "v")
 
-    alpha: float = 0.5
-    beta: float = 0.5
-    shared: str = "CNN-5"
+    alpha: float = setting(0.5, ge=0, le=1)
+    beta: float = setting(0.5, ge=0, le=1)
+    shared: str = setting("CNN-5", choices=models.BUILDERS)
     score_shared: bool = later(False, neutral=False)
-
-    def __post_init__(self) -> None:
-        require(0 <= self.alpha <= 1, "alpha", self.alpha, "in [0, 1]")
-        require(0 <= self.beta <= 1, "beta", self.beta, "in [0, 1]")
-        choose("shared", self.shared, models.BUILDERS)
 
     def init_server(self, context: ServerContext) -> ServerState:
         channels, stream = context.channels, context.generator("server")

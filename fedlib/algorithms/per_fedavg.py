@@ -6,7 +6,7 @@ step away from it. Each local step takes two independent batches, one to adapt o
 variant leaves out the Hessian. Down and up: w. Evaluated is the adapted network, one step at rate alpha from the
 client's w on one of its training batches. alpha = 0 is FedAvg at rate beta, to the bit.
 
-Known disagreements. pFedMe's copy takes 20 pairs of batches a round and PFLlib the halves of a double batch; here the
+Known disagreements. pFedMe's copy takes 20 pairs of batches per round and PFLlib the halves of a double batch; here the
 first batches are a second pass over the data, so the number of steps is FedAvg's. That copy adapts on a test batch
 before testing, which uses its labels; PFLlib, and this file, adapt on a training batch. That copy's rates are alpha =
 0.005, beta = 0.001; PFLlib forces beta to the run's rate.
@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from ..errors import require
+from ..fields import setting
 from .base import Client, ClientContext, Look, Message
 from .fedavg import FedAvg
 
@@ -56,12 +56,8 @@ class PerFedAvg(FedAvg):
     exchanges = "whole model"
     look = Look("#cdbb00", "<")
 
-    alpha: float = 0.005
-    beta: float = 0.0
-
-    def __post_init__(self) -> None:
-        require(self.alpha >= 0, "alpha", self.alpha, "at least 0 (0: this is FedAvg)")
-        require(self.beta >= 0, "beta", self.beta, "at least 0 (0: the run's learning rate)")
+    alpha: float = setting(0.005, ge=0, note="0: this is FedAvg")
+    beta: float = setting(0.0, ge=0, note="0: the run's learning rate")
 
     def local_round(self, client: Client, message: Message, context: ClientContext) -> Message:
         model = client.model

@@ -15,7 +15,7 @@ paper, that is the initial one. With noise = 0 and zeta = 0 it is plain training
 Dividing the paper's objective by n_k makes it a mean loss, as for the other methods. Known disagreements: there is
 only an unofficial implementation (an MLP on MNIST), which takes five steps of q a batch, Adam at 1e-3, divides zeta by
 a constant 20 and adds up a batch's losses, so that on its batches of 100 the KL weighs zeta / 2000 against the mean
-loss, our weight at 2000 images a client; here both steps are the run's optimiser's. The mean is weighted by n_k as
+loss, our weight at 2000 images per client; here both steps are the run's optimiser's. The mean is weighted by n_k as
 there; the paper's is plain, its clients holding equally many images. The paper's own text was not at hand: beta, which
 that implementation keeps at 1, is cited from memory of its Algorithm 1.
 
@@ -23,7 +23,7 @@ The noise. rho = -3 is a spread of 0.049, more than the initial weights of most 
 implementation starts at 0.1), so unit noise drowns them. The implementation behind these rho and zeta, the only one
 known to reach the paper's accuracy on MNIST, multiplies the noise by 0.001. The three values belong together and are
 the defaults, under which q is all but deterministic and what remains of the method is its KL: a pull of each weight to
-the prior's. After three rounds on MNIST (IID, M1, N = 12, C = 1/3, 2000 images a client, E = 1, Adam at 1e-3, one
+the prior's. After three rounds on MNIST (IID, M1, N = 12, C = 1/3, 2000 images per client, E = 1, Adam at 1e-3, one
 seed) the selected clients are at 89.4 %, FedAvg's at 90.8 %, and under `noise=1`, the equation's, at 55.1 %; that
 wants a smaller spread, such as rho0 = -5 with zeta = 0.1, which leaves the pull zeta / spread^2 of the same order.
 Plain SGD on the KL is stable while lr * zeta / (n_k * spread^2) < 2.
@@ -37,7 +37,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from ..errors import require
+from ..fields import setting
 from ..randomness import fork_torch
 from ..training import fresh_optimiser, step, training_mode
 from .base import Client, ClientContext, Look, Message, ServerContext, ServerState, Upload
@@ -105,15 +105,10 @@ class PFedBayes(FedAvg):
     exchanges = "mean and spread of every weight"
     look = Look("#fbafe4", "d")
 
-    zeta: float = 10.0
+    zeta: float = setting(10.0, ge=0)
     rho0: float = -3.0
-    noise: float = 0.001
-    beta: float = 1.0
-
-    def __post_init__(self) -> None:
-        require(self.zeta >= 0, "zeta", self.zeta, "at least 0")
-        require(self.noise >= 0, "noise", self.noise, "at least 0")
-        require(0 <= self.beta <= 1, "beta", self.beta, "in [0, 1]")
+    noise: float = setting(0.001, ge=0)
+    beta: float = setting(1.0, ge=0, le=1)
 
     def init_server(self, context: ServerContext) -> ServerState:
         network = context.build(context.infos[0].architecture)

@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import choose, require
+from ..fields import setting
 from ..models import proxy_extractor
 from ..randomness import fork_torch
 from ..training import batch_norms, weighted_mean
@@ -61,16 +61,10 @@ class PFedES(Algorithm):
     exchanges = "proxy feature extractor"
     look = Look("#d55e00", "d")
 
-    mu: float = 0.1
-    extractor_epochs: int = 5
-    extra_epochs: int = 0
-    output: str = "relu"
-
-    def __post_init__(self) -> None:
-        require(0 <= self.mu <= 1, "mu", self.mu, "in [0, 1]")
-        for field in ("extractor_epochs", "extra_epochs"):
-            require(getattr(self, field) >= 0, field, getattr(self, field), "at least 0")
-        choose("output", self.output, ("relu", "linear"))
+    mu: float = setting(0.1, ge=0, le=1)
+    extractor_epochs: int = setting(5, ge=0)
+    extra_epochs: int = setting(0, ge=0)
+    output: str = setting("relu", choices=("relu", "linear"))
 
     def init_server(self, context: ServerContext) -> ServerState:
         return dict(self._extractor(context).state_dict())

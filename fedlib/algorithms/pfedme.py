@@ -5,7 +5,7 @@ lambda / 2 * ||theta - w||^2, then w <- w - eta * lambda * (w - theta), the grad
 server mixes the mean of the clients' w with its own. Down and up: w. Evaluated is theta after the last batch. With one
 batch, K = 1 and beta = 1 it is one FedAvg step at rate eta * lambda * inner_lr.
 
-R, the authors' number of batches a round (20), is here the batches of E epochs, the training budget of every method.
+R, the authors' number of batches per round (20), is here the batches of E epochs, the training budget of every method.
 theta starts from w in each round and from the last theta at each batch, as in the authors' code. That code also
 decays theta by 1e-3, which the paper does not mention: left to the protocol's weight decay, as the K steps use the
 run's optimiser. The mean is weighted by n_k, as in the authors' code. PFLlib ships beta = 0, under which the global
@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from ..errors import require
+from ..fields import setting
 from ..randomness import fork_torch
 from ..training import fresh_optimiser, proximal_cross_entropy, step, training_mode
 from .base import Client, ClientContext, Look, Message, ServerContext, ServerState, Upload
@@ -31,7 +32,7 @@ class PFedMe(FedAvg):
 
     lam: lambda, how strongly theta is held near w, >= 0; eta: rate of w, >= 0, eta * lam < 1;
     inner_lr: rate of theta's steps, >= 0; 0 (default) takes the run's lr: the authors' 0.09, for small networks on
-    MNIST, is beyond what CNN-1 bears; inner_steps: K, steps a batch, >= 1; beta: weight of the clients' mean in the
+    MNIST, is beyond what CNN-1 bears; inner_steps: K, steps per batch, >= 1; beta: weight of the clients' mean in the
     server's update, >= 0 (1 replaces, 0 never changes the global model).
     """
 
@@ -40,16 +41,13 @@ class PFedMe(FedAvg):
     exchanges = "whole model"
     look = Look("#ca9161", ">")
 
-    lam: float = 15.0
-    eta: float = 0.005
-    inner_lr: float = 0.0
-    inner_steps: int = 5
-    beta: float = 1.0
+    lam: float = setting(15.0, ge=0)
+    eta: float = setting(0.005, ge=0)
+    inner_lr: float = setting(0.0, ge=0)
+    inner_steps: int = setting(5, ge=1)
+    beta: float = setting(1.0, ge=0)
 
     def __post_init__(self) -> None:
-        for field in ("lam", "eta", "inner_lr", "beta"):
-            require(getattr(self, field) >= 0, field, getattr(self, field), "at least 0")
-        require(self.inner_steps >= 1, "inner_steps", self.inner_steps, "at least 1")
         require(self.eta * self.lam < 1, "eta * lam", self.eta * self.lam, "below 1, or w overshoots theta")
 
     def local_round(self, client: Client, message: Message, context: ClientContext) -> Message:

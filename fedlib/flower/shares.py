@@ -17,7 +17,7 @@ from torch import Tensor
 from .. import data
 from ..data import Dataset
 from ..errors import FedlibError, coerce, require
-from ..federation import Client, ClientInfo, Federation, Parts
+from ..federation import Client, ClientInfo, Federation, Held
 from ..lab import files
 from ..lab.build import federation_of
 from ..lab.spec import Resolved, RunSpec, resolve, spec_from
@@ -138,7 +138,7 @@ def _federation(
     total = sum(map(sum, sizes))
     every = torch.empty(total, info.channels, 32, 32, dtype=torch.uint8, memory_format=torch.channels_last).zero_()
     truths = torch.zeros(total, dtype=torch.int64) if own else labels
-    parts: list[Parts] = []
+    parts: list[Held] = []
     start, taken = 0, 0
     for id, (train, validation, test) in enumerate(sizes):
         ends = np.cumsum([start, train, validation, test])

@@ -66,8 +66,8 @@ def federation_of(resolved: Resolved) -> Federation:
 
 def made_by_own_parts(resolved: Resolved, federation: Federation) -> dict[str, str]:
     """SHA-256 (16 digits) of what a person's own parts made for a run, by part: the initial weights of their networks
-    and the deal of their partition. Their source stands in the key; these find a file or a number that it reads and
-    that has changed.
+    and the deal of their partition. Their source is in the key; these notice a changed file or number that the
+    source reads.
     """
     made = {}
     for part in resolved.own:

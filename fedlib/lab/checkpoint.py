@@ -1,4 +1,4 @@
-"""A simulation that can be stopped and goes on later to the same bits."""
+"""Checkpoints: a simulation that can be stopped and resumed with the same bits."""
 
 import io
 import os
@@ -52,8 +52,8 @@ def simulate(
 
     checkpoint: a file, written when `every` seconds have passed (a minute; 0: after each round) and on SIGINT, SIGTERM
     or SIGHUP (which only the main thread can heed), from which the same call (same `label`) resumes. With it, clients
-    for which there is no room in memory (`clientfiles.MEMORY`) lie in files in the folder `<checkpoint>.clients`, until
-    somebody deletes them, and are read when they are used. progress: called after each round with that round's row and
+    beyond a memory limit (`clientfiles.MEMORY`) are kept in files in the folder `<checkpoint>.clients`, which stays until
+    it is deleted, and are read when they are used. progress: called after each round with that round's row and
     its timing. Raises `Interrupted` where a signal ended it.
     """
     rounds, participation = simulation.check(federation, algorithm, rounds, participation, exchange)
@@ -87,9 +87,6 @@ def simulate(
                     saved = time.monotonic()
             if stopping:
                 raise Interrupted.after(row["round"], rounds, checkpoint is not None)
-            if clients is not None and not last:
-                count = len(federation.clients)
-                clients.expect(simulation.sampled_clients(federation.seed, row["round"] + 1, count, participation))
 
         return simulation.simulate(
             federation, algorithm, rounds, participation, outcome=before, after_round=after_round, exchange=exchange
@@ -97,7 +94,7 @@ def simulate(
 
 
 def save(path: Path, label: str, outcome: Outcome, clients: ClientFiles) -> None:
-    """Write what `load` goes on from, the clients that changed first; weights and plain numbers only."""
+    """Write a checkpoint for `load`, changed clients first; weights and plain numbers only."""
     buffer = io.BytesIO()
     rows = {"rounds": outcome.round_rows, "clients": outcome.client_rows, "timing": outcome.timing_rows}
     rows["details"] = outcome.detail_rows
@@ -109,7 +106,7 @@ def save(path: Path, label: str, outcome: Outcome, clients: ClientFiles) -> None
 
 def load(path: Path, label: str, federation: Federation, clients: ClientFiles) -> Outcome | None:
     """The outcome so far, or None; a checkpoint that is damaged, itself or in a client file, or of another run is
-    reported and set aside.
+    reported and renamed.
     """
     if not path.exists():
         return None
@@ -148,7 +145,7 @@ def signals() -> Iterator[list[int]]:
         return
     received: list[int] = []
 
-    def note(number: int, frame: Any) -> None:
+    def collect(number: int, frame: Any) -> None:
         if received:
             raise KeyboardInterrupt("stopped inside a round; the last checkpoint, if any, is kept")
         received.append(number)
@@ -163,7 +160,7 @@ def signals() -> Iterator[list[int]]:
     hangup = getattr(signal, "SIGHUP", None)
     if hangup is not None and signal.getsignal(hangup) is not signal.SIG_IGN:  # `nohup` ignores it
         numbers.append(hangup)
-    before = {number: signal.signal(number, note) for number in numbers}
+    before = {number: signal.signal(number, collect) for number in numbers}
     _received = received
     try:
         yield received

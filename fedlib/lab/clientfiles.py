@@ -1,11 +1,10 @@
-"""Visited clients of a run: those used last in memory, and what a checkpoint goes on from in files beside it."""
+"""Visited clients of a run: the most recently used in memory, all of them in files beside the checkpoint."""
 
 import hashlib
 import io
 import os
 import shutil
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ def remove(checkpoint: Path) -> None:
 
 
 def set_aside(checkpoint: Path, reason: str) -> None:
-    """Rename a checkpoint that cannot be used, and its client files with it, see `files.set_aside`."""
+    """Rename a checkpoint that cannot be used, and its client files with it (`files.set_aside`)."""
     aside = files.set_aside(checkpoint, reason)
     if folder_of(checkpoint).exists():
         folder_of(checkpoint).rename(folder_of(aside))
@@ -52,62 +51,49 @@ class ClientFiles:
         self.folder, self.federation = folder_of(checkpoint), federation
         self.number = 1  # of the next checkpoint
         self.newest: dict[int, tuple[int, str]] = {}  # client id -> number and SHA-256 of its newest file
-        self.named: dict[int, tuple[int, str]] = {}  # the same as the last checkpoint has it
         self.held: dict[int, int] = {}  # ids of the clients in memory, the one used last at the end -> bytes
         self.changed: set[int] = set()  # those of them that have no file as they are now
-        self.unsynced: set[int] = set()
 
     def attach(self) -> None:
         """Follow the federation from now on; of earlier runs' files only those of the checkpoint stay."""
         for client in self.federation.clients:
             if client.visited and client.id not in self.newest:  # trained before this run
                 self.keep(client)
-        named = {self._name(id) for id in self.newest}
-        for name in self._present() - named:
-            if name.lstrip(".").startswith("client-"):  # also a temporary one
-                (self.folder / name).unlink()
+        self.forget()
         self.federation.after_visit = self.keep
 
     def keep(self, client: Client) -> None:
-        """Take note of a client that has changed."""
+        """Note that a client has changed."""
         self.changed.add(client.id)
         self._hold(client.id, client.snapshot())
 
     def write(self) -> dict[str, Any]:
-        """Write what has changed, and wait until it is on the disk; returns what the checkpoint says of the clients.
+        """Write what has changed, and files that somebody has deleted; returns what the checkpoint says of the clients.
 
-        Raises FedlibError when somebody has deleted the file of a client that is not in memory.
+        Raises FedlibError when the deleted file is of a client that is not in memory.
         """
         present = self._present()
-        for id in self.newest:
-            if id not in self.changed and self._name(id) not in present:
-                if id not in self.held:
-                    raise FedlibError(f"{self.folder / self._name(id)}: was deleted while the run needed it")
-                self.changed.add(id)
-        for id in sorted(self.changed):
+        for id in sorted(self.changed | {id for id in self.newest if self._name(id) not in present}):
             self._write(id)
-        for id in self.unsynced:
-            files.sync(self.folder / self._name(id))
-        self.unsynced.clear()
-        return {"number": self.number, "files": dict(self.newest)}
+        said = {"number": self.number, "files": dict(self.newest)}
+        self.number += 1
+        return said
 
     def forget(self) -> None:
-        """Delete the files that the checkpoint which was just written no longer names."""
-        for id, (number, _) in self.named.items():
-            if self.newest[id][0] != number:
-                (self.folder / _file_name(id, number)).unlink(missing_ok=True)
-        self.named, self.number = dict(self.newest), self.number + 1
+        """Delete the files that the last checkpoint does not name; also temporary ones."""
+        for name in self._present() - {self._name(id) for id in self.newest}:
+            if name.lstrip(".").startswith("client-"):
+                (self.folder / name).unlink(missing_ok=True)
 
     def resume(self, said: dict[str, Any]) -> None:
-        """Put the clients where a checkpoint says that they are, or as never visited where it says nothing. Raises
+        """Restore the clients that a checkpoint names and reset the others to never visited. Raises
         ValueError or OSError, and changes nothing, when a file is not what was written.
         """
         for id, (number, digest) in said["files"].items():
             with open(self.folder / _file_name(id, number), "rb") as file:
                 if hashlib.file_digest(file, "sha256").hexdigest() != digest:
                     raise ValueError(f"{file.name} is not what was written")
-        self.newest = {id: (number, digest) for id, (number, digest) in said["files"].items()}
-        self.named, self.number = dict(self.newest), said["number"] + 1
+        self.newest, self.number = dict(said["files"]), said["number"] + 1
         for client in self.federation.clients:
             if client.id in self.newest:
                 client.offload(partial(self.fetch, client.id))
@@ -129,18 +115,8 @@ class ClientFiles:
         self._hold(id, snapshot)
         return snapshot
 
-    def expect(self, ids: Iterable[int]) -> None:
-        """Have the system read the files of these clients from the disk, if it can, while others train: among ten
-        thousand clients nobody's file is still in its cache.
-        """
-        ahead = getattr(os, "posix_fadvise", None)
-        for id in ids:
-            if ahead and id in self.newest and id not in self.held:
-                with suppress(OSError), open(self.folder / self._name(id), "rb") as file:  # `fetch` says what is wrong
-                    ahead(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
-
     def _hold(self, id: int, snapshot: dict[str, Any]) -> None:
-        """Count a client as in memory and used last, and put away those used longest ago that have no room."""
+        """Mark a client as in memory and most recently used, and offload the least recently used beyond MEMORY."""
         self.held.pop(id, None)
         self.held[id] = sum(tensor.nbytes for tensor in _tensors(snapshot))
         if self.federation.after_visit != self.keep:  # another run has taken over
@@ -158,10 +134,9 @@ class ClientFiles:
         buffer = io.BytesIO()
         torch.save(self.federation.clients[id].snapshot(), buffer)
         content = buffer.getbuffer()
-        files.write_bytes(self.folder / _file_name(id, self.number), content, synced=False)
+        files.write_bytes(self.folder / _file_name(id, self.number), content)
         self.newest[id] = self.number, hashlib.sha256(content).hexdigest()
         self.changed.discard(id)
-        self.unsynced.add(id)
 
     def _name(self, id: int) -> str:
         return _file_name(id, self.newest[id][0])

@@ -1,4 +1,4 @@
-"""What a round costs: 32-bit words on the wire, measured from the messages, and floating-point operations (FLOPs, 2 a
+"""What a round costs: 32-bit words on the wire, measured from the messages, and floating-point operations (FLOPs, 2 per
 multiply-add), counted by PyTorch on real steps: matrix products and convolutions, forward and backward; not
 element-wise work and singular value decompositions.
 """
@@ -30,7 +30,7 @@ def kilobytes(number_of_words: float) -> float:
 
 
 def training_flops(architecture: str, num_classes: int, channels: int) -> int:
-    """FLOPs of one plain training step (forward and backward, 2 per multiply-add) a sample, counted by PyTorch on a
+    """FLOPs of one plain training step (forward and backward, 2 per multiply-add) per sample, counted by PyTorch on a
     step of two: a real one of a person's own network, one without numbers of ours.
     """
     choose("architecture", architecture, models.BUILDERS)
@@ -133,12 +133,13 @@ def _steady_round(algorithm: Algorithm, federation: Federation) -> tuple[Message
 
 @dataclass(frozen=True)
 class Flops:
-    """FLOPs of a method on one architecture, in the parts that they grow by.
+    """FLOPs of a method on one architecture, by what they are proportional to.
 
-    epoch: a training image and epoch; round: a training image and round, however many epochs (FedGH's extraction);
-    public: a public image and round; fixed: a client and round, whatever its data; first, first_public: once a client, before
-    its first visit, a training and a public image (FedMD's and FCCL's training before). Of the server, a round: upload: an upload;
-    upload_public: an upload and public image (FedKEMF's ensemble); server_public: a public image; server: whatever comes.
+    epoch: per training image and epoch; round: per training image and round, however many epochs (FedGH's extraction);
+    public: per public image and round; fixed: per client and round, whatever its data; first, first_public: once per client,
+    before its first visit, per training and per public image (FedMD's and FCCL's training before). Of the server, per round:
+    upload: per upload; upload_public: per upload and public image (FedKEMF's ensemble); server_public: per public image;
+    server: constant.
     """
 
     epoch: float
@@ -153,11 +154,11 @@ class Flops:
     first_public: float = 0.0
 
     def local(self, samples: int, epochs: int, public_samples: int = 0) -> float:
-        """A client's round."""
+        """FLOPs of a client's round."""
         return samples * (epochs * self.epoch + self.round) + public_samples * self.public + self.fixed
 
     def aggregation(self, uploads: int, public_samples: int = 0) -> float:
-        """The server's round."""
+        """FLOPs of the server's round."""
         each = self.upload + public_samples * self.upload_public
         return uploads * each + public_samples * self.server_public + self.server
 
@@ -207,7 +208,7 @@ def relative_to_standalone(
 
 
 def of_run(run: Any) -> np.ndarray:
-    """FLOPs that a run had spent by the end of each round, from 0: of all clients and the server, public images and what is
+    """Cumulative FLOPs of a run by the end of each round: of all clients and the server, public images and what is
     trained before a client's first visit included.
 
     run: a record, whose rounds say how many images were trained on. What a method computes beyond plain training is measured on
@@ -237,7 +238,7 @@ def of_run(run: Any) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Spent:
-    """What the clients of a run spent together in its first rounds.
+    """Communication of all clients of a run in its first rounds.
 
     reached: whether those rounds end at the target; words: 32-bit, up and down, as they travel and as the papers count.
     """

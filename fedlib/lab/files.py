@@ -11,16 +11,16 @@ from pathlib import Path
 from tqdm import tqdm
 
 
-def write_bytes(path: Path, content: bytes | memoryview, *, synced: bool = True) -> None:
-    """Write a file whole or not at all: temporary file, fsync, `os.replace`. `synced=False` leaves the fsync to `sync`."""
-    write_files({path: [content]}, synced=synced)
+def write_bytes(path: Path, content: bytes | memoryview) -> None:
+    """Write a file whole or not at all: temporary file, fsync, `os.replace`."""
+    write_files({path: [content]})
 
 
-def write_files(files: Mapping[Path, Sequence[bytes | memoryview]], *, synced: bool = True) -> None:
-    """Write files (path -> parts of its content) whole: all as temporary files first, so that a full disk leaves what
-    was there, then each in its place. The last one vouches for the others: an old one goes before they change.
+def write_files(files: Mapping[Path, Sequence[bytes | memoryview]]) -> None:
+    """Write files (path -> parts of its content) whole: all as temporary files first, so that a full disk leaves the
+    old ones, then each is renamed. The last one certifies the others: an old last one is deleted before they change.
 
-    Folders that are missing are made, also those that somebody removed meanwhile.
+    Missing folders are made, also those removed meanwhile.
     """
     suffix = f".{os.getpid()}-{threading.get_ident()}.tmp"
     staged = {path: path.with_name(f".{path.name}{suffix}") for path in files}
@@ -30,8 +30,7 @@ def write_files(files: Mapping[Path, Sequence[bytes | memoryview]], *, synced: b
             with open(staged[path], "wb") as file:
                 file.writelines(parts)
                 file.flush()
-                if synced:
-                    os.fsync(file.fileno())
+                os.fsync(file.fileno())
         if len(files) > 1:
             list(files)[-1].unlink(missing_ok=True)
         for path, temporary in staged.items():
@@ -41,12 +40,6 @@ def write_files(files: Mapping[Path, Sequence[bytes | memoryview]], *, synced: b
             with suppress(OSError):
                 temporary.unlink()
         raise
-
-
-def sync(path: Path) -> None:
-    """Wait until the content of a file is on the disk."""
-    with open(path, "rb+") as file:
-        os.fsync(file.fileno())
 
 
 def seal(content: bytes | memoryview) -> list[bytes | memoryview]:

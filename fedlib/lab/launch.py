@@ -1,17 +1,17 @@
-"""Computing runs: one here, or several side by side in workers."""
+"""Computing runs: one in this process, or several side by side in worker processes."""
 
 import dataclasses
 import json
-import os
-import queue
+import multiprocessing
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import filelock
 
@@ -23,7 +23,9 @@ from .build import federation_of, made_by_own_parts
 from .estimates import cores, expected_seconds, training_work
 from .progress import Progress
 from .records import Record, begin_session, lock_of, read, store, stored_spec, tidy, usable, write
-from .spec import Resolved, RunSpec, resolve, spec_from
+from .spec import Resolved, RunSpec, resolve
+
+Pipe: TypeAlias = "Connection[Any, Any]"
 
 
 def run(
@@ -36,14 +38,24 @@ def run(
 ) -> Record:
     """The record of `spec`: read if it is finished, resumed or computed otherwise.
 
-    A record whose numbers today's code does not compute any more (`numerics`) is set aside and trained again, or
+    A record whose numbers today's code does not compute any more (`numerics`) is renamed and trained again, or
     returned if `reuse_stale`. If a person's own network or partition makes something else than it did for the stored
     run, though its source is the same, that is another run. One process computes; another that asks for the same run
     waits and reads. Of several threads of one process, one trains and the others wait (`sweep` trains side by side).
     log: called with the row of each round that is trained here. Raises FedlibError for what a user can mend,
     Interrupted on Ctrl-C, which a run in another thread than the main one does not hear.
     """
-    resolved = resolve(spec, scale)
+    return _run(resolve(spec, scale), progress, reuse_stale, log)
+
+
+def _run(
+    resolved: Resolved,
+    progress: bool,
+    reuse_stale: bool,
+    log: Callable[[dict[str, Any]], None] | None,
+    share: int | None = None,
+) -> Record:
+    """`run`. share: in a sweep's worker, the cores that it may use; it does not wait for a run that is computed elsewhere."""
     record = usable(resolved, reuse_stale)
     if record is not None and not resolved.own:
         return record
@@ -65,20 +77,13 @@ def run(
     try:
         store().mkdir(parents=True, exist_ok=True)
         lock = lock_of(resolved.key)
-        try:
-            lock.acquire(timeout=0)
-        except filelock.Timeout:
-            if _reporter is not None:  # a sweep's worker, which has other runs to go on with
-                _acquire_within(lock, PATIENCE)
-            else:
-                print(f"{resolved.label}: another process computes this run; waiting for it", file=sys.stderr)
-                _acquire(lock, resolved.label)
+        _acquire(lock, resolved.label, patience=None if share is None else PATIENCE)
         try:
             record = usable(resolved, reuse_stale, mend=True)
             if record is not None:
                 return record
             with _alone(resolved.label):
-                return _compute(resolved, built, made, progress, log)
+                return _compute(resolved, built, made, progress, log, share or cores())
         except BaseException:
             if not (store() / resolved.key).exists():
                 Path(lock.lock_file).unlink(missing_ok=True)
@@ -96,18 +101,18 @@ class Elsewhere(Exception):
 PATIENCE = 2.0  # seconds for which a sweep's worker waits for a run that is computed elsewhere
 
 
-def _acquire_within(lock: filelock.BaseFileLock, seconds: float) -> None:
+def _acquire(lock: filelock.BaseFileLock, label: str, patience: float | None) -> None:
+    """Take a run's lock: raises Elsewhere after `patience` seconds or, where that is None, says so and waits."""
     try:
-        lock.acquire(timeout=seconds)
+        lock.acquire(timeout=patience or 0)
     except filelock.Timeout:
-        raise Elsewhere from None
-
-
-def _acquire(lock: filelock.BaseFileLock, label: str) -> None:
-    try:
-        lock.acquire()
-    except RuntimeError:  # filelock's, of a lock that this thread holds
-        raise FedlibError(f"{label}: this very thread computes the run, and cannot wait for itself") from None
+        if patience is not None:
+            raise Elsewhere from None
+        print(f"{label}: another process computes this run; waiting for it", file=sys.stderr)
+        try:
+            lock.acquire()
+        except RuntimeError:  # filelock's, of a lock that this thread holds
+            raise FedlibError(f"{label}: this very thread computes the run, and cannot wait for itself") from None
 
 
 @contextmanager
@@ -128,8 +133,11 @@ def _compute(
     made: dict[str, str],
     progress: bool,
     log: Callable[[dict[str, Any]], None] | None,
+    processes: int,
 ) -> Record:
-    """Train (or resume) and store; the locks are held. What a failed start leaves is removed."""
+    """Train (or resume) and store; the locks are held. What a failed start leaves is removed. processes: as many may
+    train side by side.
+    """
     path, spec = store() / resolved.key, resolved.spec
     stored = json.dumps({"spec": dataclasses.asdict(spec), "hashed": resolved.hashed}, indent=1).encode()
     try:
@@ -146,11 +154,10 @@ def _compute(
                     bar.update(row["round"] + 1, f"{_reached(row, spec.rounds)}, {timing['seconds']:.1f} s a round")
                     if row["round"] == 0:
                         resolved.check_own_parts()
-                    _report(row)
                     if log is not None:
                         log(row)
 
-                with _side_by_side(_share or cores()):
+                with _side_by_side(processes):
                     outcome = checkpoint.simulate(
                         built, resolved.simulated, spec.rounds, spec.participation,
                         checkpoint=path / "checkpoint.pt", label=resolved.session, progress=after_round,
@@ -167,12 +174,9 @@ def _compute(
     return record
 
 
-_share: int | None = None  # in a sweep's worker: the cores that it may use; a run by itself has them all
-
-
 @contextmanager
 def _side_by_side(processes: int) -> Iterator[None]:
-    """So many processes for what a run can train side by side."""
+    """Let a run train in so many processes side by side."""
     setting = training.processes.set(processes)
     try:
         yield
@@ -180,16 +184,8 @@ def _side_by_side(processes: int) -> Iterator[None]:
         training.processes.reset(setting)
 
 
-_reporter: Callable[[dict[str, Any]], None] | None = None  # in a sweep's worker: tells the parent of a round
-
-
-def _report(row: dict[str, Any]) -> None:
-    if _reporter is not None:
-        _reporter(row)
-
-
 def _reached(row: dict[str, Any], rounds: int | None) -> str:
-    """Where a run is, for a bar: its round, of how many, and the mean accuracy over the clients visited so far."""
+    """Progress of a run, for a bar: its round and the mean accuracy over the clients visited so far."""
     return f"round {row['round'] + 1}/{rounds} accuracy {row['accuracy']:.3f}"
 
 
@@ -215,7 +211,7 @@ def sweep(
     or as `specs` has it (in_order). each: called with how many runs remain whenever a worker has finished one.
 
     On Ctrl-C or SIGTERM the workers finish their rounds and save; the same call resumes. An error of one run is
-    raised when all others are done, data that cannot be had before anything is trained.
+    raised when all others are done; missing data that cannot be downloaded, before anything is trained.
     """
     allowed = "a list of RunSpec; of a single one, `run` gives the record"
     require(isinstance(specs, Iterable) and not isinstance(specs, str | Mapping), "specs", specs, allowed)
@@ -244,7 +240,7 @@ def sweep(
 
 
 def _fetch(todo: list[Resolved]) -> None:
-    """Download the data that are not there: once, and before any worker starts, so that a failure is one line and not one a run."""
+    """Download missing data once, before any worker starts, so that a failure is one line and not one per run."""
     names = (name for item in todo for name in (item.spec.dataset, item.spec.public_dataset) if name)
     for name in dict.fromkeys(names):
         if not data.available(name):
@@ -259,73 +255,73 @@ def _in_workers(
     reuse_stale: bool,
     each: Callable[[int], None] | None,
 ) -> list[str]:
-    """Train `todo` in `jobs` worker processes; returns what went wrong, a line each. The bar goes by `expected`, each
+    """Train `todo` in `jobs` worker processes; returns what went wrong, one line each. The bar goes by `expected`, each
     run's seconds by its key; `each` is told how many runs remain.
 
-    A worker is a Python of its own that reads specifications and writes reports as lines of JSON, so a script needs no
-    main guard and a notebook no importable main module.
+    A worker is a Python of its own, so a script needs no main guard and a notebook no importable main module. It gets
+    specifications and sends reports through a pipe that nothing else knows, so that what a run prints disturbs nothing.
+    No pool of concurrent.futures or loky: where one of its workers is killed, all its runs fail.
     """
-    reports: queue.Queue[tuple[subprocess.Popen[str], dict[str, Any] | None]] = queue.Queue()
-    workers = [_start_worker(reports, reuse_stale, max(1, cores() // jobs)) for _ in range(jobs)]
-    waiting, deaths, finished = list(todo), [], 0
+    workers = dict(_start_worker(reuse_stale, max(1, cores() // jobs)) for _ in range(jobs))
+    working, waiting, deaths, finished = list(workers), list(todo), [], 0
     failed: dict[str, list[str]] = {}  # what went wrong -> the runs
-    interrupt: KeyboardInterrupt | None = None
-    given: dict[subprocess.Popen[str], Resolved] = {}
+    given: dict[Pipe, Resolved] = {}
     done: dict[str, float] = dict.fromkeys(expected, 0.0)  # seconds of `expected`, by run
+    interrupt: KeyboardInterrupt | None = None
 
-    def give(worker: subprocess.Popen[str]) -> None:
-        assert worker.stdin is not None
+    def give(pipe: Pipe) -> None:
+        """Send a worker its next run, or None, at which it ends."""
+        item = waiting.pop(0) if waiting and interrupt is None else None
+        if item is not None:
+            given[pipe] = item
+        with suppress(OSError):  # it died: the end of its pipe says so
+            pipe.send(item and item.spec)
+
+    def hear(pipe: Pipe) -> None:
+        """What a worker has to say, or that it has ended."""
+        nonlocal finished
         try:
-            if waiting and interrupt is None:
-                given[worker] = waiting.pop(0)
-                worker.stdin.write(json.dumps(dataclasses.asdict(given[worker].spec)) + "\n")
-                worker.stdin.flush()
-            else:
-                worker.stdin.close()
-        except BrokenPipeError:  # it died: its closing report says so
-            pass
+            kind, said = pipe.recv()
+        except (EOFError, OSError):
+            working.remove(pipe)
+            status = workers[pipe].wait()
+            if status and interrupt is None:
+                deaths.append(f"a worker died (exit {status}); the same command resumes its run")
+            return
+        item = given[pipe]
+        if kind == "round":  # a resumed run has the rounds before it done at once
+            done[item.key] = expected[item.key] * (said["round"] + 1) / item.spec.rounds
+            bar.update(sum(done.values()), f"{item.spec.algorithm} {_reached(said, item.spec.rounds)}")
+            return
+        if kind == "elsewhere":
+            waiting.append(item)  # the others first
+            give(pipe)
+            return
+        finished += kind == "finished"
+        if kind == "failed":
+            failed.setdefault(said, []).append(f"{item.spec.algorithm} on {item.spec.dataset}")
+        bar.label, done[item.key] = f"{finished} of {len(todo)} runs", expected[item.key]
+        bar.update(sum(done.values()))
+        give(pipe)
+        if each and kind == "finished":
+            each(len(todo) - finished)
 
     with _terminate_as_interrupt():
         try:
-            for worker in workers:
-                give(worker)
-            alive, told = len(workers), 0
-            while alive:
+            for pipe in workers:
+                give(pipe)
+            while working:
                 try:
-                    if each and told < finished:
-                        told = finished
-                        each(len(todo) - finished)
-                    worker, report = reports.get(timeout=0.5)
-                except queue.Empty:
-                    continue
+                    for speaking in wait(working):
+                        hear(speaking)  # type: ignore[arg-type]
                 except KeyboardInterrupt as error:
                     if interrupt is not None:
                         raise
                     interrupt = error
-                    for worker in workers:
+                    for worker in workers.values():
                         worker.terminate()  # each finishes its round and saves
-                    continue
-                if report is None:
-                    alive -= 1
-                    if worker.wait() and interrupt is None:
-                        deaths.append(f"a worker died (exit {worker.returncode}); the same command resumes its run")
-                elif "round" in report:  # a resumed run has the rounds before it done at once
-                    item = given[worker]
-                    done[item.key] = expected[item.key] * (report["round"] + 1) / item.spec.rounds
-                    bar.update(sum(done.values()), f"{item.spec.algorithm} {_reached(report, item.spec.rounds)}")
-                elif "elsewhere" in report:  # the others first
-                    waiting.append(next(item for item in todo if item.key == report["elsewhere"]))
-                    give(worker)
-                else:
-                    finished += "finished" in report
-                    if "failed" in report:
-                        failed.setdefault(report["failed"], []).append(report["of"])
-                    bar.label = f"{finished} of {len(todo)} runs"
-                    done[given[worker].key] = expected[given[worker].key]
-                    bar.update(sum(done.values()))
-                    give(worker)
         finally:
-            for worker in workers:
+            for worker in workers.values():
                 if worker.poll() is None:
                     worker.kill()
     if interrupt is not None:
@@ -337,70 +333,45 @@ def _counted(names: list[str]) -> str:
     return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
-def _start_worker(reports: "queue.Queue[Any]", reuse_stale: bool, share: int) -> "subprocess.Popen[str]":
-    """A worker process, in a session of its own so that a terminal's Ctrl-C reaches the parent alone."""
-    command = [sys.executable, "-c", f"from fedlib.lab.launch import work; work({reuse_stale}, {share})"]
-    worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
-
-    def listen() -> None:
-        assert worker.stdout is not None
-        try:
-            with worker.stdout as lines:
-                for line in lines:
-                    report = _report_in(line)
-                    if report is None:
-                        print(line, end="", file=sys.stderr)
-                    else:
-                        reports.put((worker, report))
-        finally:
-            reports.put((worker, None))
-
-    threading.Thread(target=listen, daemon=True).start()
-    return worker
-
-
-def _report_in(line: str) -> dict[str, Any] | None:
-    """A worker's report; None of a line that a library printed while the worker started."""
-    try:
-        report = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return report if isinstance(report, dict) and {"round", "finished", "elsewhere", "failed"} & set(report) else None
-
-
-def work(reuse_stale: bool, share: int) -> None:
-    """A worker's life: specifications in on stdin, reports out on stdout; ends with stdin or with its parent. share: the
-    cores that it may use. What a run itself prints goes to standard error, and it has nothing to read.
+def _start_worker(reuse_stale: bool, share: int) -> tuple["Pipe", "subprocess.Popen[bytes]"]:
+    """A worker process and the pipe to it, in a session of its own so that a terminal's Ctrl-C reaches the parent alone.
+    It prints to standard error, and has nothing to read.
     """
-    global _reporter, _share
-    parent = os.getppid()
-    reports, specifications = os.fdopen(os.dup(1), "w"), os.fdopen(os.dup(0))
-    os.dup2(2, 1)
-    with open(os.devnull) as nothing:
-        os.dup2(nothing.fileno(), 0)
+    ours, its = multiprocessing.Pipe()
+    code = f"from fedlib.lab.launch import work; work({its.fileno()}, {reuse_stale}, {share})"
+    with its:
+        worker = subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdin=subprocess.DEVNULL,
+            stdout=2,
+            pass_fds=[its.fileno()],
+            start_new_session=True,
+        )
+    return ours, worker
 
-    def send(**report: Any) -> None:
-        print(json.dumps(report), file=reports, flush=True)
+
+def work(descriptor: int, reuse_stale: bool, share: int) -> None:
+    """A worker's life: specifications in, reports out, until there are no more or its parent is gone. share: the cores
+    that it may use.
+    """
+    parent: Pipe = Connection(descriptor)
 
     def report(row: dict[str, Any]) -> None:
-        if os.getppid() != parent:
+        try:
+            parent.send(("round", {name: row[name] for name in ("round", "accuracy")}))
+        except OSError:  # the parent is gone
             signal.raise_signal(signal.SIGTERM)
-        else:
-            send(round=row["round"], accuracy=row["accuracy"])
 
-    _reporter, _share = report, share
-    try:
-        for line in specifications:
-            spec = spec_from(json.loads(line))
+    with suppress(KeyboardInterrupt, EOFError, OSError):
+        while spec := parent.recv():
+            said = "finished", ""
             try:
-                run(spec, progress=False, reuse_stale=reuse_stale)
-                send(finished=True)
+                _run(resolve(spec), False, reuse_stale, report, share)
             except Elsewhere:
-                send(elsewhere=resolve(spec).key)
+                said = "elsewhere", ""
             except FedlibError as error:
-                send(failed=str(error), of=f"{spec.algorithm} on {spec.dataset}")
-    except KeyboardInterrupt:
-        sys.exit(0)
+                said = "failed", str(error)
+            parent.send(said)
 
 
 @contextmanager

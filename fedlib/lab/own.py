@@ -1,8 +1,8 @@
 """Digests of a person's own methods, networks and partitions, for the key of a run.
 
 Each may be defined in a notebook cell, a script or a module, as a class, a function or a lambda. Its digest needs no
-source: it is made of the compiled code and of everything that it refers to and that is a person's own. Names of
-libraries stand for libraries.
+source: it covers the compiled code and everything of the person's own that the code refers to. Libraries are
+represented by their names.
 """
 
 import ast
@@ -57,7 +57,7 @@ def digest(*parts: Any) -> str:
     return walk.sha.hexdigest()[:16]
 
 
-def is_own(module: str | None) -> bool:
+def is_own_module(module: str | None) -> bool:
     """Whether a module is a person's: neither Python's, nor installed, nor fedlib's."""
     root = (module or "builtins").partition(".")[0]
     if root == "__main__":
@@ -68,7 +68,7 @@ def is_own(module: str | None) -> bool:
     return not {"site-packages", "dist-packages"} & set(Path(file).parts)
 
 
-# What a class has besides what its author wrote, some of it only once it has been used.
+# Attributes of a class that its author did not write; some appear only after first use.
 _BOOKKEEPING = {
     *("__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", "__annotations__", "__annotate__"),
     *("__annotate_func__", "__annotations_cache__", "__abstractmethods__", "_abc_impl", "__firstlineno__"),
@@ -138,14 +138,14 @@ class _Walk:
             self.instance(value)
 
     def module(self, module: types.ModuleType) -> None:
-        file = inspect.getsourcefile(module) if is_own(module.__name__) and hasattr(module, "__file__") else None
+        file = inspect.getsourcefile(module) if is_own_module(module.__name__) and hasattr(module, "__file__") else None
         self.text("module", _bare_source(Path(file)) if file else module.__name__)
 
     def library(self, value: Any) -> None:
         self.text("library", value.__module__, value.__qualname__)
 
     def type(self, cls: type) -> None:
-        if not is_own(cls.__module__):
+        if not is_own_module(cls.__module__):
             self.library(cls)
             return
         self.value(("class", *cls.__bases__))
@@ -161,7 +161,7 @@ class _Walk:
             self.value(tuple(pair for pair in factories if pair[1] is not MISSING))
 
     def function(self, function: types.FunctionType) -> None:
-        if not is_own(function.__module__):
+        if not is_own_module(function.__module__):
             self.library(function)
             return
         code = function.__code__

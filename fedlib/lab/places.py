@@ -1,4 +1,4 @@
-"""Where things lie: what the project ships (notebooks, results and figures of record), and what its user makes (`home`)."""
+"""Folders: of what the project ships (notebooks, results and figures of record), and of what its user makes (`home`)."""
 
 import shutil
 from collections.abc import Iterable

@@ -1,5 +1,5 @@
-"""What each paper and its authors' released code say of an experiment besides the method: presets as data, one object per
-(paper, variant); every field of the protocol can be overridden by name. `fedlib.papers.fields` says where each value is from.
+"""Experimental settings of each paper and of its authors' released code, as data: one preset per (paper, variant); every
+field of the protocol can be overridden by name. `fedlib.papers.fields` says where each value is from.
 """
 
 from collections.abc import Mapping
@@ -125,7 +125,7 @@ PRESETS: dict[tuple[str, str], Preset] = {
         },
     ),
     # pFedHR's code: the official training images alone, 80:20 a client, of the 80 the first four fifths to train on
-    # and the rest unused (here: validation); Non-IID by shards, 288 images a client of CIFAR-10. Not reproduced: two
+    # and the rest unused (here: validation); Non-IID by shards, 288 images per client of CIFAR-10. Not reproduced: two
     # clients that draw one shard, and on IID data test images that others train on.
     ("pFedHR", "released"): Preset(
         Protocol(

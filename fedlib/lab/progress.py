@@ -1,13 +1,14 @@
-"""How far some work is: a bar on a terminal, one line that is rewritten in a notebook, a line for every tenth of the
-work where standard error is a file, and nothing where none was asked for.
+"""How far some work is, by tqdm: a bar on a terminal, one line that is rewritten in a notebook, a line for every tenth of
+the work where standard error is a file, and nothing where none was asked for.
 """
 
+import io
 import sys
-import time
 from typing import Any
 
 from tqdm import tqdm
 
+LAYOUT = "{desc} {percentage:3.0f} %|{bar:20}| {elapsed}, {remaining} left{postfix}"
 TENTHS = 10
 
 
@@ -19,93 +20,55 @@ class Progress:
 
     def __init__(self, label: str, total: float, shown: bool = True):
         self.label, self.total, self.done = label, total, 0.0
-        self._display: Any = _Nothing() if not shown else _Notebook() if _in_notebook() else _terminal_or_file()
+        terminal = sys.stderr is not None and sys.stderr.isatty()
+        kind: Any = _Notebook if _in_notebook() else tqdm if terminal else _Lines
+        file = sys.stderr if kind is tqdm else io.StringIO()
+        how = {"bar_format": LAYOUT, "leave": False, "dynamic_ncols": True, "ascii": None if kind is tqdm else False}
+        self._bar = kind(total=total, desc=label, disable=not shown, file=file, **how)
 
     def __enter__(self) -> "Progress":
-        self._display.start(self)
         return self
 
     def update(self, done: float, text: str = "") -> None:
         """Show that `done` of the total is done, and a `text` on what comes out. It never goes back or beyond the total."""
-        self.done = max(self.done, min(done, self.total))
-        self._display.show(self, text)
+        self._bar.n = self.done = max(self.done, min(done, self.total))
+        self._bar.set_description_str(self.label, refresh=False)
+        if text:
+            self._bar.set_postfix_str(text, refresh=False)
+        self._bar.refresh()
 
     def __exit__(self, error: type[BaseException] | None, *rest: object) -> None:
         if error is None:
             self.update(self.total)
-        self._display.end()
-
-    @property
-    def part(self) -> float:
-        return self.done / self.total if self.total else 1.0
+        self._bar.close()
 
 
-class _Nothing:
-    def start(self, progress: Progress) -> None:
-        pass
+class _Lines(tqdm):
+    """A line on standard error for every tenth."""
 
-    def show(self, progress: Progress, text: str) -> None:
-        pass
+    tenths = 0
 
-    def end(self) -> None:
-        pass
-
-
-class _Terminal(_Nothing):
-    def start(self, progress: Progress) -> None:
-        layout = "{desc}{percentage:3.0f} %|{bar}| {elapsed}, {remaining} left{postfix}"
-        self.bar = tqdm(total=progress.total, desc=progress.label, bar_format=layout, leave=False, dynamic_ncols=True)
-
-    def show(self, progress: Progress, text: str) -> None:
-        self.bar.set_description_str(f"{progress.label} ", refresh=False)
-        if text:
-            self.bar.set_postfix_str(text, refresh=False)
-        self.bar.n = progress.done
-        self.bar.refresh()
-
-    def end(self) -> None:
-        self.bar.close()
-
-
-class _File(_Nothing):
-    def start(self, progress: Progress) -> None:
-        self.tenths = 0
-
-    def show(self, progress: Progress, text: str) -> None:
-        tenths = int(TENTHS * progress.part)
+    def display(self, msg: str | None = None, pos: int | None = None) -> None:
+        tenths = int(TENTHS * self.n / self.total) if self.total else TENTHS
         if tenths > self.tenths:
             self.tenths = tenths
-            print(
-                f"{progress.label}: {100 * progress.part:.0f} %{', ' if text else ''}{text}",
-                file=sys.stderr,
-                flush=True,
-            )
+            text = f", {self.postfix}" if self.postfix else ""
+            print(f"{self.desc}: {100 * self.n / (self.total or 1):.0f} %{text}", file=sys.stderr, flush=True)
 
 
-class _Notebook(_Nothing):
+class _Notebook(tqdm):
     """Plain text, rewritten in place; it begins and ends as an output without content, which a page does not show and
-    `reproduce.without_progress` takes out of a file.
+    which is taken out of a committed notebook. tqdm's own widget leaves its last state in the file, and needs ipywidgets.
     """
 
-    def start(self, progress: Progress) -> None:
-        from IPython.display import display
+    handle: Any = None
 
-        self.handle = display({}, raw=True, display_id=True)
-        self.started = time.perf_counter()
-        self.show(progress, "")
+    def display(self, msg: str | None = None, pos: int | None = None) -> None:
+        if self.handle is None:
+            from IPython.display import display
 
-    def show(self, progress: Progress, text: str) -> None:
-        part, seconds = progress.part, time.perf_counter() - self.started
-        left = f", {seconds * (1 - part) / part:.0f} s left" if 0 < part < 1 else ""
-        line = f"{progress.label} |{'█' * round(20 * part):<20}| {100 * part:.0f} %{left}{', ' if text else ''}{text}"
-        self.handle.update({"text/plain": line}, raw=True)
-
-    def end(self) -> None:
-        self.handle.update({}, raw=True)
-
-
-def _terminal_or_file() -> Any:
-    return _Terminal() if sys.stderr is not None and sys.stderr.isatty() else _File()
+            self.handle = display({}, raw=True, display_id=True)
+        self.handle.update({"text/plain": str(self)} if msg is None else {}, raw=True)  # msg: "" at its end
 
 
 def _in_notebook() -> bool:

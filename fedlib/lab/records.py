@@ -1,11 +1,11 @@
-"""A finished run on disk: its record, the store that holds it, and who may touch it.
+"""A finished run on disk: its record, the store that holds it, and the lock that protects it.
 
 `runs/<key>/` holds spec.json (what is hashed), provenance.json, rounds.csv, clients.csv, timing.csv, details.jsonl if
 the method notes any, final-server.pt or final-clients.pt if kept, and DONE, written last with the SHA-256 of every
 other file, below a line with its own; while unfinished, checkpoint.pt and, in the folder checkpoint.pt.clients, the
-visited clients. A finished run is never recomputed; an unfinished one resumes. A damaged one is set aside and said to
-be. A run that is whole is never deleted, whatever version of fedlib computed it: one that this version cannot read is
-skipped and named, one whose numbers another version computes is set aside when it is asked for again.
+visited clients. A finished run is never recomputed; an unfinished one resumes. A damaged one is renamed and
+reported. A run that is whole is never deleted, whatever version of fedlib computed it: one that this version cannot read is
+skipped and named, one whose numbers today's code computes differently is renamed when it is asked for again.
 
 The results of record (`fedlib.papers.recorded`) are such folders too, without weights, timing and details, and with
 large tables compressed (`rounds.csv.gz`).
@@ -52,9 +52,9 @@ class Unreadable(FedlibError):
 class Record:
     """A finished run, read from disk: tidy tables, how it ended, where it came from.
 
-    rounds: one row a round (-1 is before training): round, selected, visited, loss, accuracy (mean over the clients
+    rounds: one row per round (-1 is before training): round, selected, visited, loss, accuracy (mean over the clients
     visited so far), accuracy_all, accuracy_selected, validation_accuracy, further ways of predicting, download_words,
-    upload_words, published_words, diagnostics. clients: one row a (round, participant), in a result of record each
+    upload_words, published_words, diagnostics. clients: one row per round and participant, in a result of record each
     client's last one. timing: seconds, which need not repeat. hashed: what the key is a hash of. files: SHA-256 of each
     file, by name. of_record: whether it is a committed result of record. Accuracies are fractions of 1.
     """
@@ -120,13 +120,13 @@ def read(path: Path) -> Record | None:
         raise FedlibError(f"run {path.name}: its record is damaged ({error or type(error).__name__})") from error
     _clear(path)
     try:
-        return _made(path, done, {name.removesuffix(".gz"): _plain(name, one) for name, one in content.items()})
+        return _made(path, done, {name.removesuffix(".gz"): _decompressed(name, one) for name, one in content.items()})
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         said = error or type(error).__name__
         raise Unreadable(f"run {path.name}: whole, but not of this version of fedlib ({said})") from error
 
 
-def _plain(name: str, content: bytes) -> bytes:
+def _decompressed(name: str, content: bytes) -> bytes:
     return gzip.decompress(content) if name.endswith(".gz") else content
 
 
@@ -152,8 +152,8 @@ def _made(path: Path, done: dict[str, Any], content: dict[str, bytes]) -> Record
 
 
 def _clear(path: Path) -> None:
-    """Remove the checkpoint that a process left which was killed right after it had written DONE. A later one is of a
-    run that is trained again to keep more.
+    """Remove the checkpoint of a process that was killed right after it had written DONE. A newer checkpoint belongs to
+    a run that is trained again to keep more.
     """
     left, done = path / "checkpoint.pt", path / "DONE"
     with suppress(OSError, filelock.Timeout):
@@ -182,7 +182,7 @@ def weights(record: Record, what: str) -> Path | None:
 
 
 def lock_of(key: str) -> filelock.BaseFileLock:
-    """Whoever computes or deletes the run holds it. Only a holder may remove the file (others then make a new one)."""
+    """The run's lock, held while it is computed or deleted. Only its holder may remove the file (others then make a new one)."""
     return filelock.FileLock(store() / f".{key}.lock")
 
 
@@ -252,7 +252,7 @@ def whole(path: Path) -> bool:
 
 
 def usable(resolved: Resolved, reuse_stale: bool, mend: bool = False) -> Record | None:
-    """The stored record if it can stand for `resolved`; with `mend` (the lock is held) one that cannot is set aside."""
+    """The stored record if it answers `resolved`; with `mend` (the lock is held) one that does not is renamed, never deleted."""
     path = store() / resolved.key
     try:
         record = read(path)

@@ -1,4 +1,4 @@
-"""What a run is asked to be (`RunSpec`) and what it is (`Resolved`): every field filled, checked and hashed into a key."""
+"""Specifications: what a user asks for (`RunSpec`), and the same with every field filled, checked and hashed (`Resolved`)."""
 
 import dataclasses
 import hashlib
@@ -13,6 +13,7 @@ import torch
 
 from .. import algorithms, data, fields, metrics, models, numerics, partition, simulation
 from ..errors import FedlibError, choose, coerce, require
+from ..fields import setting
 from ..isolated import Isolated, check_isolated
 from ..protocol import Protocol
 from . import own, plugins, presets
@@ -31,11 +32,6 @@ SCALES: dict[str, dict[str, Any]] = {
 # Default clients per round: 10, or all if there are fewer; the papers' (10, 100 %), (50, 20 %) and (100, 10 %).
 SELECTED = 10
 KEEP = ("none", "server", "clients")
-CHOICES = {
-    "precision": ("fp32", "bf16"),
-    "device": ("cpu", "cuda", "auto"),
-    "keep": KEEP,
-}
 
 
 @dataclass(frozen=True)
@@ -47,75 +43,60 @@ class RunSpec:
     into `overrides`.
     """
 
-    algorithm: str = field(default="FedSSA", metadata={"help": "method, see `python -m fedlib list`"})
+    algorithm: str = setting("FedSSA", help="method, see `python -m fedlib list`")
     params: dict[str, Any] = field(default_factory=dict, metadata={"help": "hyper-parameters of the method"})
-    dataset: str | None = field(
-        default=None, metadata={"help": "digits and digits100 are embedded; cifar10, cifar100, mnist, svhn"}
+    dataset: str | None = setting(None, help="digits and digits100 are embedded; cifar10, cifar100, mnist, svhn")
+    scenario: str | tuple[str, ...] | None = setting(
+        None,
+        help="architectures: homogeneous (all CNN-1), heterogeneous (CNN-1..5 in turn), reassembly (M1..M4 in "
+        "turn), reassembly-500 (the same with 500 features each), homogeneous-M1, homogeneous-M4, or names of "
+        "architectures in turn, such as CNN-1,CNN-5; default heterogeneous, or reassembly under pFedHR's protocol",
     )
-    scenario: str | tuple[str, ...] | None = field(
-        default=None,
-        metadata={
-            "help": "architectures: homogeneous (all CNN-1), heterogeneous (CNN-1..5 in turn), reassembly (M1..M4 in "
-            "turn), reassembly-500 (the same with 500 features each), homogeneous-M1, homogeneous-M4, or names of "
-            "architectures in turn, such as CNN-1,CNN-5; default heterogeneous, or reassembly under pFedHR's protocol",
-            "kind": str,
-        },
+    num_clients: int | None = setting(None, ge=1, help="N, clients in all")
+    participation: float | None = setting(
+        None,
+        gt=0,
+        le=1,
+        help="C in (0, 1], fraction of the clients selected per round; default 10 clients, or all",
     )
-    num_clients: int | None = field(default=None, metadata={"help": "N, clients in all", "kind": int})
-    participation: float | None = field(
-        default=None,
-        metadata={
-            "help": "C in (0, 1], part of the clients selected a round; default 10 of them, or all",
-            "kind": float,
-        },
+    partition: str = setting("by-class", help="by-class, dirichlet or iid")
+    classes_per_client: int | None = setting(None, help="classes a client holds (by-class); default 2 of 10, 10 of 100")
+    alpha: float = setting(0.5, gt=0, help="concentration of the Dirichlet partition, above 0")
+    rounds: int | None = setting(None, ge=1, help="T, communication rounds")
+    local_epochs: int | None = setting(None, ge=1, help="E, local epochs per round")
+    batch_size: int | None = setting(None, ge=1, help="B, batch size in images")
+    lr: float | None = setting(None, help="learning rate of local training; default the protocol's")
+    seed: int = setting(0, help="seed of every random stream")
+    paper: str | None = setting(
+        None, help="whose protocol: FedSSA, FedGH, pFedES or pFedHR; default the method's, or FedSSA"
     )
-    partition: str = field(default="by-class", metadata={"help": "by-class, dirichlet or iid"})
-    classes_per_client: int | None = field(
-        default=None, metadata={"help": "classes a client holds (by-class); default 2 of 10, 10 of 100", "kind": int}
-    )
-    alpha: float = field(default=0.5, metadata={"help": "concentration of the Dirichlet partition, above 0"})
-    rounds: int | None = field(default=None, metadata={"help": "T, communication rounds", "kind": int})
-    local_epochs: int | None = field(
-        default=None, metadata={"help": "E, epochs of local training a round", "kind": int}
-    )
-    batch_size: int | None = field(default=None, metadata={"help": "B, images a batch", "kind": int})
-    lr: float | None = field(
-        default=None, metadata={"help": "learning rate of local training; default the protocol's", "kind": float}
-    )
-    seed: int = field(default=0, metadata={"help": "seed of every random stream"})
-    paper: str | None = field(
-        default=None,
-        metadata={"help": "whose protocol: FedSSA, FedGH, pFedES or pFedHR; default the method's, or FedSSA"},
-    )
-    protocol: str = field(
-        default="reconstructed",
-        metadata={
-            "help": "reconstructed: the text's algorithm, with the code's training where the text is silent; paper: the "
-            "text alone; released: what the code does"
-        },
+    protocol: str = setting(
+        "reconstructed",
+        help="reconstructed: the text's algorithm, with the code's training where the text is silent; paper: the "
+        "text alone; released: what the code does",
     )
     overrides: dict[str, Any] = field(
         default_factory=dict, metadata={"help": "protocol fields by name, such as momentum"}
     )
-    public_dataset: str | None = field(
-        default=None,
-        metadata={"help": "data set of the public images, for methods that need some; default the clients' own"},
+    public_dataset: str | None = setting(
+        None, help="data set of the public images, for methods that need some; default the clients' own"
     )
-    public_fraction: float = field(
-        default=0.1,
-        metadata={"help": "part of the training images that is public; no client holds it, whatever public_dataset is"},
+    public_fraction: float = setting(
+        0.1,
+        gt=0,
+        lt=1,
+        help="fraction of the training images that is public; no client holds it, whatever public_dataset is",
     )
-    public_images: int | None = field(
-        default=None, metadata={"help": "largest number of public images; default all of that part", "kind": int}
+    public_images: int | None = setting(None, ge=1, help="largest number of public images; default all of that part")
+    public_labels: bool = setting(True, help="whether the public images have labels")
+    precision: str | None = setting(
+        None,
+        choices=("fp32", "bf16"),
+        help="fp32, or bf16 arithmetic (faster, other numbers); default the scale's",
     )
-    public_labels: bool = field(default=True, metadata={"help": "whether the public images have labels"})
-    precision: str | None = field(
-        default=None,
-        metadata={"help": "fp32, or bf16 arithmetic (faster, other numbers); default the scale's", "kind": str},
-    )
-    device: str = field(default="cpu", metadata={"help": "cpu, cuda, or auto (cuda where there is one)"})
-    keep: str = field(
-        default="none", metadata={"help": "weights kept in final.pt: none, server or clients (with the server's)"}
+    device: str = setting("cpu", choices=("cpu", "cuda", "auto"), help="cpu, cuda, or auto (cuda where there is one)")
+    keep: str = setting(
+        "none", choices=KEEP, help="weights kept in final.pt: none, server or clients (with the server's)"
     )
     metrics: str = fields.later(
         "",
@@ -128,6 +109,10 @@ class RunSpec:
         neutral=False,
         help="each client with a server of its own, which sees nobody else's uploads: what the method does by itself",
     )
+
+
+# What a field must be one of, where that is always the same.
+CHOICES = {item.name: item.metadata["choices"] for item in dataclasses.fields(RunSpec) if "choices" in item.metadata}
 
 
 @dataclass(frozen=True)
@@ -206,7 +191,7 @@ class Resolved:
         return numerics.versions(self.hashed)
 
     def joined(self, other: RunSpec) -> "Resolved":
-        """The same run, which keeps and measures what `other`, a specification of it too, keeps and measures besides."""
+        """The same run with the union of what it and `other`, a specification of the same run, keep and measure."""
         keep = max(self.spec.keep, other.keep, key=KEEP.index)
         both = ",".join(sorted({*self.spec.metrics.split(","), *other.metrics.split(",")} - {""}))
         return dataclasses.replace(self, spec=dataclasses.replace(self.spec, keep=keep, metrics=both))
@@ -217,7 +202,7 @@ class Resolved:
 
     @property
     def own(self) -> dict[str, str]:
-        """Digests of what is no part of fedlib, by what it is (see `_own_parts`)."""
+        """Digests of the person's own parts, by kind (see `_own_parts`)."""
         return self.hashed.get("own", {})
 
     def check_own_parts(self) -> None:
@@ -243,7 +228,7 @@ class Resolved:
 
     @property
     def portable(self) -> bool:
-        """Whether another process can compute the run: what is no part of fedlib is an installed package's."""
+        """Whether another process can compute the run: all own parts come from installed packages."""
         named = [name.removeprefix("architecture ") for name in self.own if name.startswith("architecture ")]
         parts: list[tuple[str, str, Any]] = [("fedlib.models", name, models.BUILDERS[name]) for name in named]
         if "method" in self.own:
@@ -255,7 +240,7 @@ class Resolved:
 
     @property
     def samples(self) -> float:
-        """Training images that the run will see, about."""
+        """Approximate number of training images that the run will process."""
         spec, (train, validation, test) = self.spec, self.protocol.parts
         of_training = float(self.info.num_train)
         if self.algorithm.public_data != "none" or self.protocol.reserve:
@@ -310,7 +295,7 @@ def _completed(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_types(spec: Any) -> None:
-    """Raise FedlibError where a field holds what is no text, no mapping, or nothing though it needs a value."""
+    """Raise FedlibError where a field has the wrong type: no text, no mapping, or None though it needs a value."""
     require(isinstance(spec, RunSpec), "spec", spec, "a RunSpec, such as RunSpec(algorithm='FedSSA')")
     for item in dataclasses.fields(RunSpec):
         value = getattr(spec, item.name)
@@ -356,38 +341,26 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
     method = algorithms.make(values["algorithm"], given)
     preset = presets.protocol(*whose, values["overrides"])
     for item in dataclasses.fields(RunSpec):
-        kind = item.metadata.get("kind", type(item.default))
+        kind = fields.kind_of(item)
         if kind in (int, float, str, bool) and values[item.name] is not None:
             values[item.name] = coerce(item.name, values[item.name], kind)
+            fields.check(item, values[item.name])
     if values["participation"] is None:
         values["participation"] = min(1.0, SELECTED / max(1, values["num_clients"]))
-    for name, known in CHOICES.items():
-        choose(name, values[name], known)
     choose("partition", values["partition"], [*partition.BUILT_IN, *partition.REGISTERED])
     if values["lr"] is not None:
         preset = dataclasses.replace(preset, lr=values["lr"])
     for name in ("num_clients", "rounds", "local_epochs", "batch_size"):
-        require(values[name] >= 1, name, values[name], "at least 1")
         require(values[name] < 2**31, name, values[name], "below 2**31")
-    require(0 < values["participation"] <= 1, "participation", values["participation"], "in (0, 1]")
     require(0 <= values["seed"] < 2**63, "seed", values["seed"], "between 0 and 2**63 - 1")
-    require(values["alpha"] > 0, "alpha", values["alpha"], "above 0")
-    require(0 < values["public_fraction"] < 1, "public_fraction", values["public_fraction"], "in (0, 1)")
-    if values["public_images"] is not None:
-        require(values["public_images"] >= 1, "public_images", values["public_images"], "at least 1")
     if values["device"] == "auto":
         values["device"] = "cuda" if torch.cuda.is_available() else "cpu"
-    require(
-        values["device"] == "cpu" or torch.cuda.is_available(),
-        "device",
-        values["device"],
-        "cpu on this machine, which has no CUDA device",
-    )
+    allowed = "cpu on this machine, which has no CUDA device"
+    require(values["device"] == "cpu" or torch.cuda.is_available(), "device", values["device"], allowed)
 
     dataset = data.info(values["dataset"])
-    if (
-        not dataset.augment and "augmentation" not in values["overrides"]
-    ):  # the preset's is for data that may be flipped
+    # A preset's augmentation is for data that may be flipped.
+    if not dataset.augment and "augmentation" not in values["overrides"]:
         preset = dataclasses.replace(preset, augmentation="none")
     preset.check_augmentation(dataset.name, dataset.augment)
     if values["public_dataset"] is not None:
@@ -408,22 +381,25 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
     allowed = f"at most {images // 3}: {dataset.name} has {images} images and a client needs 3"
     require(3 * values["num_clients"] <= images, "num_clients", values["num_clients"], allowed)
 
-    asked = {
-        name: value for name, value in values.items() if name not in ("paper", "protocol", "overrides", "keep", "lr")
-    }
+    return Resolved(FilledSpec(**values), method, preset, dataset, _hashed(values, method, preset, dataset))
+
+
+def _hashed(
+    values: Mapping[str, Any], method: algorithms.Algorithm, preset: Protocol, dataset: data.DatasetInfo
+) -> dict[str, Any]:
+    """What a run's key is a hash of: all that decides its numbers, and nothing that it has no use for."""
+    left_out = ("paper", "protocol", "overrides", "keep", "lr")  # the protocol's fields stand in their place
+    asked = {name: value for name, value in values.items() if name not in left_out}
     hashed = fields.in_key(RunSpec, asked | {"params": fields.in_key(type(method), values["params"])})
     if values["partition"] != "dirichlet":
         del hashed["alpha"]
     if values["partition"] != "by-class":
         del hashed["classes_per_client"]
     if method.public_data == "none":
-        for name in (
-            "public_dataset",
-            "public_images",
-            "public_labels",
-            *([] if preset.reserve else ["public_fraction"]),
-        ):
+        for name in ("public_dataset", "public_images", "public_labels"):
             del hashed[name]
+        if not preset.reserve:
+            del hashed["public_fraction"]
     elif values["public_dataset"]:
         hashed["public"] = data.info(values["public_dataset"]).fingerprint
     hashed |= {
@@ -435,7 +411,7 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
     digests = _own_parts(method, hashed["architectures"], values["partition"])
     if digests:
         hashed["own"] = digests
-    return Resolved(FilledSpec(**values), method, preset, dataset, hashed)
+    return hashed
 
 
 def _own_parts(method: algorithms.Algorithm, architectures: Iterable[str], partition_name: str) -> dict[str, str]:
@@ -457,7 +433,7 @@ def classes_held(dataset: data.DatasetInfo) -> int:
 
 
 def differences(spec: FilledSpec) -> list[str]:
-    """What a resolved specification sets otherwise than its method's usual run, in short words: architectures, partition, protocol,
+    """How a resolved specification differs from its method's usual run, in short words: architectures, partition, protocol,
     overrides, hyper-parameters, public data, arithmetic. N, C, T, E and the seed are left to the caller.
     """
     found = [] if spec.scenario == "heterogeneous" else [spec.scenario]

@@ -71,10 +71,8 @@ def test_it_resumes_to_the_same_bits(monkeypatch, tmp_path):
         patch.setenv("FEDLIB_HOME", str(tmp_path / "undisturbed"))
         expected = bits(sweep([SPEC], progress=False)[0].path)  # in this process: a worker does not know the method
 
-    with monkeypatch.context() as patch:
-        patch.setattr(launch, "_report", lambda samples: signal.raise_signal(signal.SIGINT))  # after the first round
-        with pytest.raises(lab.Interrupted, match="stopped after round 1 of 3"):
-            run(SPEC, progress=False)
+    with pytest.raises(lab.Interrupted, match="stopped after round 1 of 3"):
+        run(SPEC, progress=False, log=lambda row: signal.raise_signal(signal.SIGINT))
     assert bits(run(SPEC, progress=False).path) == expected
 
 

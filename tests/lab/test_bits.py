@@ -116,6 +116,7 @@ def test_a_sweep_in_the_background_stops_at_sigterm(expected, home):
         process.terminate()
         output, _ = process.communicate(timeout=processes.SECONDS)
     assert process.returncode and "runs finished; the same command resumes" in output
+    assert output.count("Traceback") == 1  # the script's own, as Ctrl-C ends it
     assert bits(run(FEDPROTO, progress=False).path) == expected["FedProto"]
 
 

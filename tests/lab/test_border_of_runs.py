@@ -23,7 +23,7 @@ NOISY = MINE.replace(
         print("a debugging line")
         print('{"round": "a line of JSON"}', flush=True)
         os.system("echo from a program")
-        if sys.stdin.read() or os.read(0, 9):  # in a worker, specifications come in there
+        if sys.stdin.read() or os.read(0, 9):  # in a worker there is nothing
             raise EOFError
         context.train()
 """,
@@ -53,6 +53,18 @@ def test_a_worker_whose_method_prints_and_reads_goes_on(package, capfd):  # noqa
     assert printed.err.count("a debugging line") >= 6 and "from a program" in printed.err
     assert "debugging" not in printed.out and printed.err.count("hello from an import") >= 2
     assert [record.status for record in lab.sweep(specs, progress=False)] == ["finished"] * 3
+
+
+def test_a_worker_that_is_killed_is_a_line_and_the_others_go_on(package):  # noqa: F811
+    dying = (
+        "        import os, signal\n        if context.seed == 0:\n            os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    (package / "mine_of_the_test.py").write_text(
+        MINE.replace("        context.train()\n", dying + "        context.train()\n")
+    )
+    specs = [RunSpec(**SPEC, seed=seed) for seed in (0, 1, 2)]
+    assert trained_in_workers(specs) == ["a worker died (exit -9); the same command resumes its run"]
+    assert [record is not None for record in map(lab.read, lab.stored())].count(True) == 2
 
 
 def test_what_python_prints_before_a_worker_has_begun_is_passed_on(package, capfd):  # noqa: F811

@@ -104,8 +104,8 @@ CHANGES: dict[str, tuple[dict[str, list[tuple[str, str]]], bool]] = {
         {
             "lab/spec.py": [
                 (
-                    "    device: str = field(",
-                    '    noise: float = fields.later(0.0, neutral=0.0, help="x")\n    device: str = field(',
+                    "    device: str = setting(",
+                    '    noise: float = fields.later(0.0, neutral=0.0, help="x")\n    device: str = setting(',
                 )
             ]
         },
@@ -115,8 +115,8 @@ CHANGES: dict[str, tuple[dict[str, list[tuple[str, str]]], bool]] = {
         {
             "algorithms/pfedes.py": [
                 ("extractor_epochs", "encoder_epochs"),
-                ("encoder_epochs: int = 5", 'encoder_epochs: int = renamed(5, "extractor_epochs")'),
-                ("from ..errors", "from ..fields import renamed\nfrom ..errors"),
+                ("encoder_epochs: int = setting(5,", 'encoder_epochs: int = renamed(5, "extractor_epochs",'),
+                ("from ..fields import", "from ..fields import renamed,"),
             ],
             "lab/estimates.py": [('params["extractor_epochs"]', 'params["encoder_epochs"]')],
         },
@@ -125,8 +125,8 @@ CHANGES: dict[str, tuple[dict[str, list[tuple[str, str]]], bool]] = {
     "a new parameter of a method that one of one's own extends": (
         {
             "algorithms/fedprox.py": [
-                ("    mu: float = 0.01\n", "    mu: float = 0.01\n    warm: int = later(0, neutral=0)\n"),
-                ("from ..errors", "from ..fields import later\nfrom ..errors"),
+                ("    mu: float =", "    warm: int = later(0, neutral=0)\n    mu: float ="),
+                ("from ..fields import", "from ..fields import later,"),
             ]
         },
         True,
@@ -134,8 +134,7 @@ CHANGES: dict[str, tuple[dict[str, list[tuple[str, str]]], bool]] = {
     "a new field of the protocol and of a data set's info": (
         {
             "protocol.py": [
-                ('    inherit: str = "none"\n', '    inherit: str = "none"\n    warm_up: int = later(0, neutral=0)\n'),
-                ("from .errors", "from .fields import later\nfrom .errors"),
+                ("    inherit: str =", "    warm_up: int = later(0, neutral=0)\n    inherit: str ="),
             ],
             "data/info.py": [
                 ("    fingerprint: str\n", "    fingerprint: str\n    grouped: bool = later(False, neutral=False)\n"),

@@ -94,30 +94,6 @@ def test_a_checkpoint_writes_what_changed_and_keeps_what_it_names(room, tmp_path
     assert outcome.digest() == plain(built(), make("FedSSA"), ROUNDS, PARTICIPATION).digest()
 
 
-@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="no posix_fadvise")
-def test_files_are_read_ahead_of_the_round_that_needs_them(tmp_path, monkeypatch):
-    """Before each round, the files of those of its clients that are not in memory, and no others."""
-    monkeypatch.setattr(clientfiles, "MEMORY", 2 * (MODEL + 100))
-    asked: list[set[int]] = []
-    sampled = [set(simulation.sampled_clients(0, round, CLIENTS, PARTICIPATION)) for round in range(ROUNDS)]
-    expect = ClientFiles.expect
-
-    def told(self: ClientFiles, ids: Any) -> None:
-        asked.append(set())
-        expect(self, ids)
-        stored = {id for id in ids if self.federation.clients[id].visited and id not in self.held}
-        assert set(ids) == sampled[len(asked)] and asked[-1] == stored
-
-    def advise(descriptor: int, *_: int) -> None:
-        asked[-1].add(int(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name.split("-")[1]))
-
-    monkeypatch.setattr(ClientFiles, "expect", told)
-    monkeypatch.setattr(os, "posix_fadvise", advise)
-    outcome, _ = run(tmp_path / "x.pt")
-    assert len(asked) == ROUNDS - 1 and any(asked)
-    assert outcome.digest() == plain(built(), make("FedSSA"), ROUNDS, PARTICIPATION).digest()
-
-
 class Killed(BaseException):
     """Stands for the end of the process: nothing handles it."""
 
@@ -156,6 +132,25 @@ def test_killed_at_any_file_operation_and_resumed(room, tmp_path, monkeypatch):
     assert ended > 8
 
 
+def test_killed_in_its_second_session_it_has_the_checkpoint_of_the_first(tmp_path, monkeypatch):
+    """The process ends between the files of the clients and the checkpoint that would name them."""
+    file = tmp_path / "x.pt"
+
+    def killed(content: memoryview) -> None:
+        raise Killed
+
+    with pytest.raises(lab.Interrupted):
+        run(file, progress=stop_after(4))
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "CHECKPOINT_SECONDS", 0.0)
+        patch.setattr(checkpoint.files, "seal", killed)
+        with pytest.raises(Killed):
+            run(file)
+    outcome, _ = run(file)
+    assert outcome.digest() == plain(built(), make("FedSSA"), ROUNDS, PARTICIPATION).digest()
+    assert not list(tmp_path.glob("*corrupted*"))
+
+
 def test_a_client_file_that_is_damaged_or_gone(tmp_path, monkeypatch, capsys):
     """Before a run goes on, it is set aside with its checkpoint; while it trains, one line says so."""
     expected = plain(built(), make("FedSSA"), ROUNDS, PARTICIPATION).digest()
@@ -187,10 +182,17 @@ def test_client_files_that_are_deleted_while_the_run_needs_them(tmp_path, monkey
         for path in tmp_path.glob("*.clients/*"):
             path.unlink()
 
-    outcome, _ = run(tmp_path / "x.pt", progress=delete)
+    def delete_and_stop(row: dict[str, Any], timing: dict[str, Any]) -> None:
+        delete(row, timing)
+        stop_after(4)(row, timing)
+
+    with pytest.raises(lab.Interrupted):
+        run(tmp_path / "x.pt", progress=delete_and_stop)
+    outcome, _ = run(tmp_path / "x.pt")
     assert outcome.digest() == plain(built(), make("FedSSA"), ROUNDS, PARTICIPATION).digest()
+    assert not list(tmp_path.glob("*corrupted*"))
     monkeypatch.setattr(clientfiles, "MEMORY", 0)
-    with pytest.raises(FedlibError, match=r"client-.*: (was deleted while the run needed it|cannot be read)"):
+    with pytest.raises(FedlibError, match=r"client-.*: cannot be read"):
         run(tmp_path / "y.pt", progress=delete)
 
 

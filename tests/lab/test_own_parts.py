@@ -273,10 +273,8 @@ def test_an_interrupted_run_resumes_to_the_same_bits(defined, monkeypatch, tmp_p
     with monkeypatch.context() as patch:
         patch.setenv("FEDLIB_HOME", str(tmp_path / "undisturbed"))
         expected = bits(run(SPEC, progress=False).path)
-    with monkeypatch.context() as patch:
-        patch.setattr(launch, "_report", lambda samples: signal.raise_signal(signal.SIGINT))
-        with pytest.raises(lab.Interrupted, match="stopped after round 1 of 2"):
-            run(SPEC, progress=False)
+    with pytest.raises(lab.Interrupted, match="stopped after round 1 of 2"):
+        run(SPEC, progress=False, log=lambda row: signal.raise_signal(signal.SIGINT))
     cell(METHOD)  # the cell is run again, then the run
     assert bits(run(SPEC, progress=False).path) == expected
 

@@ -31,19 +31,17 @@ def tiny_scenario(monkeypatch, small_digits):
     monkeypatch.setitem(models.SCENARIOS, "tiny", ("tiny-a", "tiny-b"))
 
 
-def interrupted(spec: RunSpec, monkeypatch, after: int = 0) -> None:
+def interrupted(spec: RunSpec, after: int = 0) -> None:
     """Run it up to the end of round `after`, where a SIGTERM arrives."""
-    seen: list[float] = []
+    seen: list[int] = []
 
-    def report(samples: float) -> None:
-        seen.append(samples)
+    def report(row: dict[str, Any]) -> None:
+        seen.append(row["round"])
         if len(seen) == after + 1:
             signal.raise_signal(signal.SIGTERM)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(launch, "_report", report)
-        with pytest.raises(lab.Interrupted, match=f"stopped after round {after + 1} of {spec.rounds}"):
-            run(spec, progress=False)
+    with pytest.raises(lab.Interrupted, match=f"stopped after round {after + 1} of {spec.rounds}"):
+        run(spec, progress=False, log=report)
 
 
 def flips(folder) -> list[tuple[str, int]]:
@@ -90,7 +88,7 @@ def test_no_flipped_bit_of_an_unfinished_run_changes_its_result(tmp_path, monkey
     with monkeypatch.context() as patch:
         patch.setenv("FEDLIB_HOME", str(tmp_path / "undisturbed"))
         expected = processes.bits(run(SPEC, progress=False).path)
-    interrupted(SPEC, monkeypatch)
+    interrupted(SPEC)
     (path,) = (path for path in lab.stored())
     whole = tmp_path / "whole"
     shutil.copytree(path, whole)
@@ -130,7 +128,7 @@ def test_seconds_count_every_session(monkeypatch):
         return clock[0]
 
     monkeypatch.setattr(simulation.time, "perf_counter", tick)
-    interrupted(SPEC, monkeypatch, after=1)
+    interrupted(SPEC, after=1)
     record = run(SPEC, progress=False)
     assert len(record.timing) == 3
     assert record.provenance["seconds"] >= record.timing["seconds"].sum() > record.timing["seconds"].iloc[-1] * 2
@@ -142,9 +140,7 @@ def test_a_run_folder_that_is_deleted_while_it_trains(tmp_path, monkeypatch):
         patch.setenv("FEDLIB_HOME", str(tmp_path / "undisturbed"))
         expected = processes.bits(run(SPEC, progress=False).path)
     monkeypatch.setattr(checkpoint, "CHECKPOINT_SECONDS", 0.0)
-    with monkeypatch.context() as patch:
-        patch.setattr(launch, "_report", lambda samples: shutil.rmtree(lab.store()))
-        record = run(SPEC, progress=False)
+    record = run(SPEC, progress=False, log=lambda row: shutil.rmtree(lab.store()))
     assert processes.bits(record.path) == expected
     assert views.load_weights(record, "clients")
 
@@ -166,15 +162,13 @@ def test_a_signal_while_the_record_is_written(number, monkeypatch, capsys):
     assert run(SPEC, progress=False).status == "finished"
 
 
-def test_a_hangup_saves_though_the_terminal_is_gone(monkeypatch):
-    def gone(samples: float) -> None:
+def test_a_hangup_saves_though_the_terminal_is_gone():
+    def gone(row: dict[str, Any]) -> None:
         signal.raise_signal(signal.SIGHUP)
         raise OSError(errno.EIO, "Input/output error")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(launch, "_report", gone)
-        with pytest.raises(FedlibError, match="Input/output error"):
-            run(SPEC, progress=False)
+    with pytest.raises(FedlibError, match="Input/output error"):
+        run(SPEC, progress=False, log=gone)
     (path,) = lab.stored()
     assert (path / "checkpoint.pt").exists()
 
@@ -201,7 +195,7 @@ def test_a_better_record_replaces_the_old_one_only_when_it_is_whole(monkeypatch)
     """Interrupted, or on a full disk, while it is trained again with its weights: the old one stays."""
     plain = RunSpec(**vars(SPEC) | {"keep": "none"})
     record = run(plain, progress=False)
-    interrupted(SPEC, monkeypatch)
+    interrupted(SPEC)
     assert lab.read(record.path).provenance == record.provenance
 
     def full(*args) -> None:
@@ -231,14 +225,13 @@ def test_a_run_that_fails_before_its_first_checkpoint_leaves_no_client_files(mon
         raise ArithmeticError("a mistake in somebody's report")
 
     monkeypatch.setattr(clientfiles, "MEMORY", 0)
-    monkeypatch.setattr(launch, "_report", fail)
     with pytest.raises(ArithmeticError):
-        run(SPEC, progress=False)
+        run(SPEC, progress=False, log=fail)
     assert not [path for path in (home / "runs").iterdir() if path.is_dir()]
 
 
 def test_leftovers_of_a_killed_process_go_when_the_run_is_taken_up(monkeypatch):
-    interrupted(SPEC, monkeypatch)
+    interrupted(SPEC)
     (path,) = lab.stored()
     (path / ".checkpoint.pt.4711.tmp").write_bytes(b"half")
     assert {item.name for item in run(SPEC, progress=False).path.iterdir()} == {
@@ -253,12 +246,11 @@ def test_prune_keeps_what_is_being_computed(monkeypatch, capsys):
     """It looks at the run's lock, which the computing process (here another thread's run) holds."""
     reached, go, output = threading.Event(), threading.Event(), []
 
-    def wait(samples: float) -> None:
+    def wait(row: dict[str, Any]) -> None:
         reached.set()
         go.wait(processes.SECONDS)
 
-    monkeypatch.setattr(launch, "_report", wait)
-    other = threading.Thread(target=lambda: output.append(run(SPEC, progress=False)))
+    other = threading.Thread(target=lambda: output.append(run(SPEC, progress=False, log=wait)))
     other.start()
     try:
         assert reached.wait(processes.SECONDS)
@@ -280,7 +272,7 @@ def test_prune(home, monkeypatch, capsys, tmp_path):
     """What is damaged goes, what is unfinished by name or age alone, and nothing that is whole."""
     finished = run(SPEC, progress=False)
     unfinished = RunSpec(**vars(SPEC) | {"seed": 1})
-    interrupted(unfinished, monkeypatch)
+    interrupted(unfinished)
     key = lab.resolve(unfinished).key
     shutil.copytree(finished.path, home / "runs" / f"{finished.key}.stale-1")
     shutil.copytree(finished.path, tmp_path / "elsewhere")
@@ -311,7 +303,7 @@ def test_prune(home, monkeypatch, capsys, tmp_path):
     assert "name = " in capsys.readouterr().err
     assert main(["runs", "prune", key, "--older-than", "1", "--yes"]) == 0
     assert capsys.readouterr().out == f"deleted {key} (unfinished)\n"
-    interrupted(unfinished, monkeypatch)
+    interrupted(unfinished)
     assert main(["runs", "prune", "--older-than", "0", "--yes"]) == 0 and not (home / "runs" / key).exists()
     assert main(["runs", "prune", "FedSSA", "--yes"]) == 0
     assert capsys.readouterr().out.count("a whole run is never pruned") == 2
@@ -343,7 +335,7 @@ def test_what_a_killed_process_left_beside_a_finished_run_is_cleared_by_the_next
 def test_a_run_that_other_code_resumed_names_both_commits(home, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(records, "commit_of_code", lambda: "first")
-        interrupted(SPEC, patch)
+        interrupted(SPEC)
     monkeypatch.setattr(records, "commit_of_code", lambda: "second")
     record = run(SPEC, progress=False)
     assert record.provenance["commit"] == "second" and record.provenance["commits"] == ["first", "second"]
@@ -357,7 +349,7 @@ def test_a_checkpoint_of_an_earlier_version_is_resumed(home, monkeypatch):
     session = lab.Resolved.session.fget
     with monkeypatch.context() as patch:
         patch.setattr(lab.Resolved, "session", property(lambda self: f"{self.key} 0123456789abcdef"))
-        interrupted(SPEC, patch)
+        interrupted(SPEC)
     assert session(lab.resolve(SPEC)) == lab.resolve(SPEC).key
     began = []
     run(SPEC, progress=False, log=lambda row: began.append(row["round"]))

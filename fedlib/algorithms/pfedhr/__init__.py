@@ -38,8 +38,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ... import training
-from ...errors import FedlibError, choose, require
-from ...fields import later
+from ...errors import FedlibError, require
+from ...fields import later, setting
 from ...models import build, num_floats
 from ..base import (
     Algorithm,
@@ -91,36 +91,23 @@ class PFedHR(Algorithm):
     together = "makes a client's teacher of other clients' layers: of one model there is nothing to group"
     look = Look("#000000", "o")
 
-    clusters: int = 4
-    server_epochs: int = 3
-    server_lr: float = 0.001
-    weight: float = 0.2
-    kd: str = "kl"
-    teacher: str = "next_round"
+    clusters: int = setting(4, ge=1)
+    server_epochs: int = setting(3, ge=1)
+    server_lr: float = setting(0.001, ge=0)
+    weight: float = setting(0.2, ge=0)
+    kd: str = setting("kl", choices=("kl", "raw"))
+    teacher: str = setting("next_round", choices=("next_round", "last_match"))
     client_reset: bool = False
-    search: str = "greedy"
-    max_candidates: int = 8
-    stitch_layers: int = 1
-    cka_samples: int = 512
-    activations: str = "full"
+    search: str = setting("greedy", choices=("greedy", "exhaustive"))
+    max_candidates: int = setting(8, ge=1)
+    stitch_layers: int = setting(1, ge=1, le=3)
+    cka_samples: int = setting(512, ge=0)
+    activations: str = setting("full", choices=("full", "pooled"))
     merge_same: bool = False
-    temperature: float = 0.5
-    crop: float = 0.08
-    projection: int = 128
+    temperature: float = setting(0.5, gt=0)
+    crop: float = setting(0.08, gt=0, le=1)
+    projection: int = setting(128, ge=0)
     public_only: bool = later(False, neutral=False)
-
-    def __post_init__(self) -> None:
-        choose("kd", self.kd, ("kl", "raw"))
-        choose("teacher", self.teacher, ("next_round", "last_match"))
-        choose("search", self.search, ("greedy", "exhaustive"))
-        choose("activations", self.activations, ("full", "pooled"))
-        for field in ("clusters", "server_epochs", "max_candidates", "stitch_layers"):
-            require(getattr(self, field) >= 1, field, getattr(self, field), "at least 1")
-        for field in ("server_lr", "weight", "cka_samples", "projection"):
-            require(getattr(self, field) >= 0, field, getattr(self, field), "at least 0")
-        require(self.stitch_layers <= 3, "stitch_layers", self.stitch_layers, "at most 3")
-        require(self.temperature > 0, "temperature", self.temperature, "above 0")
-        require(0 < self.crop <= 1, "crop", self.crop, "in (0, 1]")
 
     def check(self, federation: Federation) -> None:
         super().check(federation)

@@ -465,7 +465,7 @@ def similarity(own: Tensor, other: Tensor) -> float | None:
 
 
 def match(own: Sequence[Tensor], others: Sequence[Tensor]) -> tuple[list[list[float | None]], list[int | None]]:
-    """Eq. 5 of the clients' logits and all candidates', a row a client, and Eq. 2: the place of each client's largest,
+    """Eq. 5 of the clients' logits and all candidates', one row per client, and Eq. 2: the place of each client's largest,
     None where there is none.
     """
     alike = [[similarity(mine, other) for other in others] for mine in own]

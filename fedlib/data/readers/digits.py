@@ -63,7 +63,7 @@ def _noisy(images: np.ndarray) -> np.ndarray:
 
 
 def read_pairs(root: Path, download: bool) -> Dataset:
-    """Two digits side by side, class = 10 * left + right: 20 train and 5 test images a class, from their own parts."""
+    """Two digits side by side, class = 10 * left + right: 20 train and 5 test images per class, from their own parts."""
     train, test, train_labels, test_labels = _split()
     stream = np.random.default_rng(0)
 
