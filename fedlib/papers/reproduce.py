@@ -223,6 +223,11 @@ def reproduce(
     if only == "runs":
         return True
     state = {item.name: _state(item, scale, methods) for item in chosen}
+    needed = {
+        item.name: {lab.resolve(cell.spec, scale).key for cell in _cells(item, scale, methods)} for item in chosen
+    }
+    empty = {name for name, keys in needed.items() if keys and keys <= blank}  # nothing of them can be drawn
+    wanted = [item for item in chosen if state[item.name] != "fresh" and item.name not in empty]
     seconds: dict[str, float] = {}
     errors: dict[str, str] = {}
 
@@ -238,7 +243,7 @@ def reproduce(
 
     with ThreadPoolExecutor(jobs) as pool:  # the runs are stored by now, so that a notebook only reads and draws
         try:
-            list(pool.map(make, dict.fromkeys(item.notebook for item in chosen if state[item.name] != "fresh")))
+            list(pool.map(make, dict.fromkeys(item.notebook for item in wanted)))
         except KeyboardInterrupt:
             # Those waiting are cancelled; a kernel's session is its own, which Ctrl-C does not reach.
             for kernel in psutil.Process().children():
@@ -246,21 +251,20 @@ def reproduce(
                     kernel.send_signal(signal.SIGINT)
             raise
     now = {item.name: _state(item, scale, methods) if item.notebook in seconds else state[item.name] for item in chosen}
-    needed = {
-        item.name: {lab.resolve(cell.spec, scale).key for cell in _cells(item, scale, methods)} for item in chosen
-    }
     good = {name: ("fresh", "runs changed") if keys & blank else ("fresh",) for name, keys in needed.items()}
-    failed = {
-        item.name: errors.get(item.notebook, "" if now[item.name] in good[item.name] else now[item.name])
-        for item in chosen
-    }
+    failed = {}
+    for item in chosen:
+        error = errors.get(item.notebook, "" if now[item.name] in good[item.name] else now[item.name])
+        failed[item.name] = f"FAILED in {item.notebook}: {error}" if error else ""
+        if item.name in empty:
+            failed[item.name] = f"not drawn: none of its {len(needed[item.name])} runs is there"
     print(f"{'exhibit':<22}{'was':<22}{'seconds':>8}  status")
     for item in chosen:
         was = "cached" if state[item.name] == "fresh" else state[item.name]
         took = f"{seconds[item.notebook]:.1f}" if item.notebook in seconds else "-"
         keys = needed[item.name]
         drawn = f"ok, {len(keys - blank)} of {len(keys)} runs" if keys & blank else "ok"
-        status = f"FAILED in {item.notebook}: {failed[item.name]}" if failed[item.name] else drawn
+        status = failed[item.name] or drawn
         print(f"{item.name:<22}{was:<22}{took:>8}  {status}")
     print(f"figures and tables: {notebook.figures(scale)}\nexecuted notebooks: {lab.home() / 'executed' / scale}")
     return not any(failed.values())

@@ -317,7 +317,7 @@ def test_plan_at_scale_paper_prints_what_is_chosen(tmp_path, monkeypatch, capsys
     from fedlib.papers import reproduce
 
     monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
-    monkeypatch.setattr(lab, "estimate", lambda todo, jobs: 7200.0 * len(todo))
+    monkeypatch.setattr(lab, "estimate", lambda todo, jobs, known: 7200.0 * len(todo))
     monkeypatch.setattr(reproduce, "plan", lambda *given: reproduce.Plan(2, [], [lab.resolve(lab.RunSpec(), "smoke")]))
     assert reproduce.reproduce("fedssa/table2", "paper", jobs=2, only="plan")
     shown = capsys.readouterr().out

@@ -163,6 +163,17 @@ def test_figures_alone_are_drawn_without_what_is_missing(cells, tmp_path, monkey
     assert main(command) == 2 and "36 of 36 runs are missing: the same" in capsys.readouterr().err
 
 
+def test_an_exhibit_without_any_run_is_not_drawn(cells, monkeypatch, capsys):
+    """Of two, the one that has some is: Table 1's runs are of homogeneous models."""
+    two = [exhibits.every()[name] for name in ("fedssa/table1", "fedssa/table2")]
+    monkeypatch.setattr(exhibits, "choose_exhibits", lambda name: two)
+    executed = []
+    monkeypatch.setattr(reproduce, "execute", lambda file, *given, **named: executed.append(file))
+    assert main(["reproduce", "fedssa", "--scale", "record", "--figures-only"]) == 1
+    assert executed == [two[1].notebook]
+    assert "not drawn: none of its 144 runs is there" in capsys.readouterr().out
+
+
 def test_a_run_of_ones_own_comes_before_one_of_record(cells, monkeypatch):
     asked = trained(monkeypatch)
     monkeypatch.setattr(lab, "missing", lambda specs, *given: [])  # all are stored
