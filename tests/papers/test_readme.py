@@ -18,7 +18,7 @@ ROOT = notebook.NOTEBOOKS.parent
 
 def front_table():
     """CIFAR-100 with 100 clients: gains over Standalone of the papers' own methods and of the two best others, largest first, at
-    equal rounds and at equal FLOPs, what each computes (Standalone: 1), and the gain that the papers print.
+    equal rounds and at equal FLOPs, what each computes (Standalone: 1), the gain that the papers print and the number of seeds.
     """
     pfedes = loading.load_record("pfedes/heterogeneous").of("pFedES")
     found = notebook.Runs.joined([loading.load_record("fedssa/heterogeneous"), pfedes])
@@ -34,6 +34,7 @@ def front_table():
             "at equal computation": [tables.format_difference(row["flops"], row["flops_ci95"]) for row in shown],
             "computes": [f"{row['compute']:.2f} times" for row in shown],
             "the paper's gain": [printed_gain(row["own"]) for row in shown],
+            "seeds": [str(row["n"]) for row in shown],
         }
     )
 
@@ -53,7 +54,10 @@ def test_the_table_of_results_is_what_the_committed_results_give():
     table = front_table()
     lines = [list(table.columns), ["---"] * len(table.columns), *table.to_numpy().tolist()]
     made = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    assert f"<!-- front -->\n{made}\n<!-- /front -->" in (ROOT / "README.md").read_text()
+    text = (ROOT / "README.md").read_text()
+    assert f"<!-- front -->\n{made}\n<!-- /front -->" in text
+    runs = loading.load_record("fedssa/heterogeneous").where(dataset="cifar100", num_clients=100).of("Standalone")
+    assert f"training alone ({runs.summary('last')['ours'].iloc[0]:.1f} %)" in text
 
 
 def test_the_front_table_is_of_our_methods_and_the_two_best_others_largest_gain_first():
