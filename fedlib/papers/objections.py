@@ -111,17 +111,22 @@ def _by_method(runs: results.Runs) -> dict[str, dict[int, Any]]:
 
 @dataclass(frozen=True)
 class _Lead:
-    """own - other in points by both rules: (mean, half-width) each, over n seeds."""
+    """own - other in points by both rules: (mean, half-width) each, over n seeds; equal: within verdicts.MARGIN by both."""
 
     own: str
     other: str
     last: tuple[float, float]
     smooth: tuple[float, float]
     n: int
+    equal: bool = False
 
     @property
     def verdict(self) -> str:
-        return "one seed, which decides nothing" if self.n == 1 else clear(self.last, self.smooth)
+        if self.n == 1:
+            return "one seed, which decides nothing"
+        word = clear(self.last, self.smooth)
+        same = word != "clear" and self.equal and self.n >= verdicts.MIN_SEEDS
+        return f"no difference within {verdicts.MARGIN:g} point" if same else word
 
     def __str__(self) -> str:
         shown = [(mean, half if self.n > 1 else np.nan) for mean, half in (self.last, self.smooth)]
@@ -142,8 +147,9 @@ def _leads(rows: Rows, pairs: Sequence[tuple[str, str]]) -> list[_Lead]:
         there = [pair for pair in pairs if set(pair) <= set(values)]
         made.append(paired.differences(values, there, error, outside))
     return [
-        _Lead(one.own, one.other, (one.mean, one.half), (other.mean, other.half), one.n)
-        for one, other in zip(*made, strict=True)
+        _Lead(last.own, last.other, (last.mean, last.half), (smooth.mean, smooth.half), last.n, equal)
+        for last, smooth in zip(*made, strict=True)
+        for equal in [last.equal(verdicts.MARGIN) and smooth.equal(verdicts.MARGIN)]
     ]
 
 

@@ -1,6 +1,7 @@
 """The pages of objections and of exhibits say what the committed results and pictures say, and go with them."""
 
 import importlib
+import re
 import sys
 
 import numpy as np
@@ -47,7 +48,7 @@ def test_no_number_of_a_result_is_typed(blocks, made):
     empty = blocks.filled(
         (blocks.PAGES / "objections.md").read_text(encoding="utf-8"), dict.fromkeys(made["objections.md"], "")
     )
-    assert "±" not in empty and "n =" not in empty and "%" not in empty.replace("95 %", "")
+    assert "±" not in empty and "n =" not in empty and not re.search(r"\s[+-]\d|\d\d\.\d", empty)
 
 
 def test_every_arm_that_is_not_whole_is_named_by_an_answer(made):
@@ -105,6 +106,53 @@ def test_one_seed_has_no_interval_and_decides_nothing(monkeypatch):
     assert "Arm *pfedhr* of the plan: 2 of 30 runs are on record." in said
     (line,) = [one for one in said if "pFedHR, labelled, IID less Standalone, IID" in one]
     assert line.endswith(": +10.00, in the last ten rounds +10.00 (n = 1): one seed, which decides nothing.")
+
+
+def copied(arm, rounds_of, **columns):
+    """Results of record of an arm: of each case the rounds of the run that it names, with further columns."""
+    arm = planned.arm(arm)
+    for (_, spec), key in zip(arm.runs, arm.keys, strict=True):
+        yield of_record(key, spec, rounds_of(spec).assign(**columns))
+
+
+def test_the_parts_of_a_lead_and_the_shared_network_are_said(monkeypatch):
+    held = recorded.read_results()
+    alike = {
+        (record.spec.algorithm, record.spec.seed): record.rounds
+        for record in held
+        if (record.spec.dataset, record.spec.local_epochs, record.spec.rounds) == ("cifar100", 10, 100)
+        and record.key in {*planned.arm("main-table").keys, *planned.arm("five-seeds").keys}
+    }
+
+    def rounds_of(spec):
+        return alike[spec.algorithm, spec.seed]
+
+    new = [
+        *copied("isolated", rounds_of),
+        *copied("shared", rounds_of, shared_accuracy=0.25, received_accuracy=0.125),
+    ]
+    every = [*(record for record in held if record.key not in {one.key for one in new}), *new]
+    monkeypatch.setattr(recorded, "read_results", lambda: every)
+    said = objections.answers("exchange", "again")
+    (kd,) = [
+        one for one in said["exchange"] if one.startswith("FedKD, CIFAR-100")
+    ]  # isolated as together: all of it is local
+    assert "local +" in kd and "exchange +0.00 ± " in kd and "(clear)" in kd and kd.endswith("(not clear) (n = 3).")
+    (ssa,) = [one for one in said["exchange"] if one.startswith("FedSSA, CIFAR-100")]
+    assert "exchange +0.00 (one seed)" in ssa and "±" not in ssa
+    (kd,) = [one for one in said["again"] if one.startswith("FedKD, shared network scored, seed 0")]
+    assert "the shared one 25.00, as received 12.50; printed 37.21." in kd
+
+
+def test_a_difference_within_the_margin_is_none_and_a_clear_one_is_clear():
+    def word(**given):
+        lead = {"own": "a", "other": "b", "last": (0.1, 0.5), "smooth": (0.1, 0.5), "n": 3, "equal": True} | given
+        return str(objections._Lead(**lead)).split(": ")[-1]
+
+    assert word() == "no difference within 1 point."
+    assert word(n=2) == "not clear."
+    assert word(equal=False) == "not clear."
+    assert word(last=(0.6, 0.5), smooth=(0.6, 0.5)) == "clear."
 
 
 # ---------------------------------------------------------------------------------------------------- exhibits
