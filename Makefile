@@ -6,7 +6,7 @@
 # make CPU=1       with any of these, at the first call: PyTorch without CUDA, 2 GB in place of 5
 # make site        build the site from the committed notebooks, results and figures into site/html; executes nothing
 # make lock        pin every package with its hashes in requirements.lock, for Python 3.11 to 3.13
-# make notebooks   execute the committed notebooks in place and bring the README's tables up to date
+# make notebooks   execute the committed notebooks in place and bring the pages' computed blocks up to date
 
 SHELL := bash
 .SHELLFLAGS := -o pipefail -c
@@ -58,6 +58,7 @@ notebooks: $(INSTALLED)
 	$(BIN)/python -m fedlib reproduce all --scale smoke
 	$(BIN)/python -c "from fedlib.papers import reproduce; reproduce.refresh(reproduce.all_notebooks())"
 	$(BIN)/ruff format -q notebooks
+	$(BIN)/python docs/blocks.py
 
 notebook: $(INSTALLED)  # make notebook FILE=fedssa/5_robustness.ipynb
 	$(BIN)/python -c "from fedlib.papers import reproduce; reproduce.refresh_one('$(FILE)')"

@@ -129,11 +129,12 @@ def of_record(grid: str) -> tuple[Runs, str]:
 
 
 def picture(exhibit: exhibits.Exhibit) -> tuple[Path | None, str]:
-    """An exhibit's committed picture of record and its scale."""
+    """An exhibit's committed picture of real data and its scale; at scale demo also the one that its notebook saves."""
     for scale in REAL:
-        path = ROOT / "figures" / scale / exhibit.paper / f"{exhibit.item}-of-record.png"
-        if path.exists():
-            return path, scale
+        for name in (f"{exhibit.item}-of-record.png", *([f"{exhibit.item}.png"] if scale == exhibits.DEMO else [])):
+            path = ROOT / "figures" / scale / exhibit.paper / name
+            if path.exists():
+                return path, scale
     return None, ""
 
 
@@ -143,6 +144,32 @@ def state(exhibit: exhibits.Exhibit) -> str:
         return "needs no run"
     scale = picture(exhibit)[1]
     return "record" if scale in verdicts.DECISIVE_SCALES else scale or "smoke only"
+
+
+def held(exhibit: exhibits.Exhibit) -> tuple[int, int, list[int]]:
+    """How many runs of record an exhibit has of those that its scale asks for, how many that is, and the numbers of seeds that the
+    cells of its tables have, those of the plan's further seeds among them; no cell, no number.
+    """
+    asked = {lab.resolve(cell.spec, RECORD).key for cell in exhibits.cells(exhibit.grids, RECORD)}
+    seeds: dict[tuple[Any, ...], set[int]] = {}
+    for grid in exhibit.grids:
+        for cell in load(grid, RECORD).cells:
+            seeds.setdefault((grid, cell.method, cell.setting, cell.value), set()).add(cell.spec.seed)
+    return len(asked & records().keys()), len(asked), sorted({len(own) for own in seeds.values()})
+
+
+def exhibits_table() -> str:
+    """The state of each exhibit of the four papers, in Markdown, and how many have each."""
+    rows, found = [], list(exhibits.EXHIBITS.values())
+    for exhibit in found:
+        link = f"[{exhibit.name}](notebooks/{exhibit.notebook})"
+        runs, asked, seeds = held(exhibit)
+        n = " to ".join(map(str, dict.fromkeys((seeds[0], seeds[-1])))) if seeds else "–"
+        rows.append((link, exhibit.title, state(exhibit), f"{runs} of {asked}" if asked else "–", n))
+    counted = pd.Series([state(exhibit) for exhibit in found]).value_counts()
+    said = f"{len(found)} exhibits: {', '.join(f'{count} {name}' for name, count in counted.items())}."
+    lines = [("exhibit", "shows", "state", "runs of record", "n"), ("---",) * 5, *rows]
+    return "\n".join([said, "", *(f"| {' | '.join(line)} |" for line in lines)])
 
 
 @functools.cache
@@ -243,6 +270,8 @@ gallery
 results/ledger
 results/contradictions
 results/compare
+objections
+exhibits
 ```
 
 ```{{toctree}}
