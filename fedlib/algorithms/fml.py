@@ -81,8 +81,8 @@ class FML(Algorithm):
         choose("shared", self.shared, models.BUILDERS)
 
     def init_server(self, context: ServerContext) -> ServerState:
-        channels, stream = context.channels, context.generator("server")
-        network = models.build(self.shared, context.num_classes, channels, stream)
+        sample, stream = context.sample, context.generator("server")
+        network = models.build(self.shared, context.num_classes, sample, stream)
         return dict(network.to(context.device).state_dict())
 
     def download(self, server: ServerState, info: ClientInfo, context: ServerContext) -> Message:

@@ -11,6 +11,7 @@ import torch
 
 from .. import algorithms, data, models, randomness, simulation, training
 from ..errors import require
+from ..sample import Sample
 from . import costs
 from .spec import Resolved
 
@@ -71,10 +72,12 @@ FLOPS = {
 
 
 def _flops(architecture: str, info: data.DatasetInfo) -> int:
-    """FLOPs of a training step an image, about; of a person's own network on images like the data set's."""
-    if models.is_built_in(architecture):
+    """FLOPs of a training step an image, about; of a person's own network, or of other samples than 32x32 images, on samples
+    like the data set's.
+    """
+    if models.is_built_in(architecture) and (info.kind, info.size) == ("image", (32, 32)):
         return FLOPS[architecture.removesuffix(f"-{models.FEATURES}")]
-    return costs.training_flops(architecture, info.num_classes, info.channels)
+    return costs.training_flops(architecture, info.num_classes, info.sample)
 
 
 def _mean_flops(item: Resolved) -> float:
@@ -90,7 +93,7 @@ def expected_seconds(resolved: Sequence[Resolved]) -> list[float]:
 
 
 def _expected(item: Resolved) -> float:
-    spec, shape = item.spec, (item.info.num_classes, item.info.channels)
+    spec, shape = item.spec, (item.info.num_classes, item.info.sample)
     visits = spec.rounds * simulation.participants(spec.num_clients, spec.participation)
     of_client = max(spec.batch_size, round(_images(item)))
     plain = float(
@@ -199,16 +202,16 @@ def _own_work(algorithm: str) -> Work:
 
 @cache
 def _seconds_an_image(
-    architecture: str, batch_size: int, count: int, optimiser: str, precision: str, num_classes: int, channels: int
+    architecture: str, batch_size: int, count: int, optimiser: str, precision: str, num_classes: int, sample: Sample
 ) -> float:
     """Seconds (of processor time) a training image of plain training on `count` images, one thread: the quicker of two goes
     after one batch to warm up, or of one where that takes long.
     """
     stream = randomness.generator(0, "init")
-    model = models.build(architecture, num_classes, channels, stream)
-    scale = torch.full((channels, 1, 1), 127.5)
+    model = models.build(architecture, num_classes, sample, stream)
+    scale = sample.shaped((0.5,) * sample.statistics)
     labels = torch.zeros(count).long()
-    pool = training.Pool(torch.zeros(count, channels, 32, 32).byte(), labels, scale, scale, precision)
+    pool = training.Pool(sample.zeros(count), labels, scale, scale, precision)
     settings = training.Settings(1, batch_size, 0.001, optimiser=optimiser)
     took: list[float] = []
     with training.one_thread():

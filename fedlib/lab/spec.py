@@ -389,6 +389,8 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
         not dataset.augment and "augmentation" not in values["overrides"]
     ):  # the preset's is for data that may be flipped
         preset = dataclasses.replace(preset, augmentation="none")
+    if dataset.kind != "image" and "normalise" not in values["overrides"]:  # of the presets `half` is for pictures
+        preset = dataclasses.replace(preset, normalise="dataset")
     preset.check_augmentation(dataset.name, dataset.augment)
     if values["public_dataset"] is not None:
         choose("public_dataset", values["public_dataset"], data.names())
@@ -430,7 +432,11 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
         "protocol": fields.in_key(Protocol, dataclasses.asdict(preset)),
         "architectures": list(models.architectures(values["scenario"])),
         "data": {"fingerprint": dataset.fingerprint, "mean": list(dataset.mean), "std": list(dataset.std)}
-        | fields.in_key(type(dataset), {name: getattr(dataset, name) for name in fields.neutral(type(dataset))}),
+        | {
+            name: list(value) if isinstance(value, tuple) else value  # as it is read back
+            for name, value in fields.in_key(type(dataset), vars(dataset)).items()
+            if name in fields.neutral(type(dataset))
+        },
     }
     digests = _own_parts(method, hashed["architectures"], values["partition"])
     if digests:
