@@ -159,7 +159,7 @@ def _of_zoo(architecture: str, num_classes: int, channels: int, sample: Sample) 
     """A network of `fedlib.zoo`, for what is no image."""
     from . import zoo
 
-    return zoo.build(architecture, num_classes, sample)
+    return Model(zoo.EXTRACTORS[architecture](sample), nn.Linear(zoo.WIDTH, num_classes))
 
 
 # (number of classes, channels), and `sample`, where it has a parameter of that name -> network

@@ -1,20 +1,18 @@
-"""Small networks for what is no image, each for one kind of samples: a start, to be replaced by your own.
+"""Small extractors for what is no image, each for one kind of samples: a start, to be replaced by your own.
 
 All have a representation of 200 numbers, so that methods which share headers can mix them with others of that width.
 """
 
 from torch import Tensor, nn
 
-from .models import Model
 from .sample import Sample
 
 WIDTH = 200
 
 
-def mlp(num_classes: int, sample: Sample) -> Model:
+def mlp(sample: Sample) -> nn.Module:
     """Vectors (n, features): two hidden layers of 200 units with ReLU, the 2NN of McMahan et al. (AISTATS 2017)."""
-    layers = [nn.Linear(sample.size, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH), nn.ReLU()]
-    return Model(nn.Sequential(*layers), nn.Linear(WIDTH, num_classes))
+    return nn.Sequential(nn.Linear(sample.size, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH), nn.ReLU())
 
 
 class MeanOverTime(nn.Module):
@@ -24,17 +22,16 @@ class MeanOverTime(nn.Module):
         return maps.mean(2)
 
 
-def cnn_1d(num_classes: int, sample: Sample) -> Model:
+def cnn_1d(sample: Sample) -> nn.Module:
     """Series (n, channels, length): two convolutions over time of 5 steps with 32 and 64 filters, their mean over time, and
     a linear layer to the representation.
     """
-    extractor = nn.Sequential(
+    return nn.Sequential(
         nn.Conv1d(sample.channels, 32, 5, padding="same"), nn.ReLU(),
         nn.Conv1d(32, 64, 5, padding="same"), nn.ReLU(),
         MeanOverTime(),
         nn.Linear(64, WIDTH), nn.ReLU(),
     )  # fmt: skip
-    return Model(extractor, nn.Linear(WIDTH, num_classes))
 
 
 class MeanOfWords(nn.Module):
@@ -49,17 +46,11 @@ class MeanOfWords(nn.Module):
         return self.vectors(ids).sum(1) / words
 
 
-def fast_text(num_classes: int, sample: Sample) -> Model:
+def fast_text(sample: Sample) -> nn.Module:
     """Token ids (n, length): the mean of the words' vectors, as in fastText (Joulin et al., EACL 2017), with a ReLU layer
     between it and the header.
     """
-    extractor = nn.Sequential(MeanOfWords(sample.vocabulary, 64), nn.Linear(64, WIDTH), nn.ReLU())
-    return Model(extractor, nn.Linear(WIDTH, num_classes))
+    return nn.Sequential(MeanOfWords(sample.vocabulary, 64), nn.Linear(64, WIDTH), nn.ReLU())
 
 
-NETWORKS = {"MLP": mlp, "CNN-1D": cnn_1d, "fastText": fast_text}
-
-
-def build(architecture: str, num_classes: int, sample: Sample) -> Model:
-    """The network called so, freshly initialised."""
-    return NETWORKS[architecture](num_classes, sample)
+EXTRACTORS = {"MLP": mlp, "CNN-1D": cnn_1d, "fastText": fast_text}

@@ -116,6 +116,8 @@ def cases() -> dict[str, RunSpec]:
     for name, params in OTHER_PARAMETERS:
         words = " ".join(f"{key}={value}" for key, value in params.items())
         found[f"{name} {words}"] = question(name, params=params)
+    for network, kind in models.OTHER_KINDS.items():
+        found[f"Standalone {network}"] = question("Standalone", scenario=network, dataset=f"digits-240-{kind}")
     found["pFedHR unlabelled"] = question("pFedHR", public_labels=False)
     found["FedProto isolated"] = question("FedProto", isolated=True)
     found["FCCL another public set"] = question("FCCL", public_dataset="digits-inverted", public_images=20)
@@ -156,9 +158,23 @@ def part_of_digits(name: str) -> data.Dataset:
     return data.Dataset.from_arrays(name, images[train], labels[train], images[test], labels[test], 10, augment=True)
 
 
+@cache
+def of_another_kind(kind: str) -> data.Dataset:
+    """The part of the digits with their 8x8 grey values in a row, as 8 series or as ids."""
+    pictures = part_of_digits("digits-240")
+    grey = pictures.images[:, 0, ::4, ::4].numpy()
+    made = {"vector": grey.reshape(-1, 64) / 255, "series": grey / 255, "tokens": grey.reshape(-1, 64) // 15}[kind]
+    made = made.astype(np.int64 if kind == "tokens" else np.float32)
+    first, labels = pictures.num_train, pictures.labels.numpy()
+    arrays = made[:first], labels[:first], made[first:], labels[first:]
+    return data.Dataset.from_arrays(f"digits-240-{kind}", *arrays, 10, kind=kind)
+
+
 def resolved(case: str) -> lab.Resolved:
     for name in SIZES:
         data.register(name, partial(part_of_digits, name))
+    for kind in models.OTHER_KINDS.values():
+        data.register(f"digits-240-{kind}", partial(of_another_kind, kind))
     return lab.resolve(CASES[case], "smoke")
 
 
@@ -246,8 +262,9 @@ def values(case: str) -> dict[str, Any]:
             start = dict(client.build(client.info.architecture).state_dict())
             found |= state(f"client {client.id} model", client.model.state_dict(), start, factors)
             found |= state(f"client {client.id} state", client.state, start | server, factors)
+            inputs = client.pool.batch(client.test)
             with torch.no_grad():
-                answers = method.predict(client, client.pool.batch(client.test).float())
+                answers = method.predict(client, inputs if inputs.dtype == torch.int64 else inputs.float())
             for name, logits in answers.items():
                 found[f"client {client.id} answers {name}"] = measured(logits.nan_to_num(neginf=0), None)
     return found
