@@ -277,7 +277,8 @@ class Federation:
     the protocol says, or one (train, validation, test) triple of such arrays per client; architectures: names given to
     clients 0, 1, 2, ... in turn; public: for methods that need public data, indices into the pooled images that no
     client holds, or into those of `public_dataset`; public_labels: whether they come with their labels;
-    metrics: names of what is measured besides accuracy, see `metrics.measured`. Raises
+    metrics: names of what is measured besides accuracy, see `metrics.measured`; newcomers: how many clients, drawn by
+    the seed, take no part before the last round, which is theirs alone. Raises
     FedlibError when a client would hold fewer than three images, and when an image is held twice: by two clients, in
     two parts of one, or by a client and the public; and when the protocol would augment images of a data set that does
     not say that they may be.
@@ -299,6 +300,7 @@ class Federation:
         public_dataset: Dataset | None = None,
         public_labels: bool = True,
         metrics: str = "",
+        newcomers: int = 0,
     ):
         require(isinstance(dataset, Dataset), "dataset", dataset, "a Dataset, such as data.load('digits')")
         protocol = Protocol() if protocol is None else protocol
@@ -352,6 +354,11 @@ class Federation:
         self.build = Initial(seed, self.num_classes, self.sample, self.device)
         labels = dataset.labels.numpy()
         self.clients = [self._client(id, part, labels, len(parts)) for id, part in enumerate(parts)]
+        newcomers = coerce("newcomers", newcomers, int)
+        allowed = f"between 0 and {len(parts) - 1}, fewer than the {len(parts)} clients"
+        require(0 <= newcomers < len(parts), "newcomers", newcomers, allowed)
+        order = randomness.generator(seed, "newcomers").permutation(len(parts)) if newcomers else np.arange(len(parts))
+        self.newcomers, self.members = np.sort(order[:newcomers]), np.sort(order[newcomers:])
 
     def _public(self, indices: np.ndarray, dataset: Dataset | None, labelled: bool, augment: bool) -> PublicData:
         pool = self.pool
@@ -369,7 +376,10 @@ class Federation:
         if not isinstance(part, tuple):
             part = partition.split_client(labels, part, self.protocol.parts, self.seed, id, num_clients)
         sizes = tuple(map(len, part))
-        allowed = f"few enough that every client holds an image of each part; client {id} would hold {sizes}"
+        allowed = (
+            f"few enough that every client holds an image of each part of split {self.protocol.split}; client {id} would hold "
+            f"{sizes} to train, validate and test on"
+        )
         empty = any(size == 0 < share for size, share in zip(sizes, self.protocol.parts, strict=True))
         require(not empty, "num_clients", num_clients, allowed)
         train, validation, test = (torch.from_numpy(indices).to(self.device) for indices in part)

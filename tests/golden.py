@@ -109,8 +109,9 @@ def cases() -> dict[str, RunSpec]:
     }.items():
         scenario = "CNN-5" if word.startswith("inherit") else "heterogeneous"
         found[f"Standalone {word}"] = question("Standalone", overrides=overrides, scenario=scenario)
-    for dealer in ("dirichlet", "iid"):
+    for dealer in ("dirichlet", "iid", "quantity-skew", "feature-shift"):
         found[f"Standalone {dealer}"] = question("Standalone", partition=dealer)
+    found["Standalone groups"] = question("Standalone", partition="groups", dataset="digits-240-groups")
     found["Standalone epochs"] = question("Standalone", local_epochs=2)
     found["LG-FedAvg reassembly-500"] = question("LG-FedAvg", scenario="reassembly-500", participation=1.0)
     for name, params in OTHER_PARAMETERS:
@@ -159,6 +160,18 @@ def part_of_digits(name: str) -> data.Dataset:
 
 
 @cache
+def with_groups() -> data.Dataset:
+    """The part of the digits, each of which is one of five subjects'."""
+    whole = part_of_digits("digits-240")
+    parts = [part.numpy().copy() for part in (whole.images, whole.labels)]
+    (train, test), (labels, test_labels) = (np.split(part, [whole.num_train]) for part in parts)
+    groups = np.arange(len(labels)) * 5 // len(labels), np.arange(len(test_labels)) * 5 // len(test_labels)
+    return data.Dataset.from_arrays(
+        "digits-240-groups", train, labels, test, test_labels, 10, augment=True, groups=groups
+    )
+
+
+@cache
 def of_another_kind(kind: str) -> data.Dataset:
     """The part of the digits with their 8x8 grey values in a row, as 8 series or as ids."""
     pictures = part_of_digits("digits-240")
@@ -173,6 +186,7 @@ def of_another_kind(kind: str) -> data.Dataset:
 def resolved(case: str) -> lab.Resolved:
     for name in SIZES:
         data.register(name, partial(part_of_digits, name))
+    data.register("digits-240-groups", with_groups)
     for kind in models.OTHER_KINDS.values():
         data.register(f"digits-240-{kind}", partial(of_another_kind, kind))
     return lab.resolve(CASES[case], "smoke")
@@ -362,6 +376,10 @@ def labels_like(dataset: str) -> np.ndarray:
     return np.arange(60_000) % classes
 
 
+GROUPS = np.arange(60_000) // 7 % 20  # whose each image is, and a number of each
+LEVELS = np.arange(60_000) * 7919 % 60_013 / 60_013
+
+
 def deals() -> dict[str, tuple[list[str], Any]]:
     """Name of a deal -> the parts of fedlib that make it, and its arrays of indices as a function without arguments."""
     found: dict[str, tuple[list[str], Any]] = {}
@@ -381,7 +399,8 @@ def deals() -> dict[str, tuple[list[str], Any]]:
                     held = partition.Dealing(clients, classes, dealer, classes // 5, split=split, **kind)
                     name = " ".join([f"{dataset} seed={seed} N={clients} {dealer} {split}", *kind])
                     own = () if split.startswith("local") else np.arange(0, 50_000, 10)  # some that nobody gets
-                    made = partial(partition.client_images, labels, 50_000, held, seed, own)
+                    more = {"groups": {"groups": GROUPS}, "feature-shift": {"levels": LEVELS}}.get(dealer, {})
+                    made = partial(partition.client_images, labels, 50_000, held, seed, own, **more)
                     used = ["training", f"partition {dealer}", f"split {split}"]
                     used += ["dealing shards"] if "dealing" in kind else []
                     found[name] = used, lambda make=made: [part for parts in make() for part in parts]

@@ -182,6 +182,13 @@ class Dataset:
         """How many groups there are, 0 where samples have none."""
         return int(self.groups.max()) + 1 if self.groups is not None and len(self.groups) else 0
 
+    def levels(self) -> Tensor:
+        """A number of each sample (n,), float64, by which the partition `feature-shift` orders them: the mean of what is
+        stored (an image's brightness, a signal's level), of token ids the number of words.
+        """
+        rows = self.images.flatten(1)
+        return (rows > 0).double().sum(1) if self.kind == "tokens" else rows.mean(1, dtype=torch.float64)
+
     def like(self, sample: Sample) -> Tensor:
         """The samples as public data beside clients' that are as `sample` says: of images with another number of channels
         the grey values (the mean), repeated. Raises FedlibError where they are of another kind, shape or dtype.

@@ -173,4 +173,5 @@ def _federation(
         public_dataset=shared,
         public_labels=spec.public_labels,
         metrics=spec.metrics,
+        newcomers=spec.newcomers,
     )

@@ -88,8 +88,8 @@ def simulate(
             if stopping:
                 raise Interrupted.after(row["round"], rounds, checkpoint is not None)
             if clients is not None and not last:
-                count = len(federation.clients)
-                clients.expect(simulation.sampled_clients(federation.seed, row["round"] + 1, count, participation))
+                following = simulation.clients_of_round(federation, row["round"] + 1, rounds, participation)
+                clients.expect(following)
 
         return simulation.simulate(
             federation, algorithm, rounds, participation, outcome=before, after_round=after_round, exchange=exchange

@@ -69,11 +69,19 @@ class RunSpec:
             "kind": float,
         },
     )
-    partition: str = field(default="by-class", metadata={"help": "by-class, dirichlet or iid"})
+    partition: str = field(
+        default="by-class",
+        metadata={
+            "help": "by-class, dirichlet, iid, quantity-skew (clients of unequal size), feature-shift (of unlike samples), or "
+            "groups (one client per subject, writer or domain of the data set)"
+        },
+    )
     classes_per_client: int | None = field(
         default=None, metadata={"help": "classes a client holds (by-class); default 2 of 10, 10 of 100", "kind": int}
     )
-    alpha: float = field(default=0.5, metadata={"help": "concentration of the Dirichlet partition, above 0"})
+    alpha: float = field(
+        default=0.5, metadata={"help": "concentration of the Dirichlet partition and of the quantity skew, above 0"}
+    )
     rounds: int | None = field(default=None, metadata={"help": "T, communication rounds", "kind": int})
     local_epochs: int | None = field(
         default=None, metadata={"help": "E, epochs of local training a round", "kind": int}
@@ -122,6 +130,11 @@ class RunSpec:
         neutral="",
         in_key=False,
         help="what is measured on each client besides accuracy, names with commas between: balanced_accuracy",
+    )
+    newcomers: int = fields.later(
+        0,
+        neutral=0,
+        help="how many of the N clients, drawn by the seed, take no part before the last round, which is theirs alone",
     )
     isolated: bool = fields.later(
         False,
@@ -349,6 +362,8 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
     values["scenario"] = models.scenario(values["scenario"])
     whose = (values["paper"], values["protocol"], values["scenario"])
     sizes = SCALES[scale] | presets.sizes(*whose, scale)
+    if values["partition"] == "groups":
+        values |= _of_groups(values, sizes)
     values = {name: sizes.get(name) if value is None else value for name, value in values.items()}
     kind = algorithms.ALGORITHMS[values["algorithm"]]
     values["overrides"] = fields.read(Protocol, values["overrides"])
@@ -372,6 +387,10 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
     require(0 < values["participation"] <= 1, "participation", values["participation"], "in (0, 1]")
     require(0 <= values["seed"] < 2**63, "seed", values["seed"], "between 0 and 2**63 - 1")
     require(values["alpha"] > 0, "alpha", values["alpha"], "above 0")
+    allowed = f"between 0 and {values['num_clients'] - 1}, fewer than there are clients"
+    require(0 <= values["newcomers"] < values["num_clients"], "newcomers", values["newcomers"], allowed)
+    allowed = "at least 2, of which the last is the newcomers'"
+    require(values["rounds"] >= 2 or not values["newcomers"], "rounds", values["rounds"], allowed)
     require(0 < values["public_fraction"] < 1, "public_fraction", values["public_fraction"], "in (0, 1)")
     if values["public_images"] is not None:
         require(values["public_images"] >= 1, "public_images", values["public_images"], "at least 1")
@@ -414,7 +433,7 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
         name: value for name, value in values.items() if name not in ("paper", "protocol", "overrides", "keep", "lr")
     }
     hashed = fields.in_key(RunSpec, asked | {"params": fields.in_key(type(method), values["params"])})
-    if values["partition"] != "dirichlet":
+    if values["partition"] not in ("dirichlet", "quantity-skew"):
         del hashed["alpha"]
     if values["partition"] != "by-class":
         del hashed["classes_per_client"]
@@ -444,6 +463,14 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
     return Resolved(FilledSpec(**values), method, preset, dataset, hashed)
 
 
+def _of_groups(values: Mapping[str, Any], sizes: Mapping[str, Any]) -> dict[str, Any]:
+    """The number of clients where nothing is said: one per group. Raises FedlibError for a data set without groups."""
+    info = data.info(values["dataset"] or sizes["dataset"])
+    allowed = f"another one, since {info.name} does not say whose its samples are (Dataset.from_arrays, groups=...)"
+    require(info.groups > 0, "partition", "groups", allowed)
+    return {"num_clients": info.groups if values["num_clients"] is None else values["num_clients"]}
+
+
 def _own_parts(method: algorithms.Algorithm, architectures: Iterable[str], partition_name: str) -> dict[str, str]:
     """Digests of what a person defined and a run uses: its method, networks (also those that the method's parameters
     name) and partition. One changed line gives another digest, and so another key.
@@ -470,7 +497,8 @@ def differences(spec: FilledSpec) -> list[str]:
     if spec.partition == "by-class" and spec.classes_per_client != classes_held(data.info(spec.dataset)):
         found.append(f"{spec.classes_per_client} classes")
     elif spec.partition != "by-class":
-        found.append(f"{spec.partition} {spec.alpha:g}" if spec.partition == "dirichlet" else spec.partition)
+        skewed = spec.partition in ("dirichlet", "quantity-skew")
+        found.append(f"{spec.partition} {spec.alpha:g}" if skewed else spec.partition)
     usual_paper = spec.algorithm if (spec.algorithm, spec.protocol) in presets.PRESETS else "FedSSA"
     if spec.paper != usual_paper or spec.protocol != RunSpec.protocol:
         found.append(f"{spec.protocol} of {spec.paper}" if spec.paper != usual_paper else spec.protocol)
@@ -493,6 +521,7 @@ def differences(spec: FilledSpec) -> list[str]:
         found += [f"public {spec.public_fraction:.3g}"] if spec.public_fraction != 0.1 else []
     if spec.batch_size != (32 if spec.dataset in data.EMBEDDED else 64):
         found.append(f"B={spec.batch_size}")
+    found += [f"{spec.newcomers} newcomers"] if spec.newcomers else []
     found += ["isolated"] if spec.isolated else []
     found += [] if spec.precision == "fp32" else [spec.precision]
     return found + ([] if spec.device == "cpu" else [spec.device])
