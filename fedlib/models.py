@@ -250,7 +250,7 @@ def check_takes(field: str, architecture: str, sample: Sample) -> None:
             "network of your own (models.register)"
         )
     if kind == "image":
-        least = SMALLEST[architecture.partition("-")[0]]
+        least = SMALLEST.get(architecture.partition("-")[0], 1)
         small = f"a network for images of {sample.shape[1]}x{sample.shape[2]} pixels; this one needs {least}x{least} or more"
         require(min(sample.shape[1:]) >= least, field, architecture, small)
 
