@@ -50,7 +50,8 @@ class RunSpec:
     algorithm: str = field(default="FedSSA", metadata={"help": "method, see `python -m fedlib list`"})
     params: dict[str, Any] = field(default_factory=dict, metadata={"help": "hyper-parameters of the method"})
     dataset: str | None = field(
-        default=None, metadata={"help": "digits and digits100 are embedded; cifar10, cifar100, mnist, svhn"}
+        default=None,
+        metadata={"help": "digits and digits100 are embedded; cifar10, cifar100, mnist, svhn, har, har-raw, ag-news"},
     )
     scenario: str | tuple[str, ...] | None = field(
         default=None,
