@@ -51,7 +51,9 @@ class RunSpec:
     params: dict[str, Any] = field(default_factory=dict, metadata={"help": "hyper-parameters of the method"})
     dataset: str | None = field(
         default=None,
-        metadata={"help": "digits and digits100 are embedded; cifar10, cifar100, mnist, svhn, har, har-raw, ag-news"},
+        metadata={
+            "help": "digits and digits100 are embedded; cifar10, cifar100, mnist, svhn, har, har-raw, ag-news, tiny-imagenet"
+        },
     )
     scenario: str | tuple[str, ...] | None = field(
         default=None,
