@@ -112,7 +112,7 @@ def test_arguments(call, message, home, monkeypatch):
             lambda: built([(np.arange(9), np.arange(8, 12), np.arange(20, 22))]),
             "image 8 is held twice, by client 0 and by client 0",
         ),
-        (lambda: built([([], [1], [2])]), "every client holds an image of each part; client 0 would hold (0, 1, 1)"),
+        (lambda: built([([], [1], [2])]), "an image of each part of split local-8:1:1; client 0 would hold (0, 1, 1)"),
         (lambda: built(public=np.arange(39, 45)), "image 39 is held twice, by client 1 and by the public data"),
         (lambda: built(public=np.arange(55, 65)), "public = 64: must be within 0..59"),
         (lambda: built(public="all"), "public = '<U3 ()': must be an array (n,) of whole numbers"),
