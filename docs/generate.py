@@ -464,6 +464,7 @@ def method_page(name: str) -> str:
     module = inspect.getmodule(method)
     file = str(Path(str(inspect.getsourcefile(method))).resolve().relative_to(ROOT))
     shared = {"": "nothing", "features": "headers of one width", "architecture": "one architecture for all"}
+    shared["images"] = "nothing, but have images"
     facts = f"{method.paper}. Exchanged: {method.exchanges}. Clients must share: {shared[method.needs]}. Public data: {method.public_data}."
     folder = name.lower()
     own = [notebook for notebook in notebooks() if notebook.startswith(f"notebooks/{folder}/")]
@@ -751,8 +752,8 @@ def _held(spec: lab.FilledSpec) -> dict[str, str]:
     }
     if spec.partition == "by-class":
         words |= {"partition": f"{spec.classes_per_client} classes a client", "classes_per_client": ""}
-    if spec.partition == "dirichlet":
-        words |= {"partition": f"Dirichlet {spec.alpha}", "alpha": ""}
+    if spec.partition in ("dirichlet", "quantity-skew"):
+        words |= {"partition": f"{labels.word('partition', spec.partition)} {spec.alpha}", "alpha": ""}
     if algorithms.ALGORITHMS[spec.algorithm].public_data != "none":
         words["public_labels"] = "labelled public data" if spec.public_labels else "unlabelled public data"
     return words

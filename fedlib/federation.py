@@ -16,6 +16,7 @@ from .data import Dataset
 from .errors import FedlibError, choose, coerce, require
 from .metrics import measured
 from .protocol import Protocol
+from .sample import KINDS, Sample
 
 
 @dataclass
@@ -44,7 +45,8 @@ class Message:
 class PublicData:
     """Images that the server and every client can see: int64 `indices` into `pool`.
 
-    The pool is the federation's own, or another data set's, brought to the same channels and normalised alike.
+    The pool is the federation's own, or another data set's of the same kind, shape and numbers (images are brought to the
+    same channels), normalised alike.
     labelled: whether `pool.labels` are their labels; otherwise these are -1. Another data set's labels are taken as
     they are: its class k stands for output k, whatever it shows. augment: whether they may be flipped, erased and
     cropped.
@@ -171,8 +173,10 @@ IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # mean and std of its
 
 
 def statistics(dataset: Dataset, normalise: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and std per channel that `Protocol.normalise` names, of images in [0, 1]."""
-    channels = dataset.images.shape[1]
+    """Mean and std per channel that `Protocol.normalise` names: `half` and `imagenet` are of images in [0, 1] alone."""
+    channels, kind = dataset.sample.channels, dataset.sample.kind
+    allowed = f"'dataset': {dataset.name} has {KINDS[kind].plural}, each channel with a mean and deviation of its own"
+    require(kind == "image" or normalise in ("dataset", "released"), "normalise", normalise, allowed)
     if normalise == "half":
         return (0.5,) * channels, (0.5,) * channels
     if normalise == "imagenet" or (normalise == "released" and dataset.name == "cifar10"):
@@ -192,7 +196,7 @@ class Initial:
 
     seed: int
     num_classes: int
-    channels: int
+    sample: Sample
     device: torch.device
     states: dict[str, nn.Module] = field(default_factory=dict)
     layouts: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -214,7 +218,7 @@ class Initial:
 
     def _drawn(self, architecture: str, whose: int) -> nn.Module:
         stream = randomness.generator(self.seed, "init", client=whose)
-        return models.build(architecture, self.num_classes, self.channels, stream).to(self.device)
+        return models.build(architecture, self.num_classes, self.sample, stream).to(self.device)
 
 
 Held = np.ndarray | tuple[np.ndarray, np.ndarray, np.ndarray]  # what a client holds: to be split, or split already
@@ -273,7 +277,8 @@ class Federation:
     the protocol says, or one (train, validation, test) triple of such arrays per client; architectures: names given to
     clients 0, 1, 2, ... in turn; public: for methods that need public data, indices into the pooled images that no
     client holds, or into those of `public_dataset`; public_labels: whether they come with their labels;
-    metrics: names of what is measured besides accuracy, see `metrics.measured`. Raises
+    metrics: names of what is measured besides accuracy, see `metrics.measured`; newcomers: how many clients, drawn by
+    the seed, take no part before the last round, which is theirs alone. Raises
     FedlibError when a client would hold fewer than three images, and when an image is held twice: by two clients, in
     two parts of one, or by a client and the public; and when the protocol would augment images of a data set that does
     not say that they may be.
@@ -295,6 +300,7 @@ class Federation:
         public_dataset: Dataset | None = None,
         public_labels: bool = True,
         metrics: str = "",
+        newcomers: int = 0,
     ):
         require(isinstance(dataset, Dataset), "dataset", dataset, "a Dataset, such as data.load('digits')")
         protocol = Protocol() if protocol is None else protocol
@@ -316,7 +322,7 @@ class Federation:
         except Exception:  # torch raises many kinds, and another's __str__ any
             there = False
         require(there, "device", device, "cpu or cuda, and on this machine")
-        self.num_classes, self.channels = dataset.num_classes, dataset.images.shape[1]
+        self.num_classes, self.sample = dataset.num_classes, dataset.sample
         self.architectures = tuple(architectures)
         self.settings = training.Settings(
             local_epochs,
@@ -329,11 +335,9 @@ class Federation:
         )
         self.metrics = measured(coerce("metrics", metrics, str))
         mean, std = statistics(dataset, protocol.normalise)
-        mean255, std255 = (
-            torch.tensor(values, dtype=torch.float32, device=self.device).view(-1, 1, 1) * 255 for values in (mean, std)
-        )
+        subtracted, divided = (self.sample.shaped(values, self.device) for values in (mean, std))
         self.pool = training.Pool(
-            dataset.images.to(self.device), dataset.labels.to(self.device), mean255, std255, precision
+            dataset.images.to(self.device), dataset.labels.to(self.device), subtracted, divided, precision
         )
         if public is not None:
             shared = public_dataset or dataset
@@ -347,14 +351,19 @@ class Federation:
         self.public = None if public is None else self._public(public, public_dataset, public_labels, shared.augment)
         self.last_trained: dict[str, int] = {}  # architecture -> id of the last client that trained
         self.after_visit: Callable[[Client], None] | None = None  # called when a client's part of a round is over
-        self.build = Initial(seed, self.num_classes, self.channels, self.device)
+        self.build = Initial(seed, self.num_classes, self.sample, self.device)
         labels = dataset.labels.numpy()
         self.clients = [self._client(id, part, labels, len(parts)) for id, part in enumerate(parts)]
+        newcomers = coerce("newcomers", newcomers, int)
+        allowed = f"between 0 and {len(parts) - 1}, fewer than the {len(parts)} clients"
+        require(0 <= newcomers < len(parts), "newcomers", newcomers, allowed)
+        order = randomness.generator(seed, "newcomers").permutation(len(parts)) if newcomers else np.arange(len(parts))
+        self.newcomers, self.members = np.sort(order[:newcomers]), np.sort(order[newcomers:])
 
     def _public(self, indices: np.ndarray, dataset: Dataset | None, labelled: bool, augment: bool) -> PublicData:
         pool = self.pool
         if dataset is not None:
-            images, labels = dataset.with_channels(self.channels).to(self.device), dataset.labels.to(self.device)
+            images, labels = dataset.like(self.sample).to(self.device), dataset.labels.to(self.device)
             pool = replace(pool, stored=images, labels=labels)
         else:  # the others are the clients'
             shown = torch.from_numpy(indices).to(self.device)
@@ -367,7 +376,10 @@ class Federation:
         if not isinstance(part, tuple):
             part = partition.split_client(labels, part, self.protocol.parts, self.seed, id, num_clients)
         sizes = tuple(map(len, part))
-        allowed = f"few enough that every client holds an image of each part; client {id} would hold {sizes}"
+        allowed = (
+            f"few enough that every client holds an image of each part of split {self.protocol.split}; client {id} would hold "
+            f"{sizes} to train, validate and test on"
+        )
         empty = any(size == 0 < share for size, share in zip(sizes, self.protocol.parts, strict=True))
         require(not empty, "num_clients", num_clients, allowed)
         train, validation, test = (torch.from_numpy(indices).to(self.device) for indices in part)
@@ -376,6 +388,11 @@ class Federation:
         )
         build = replace(self.build, client=id) if self.protocol.starts == "apart" else self.build
         return Client(info, self.pool, train, validation, test, build)
+
+    @property
+    def channels(self) -> int:
+        """The length of a sample's first axis."""
+        return self.sample.channels
 
     @property
     def infos(self) -> list[ClientInfo]:
@@ -400,7 +417,7 @@ class Federation:
             "settings": self.settings,
             "augmentation": self.protocol.augmentation,
             "num_classes": self.num_classes,
-            "channels": self.channels,
+            "sample": self.sample,
             "first_architecture": self.architectures[0],
             "device": self.device,
             "public_data": self.public,
@@ -425,7 +442,7 @@ class SharedContext:
     """What server and clients both know of a round; through it neither reaches the other.
 
     round: this one, from 0; rounds: how many there are; settings: how a local round trains; augmentation: the
-    protocol's; channels: of the images; first_architecture: client 0's, whose initial header a server begins with;
+    protocol's; sample: what the data look like; first_architecture: client 0's, whose initial header a server begins with;
     build: called with an architecture, a copy of its initial network; metrics: what is measured besides accuracy.
     """
 
@@ -435,12 +452,17 @@ class SharedContext:
     settings: training.Settings
     augmentation: str
     num_classes: int
-    channels: int
+    sample: Sample
     first_architecture: str
     device: torch.device
     public_data: PublicData | None
     build: Callable[[str], nn.Module]
     metrics: tuple[str, ...] = ()
+
+    @property
+    def channels(self) -> int:
+        """The length of a sample's first axis, such as an image's channels."""
+        return self.sample.channels
 
     @property
     def public(self) -> PublicData:

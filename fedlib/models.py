@@ -5,6 +5,7 @@ and so are the gradients, to the bit, but the ReLU has a quarter of the work.
 """
 
 import copy
+import inspect
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
@@ -15,12 +16,13 @@ from torch import Tensor, nn
 
 from .errors import FedlibError, check_name, choose, others_code, require
 from .randomness import fork_torch
+from .sample import KINDS, Sample
 
 FEATURES = 500  # d, the width of the representation that the papers' extractors share
 
 
 class Model(nn.Module):
-    """A classifier: images (n, channels, 32, 32) -> extractor -> representations (n, d) -> header -> logits (n, C)."""
+    """A classifier: samples (n, *shape) -> extractor -> representations (n, d) -> header -> logits (n, C)."""
 
     def __init__(self, extractor: nn.Module, header: nn.Linear):
         super().__init__()
@@ -36,16 +38,27 @@ class Model(nn.Module):
 CNN_WIDTHS = {"CNN-1": (32, 2000), "CNN-2": (16, 2000), "CNN-3": (32, 1000), "CNN-4": (32, 800), "CNN-5": (32, 500)}
 
 
-def cnn(architecture: str, num_classes: int, channels: int) -> Model:
+def _pixels(sample: Sample | None, shrunk: Callable[[int], int]) -> int:
+    """Height * width of the last map of images like `sample` (32x32 of None), each side shrunk so."""
+    height, width = (32, 32) if sample is None else sample.shape[1:]
+    return shrunk(height) * shrunk(width)
+
+
+def _twice_halved(side: int) -> int:
+    """A side after two valid 5x5 convolutions, each with 2x2 max-pooling: 32 -> 14 -> 5."""
+    return ((side - 4) // 2 - 4) // 2
+
+
+def cnn(architecture: str, num_classes: int, channels: int, sample: Sample | None = None) -> Model:
     """CNN-1..5: two valid 5x5 convolutions with 2x2 max-pooling, FC1, FC2 (500, the representation), FC3 (the
-    header).
+    header). sample: images of another size than 32x32, of 16x16 or more; FC1 follows it.
     """
     filters, width = CNN_WIDTHS[architecture]
     extractor = nn.Sequential(
         nn.Conv2d(channels, 16, 5), nn.MaxPool2d(2), nn.ReLU(),  # (n, 16, 14, 14)
         nn.Conv2d(16, filters, 5), nn.MaxPool2d(2), nn.ReLU(),  # (n, filters, 5, 5)
         nn.Flatten(),
-        nn.Linear(25 * filters, width), nn.ReLU(),
+        nn.Linear(_pixels(sample, _twice_halved) * filters, width), nn.ReLU(),
         nn.Linear(width, FEATURES), nn.ReLU(),
     )  # fmt: skip
     return Model(extractor, nn.Linear(FEATURES, num_classes))
@@ -81,11 +94,18 @@ def _connected(inputs: int, outputs: int, dropout: float = 0.0) -> list[nn.Modul
     return [*block, nn.Dropout(dropout)] if dropout else block
 
 
+def _eighth(side: int) -> int:
+    """A side after three times 2x2 max-pooling."""
+    return side // 2 // 2 // 2
+
+
 # pFedHR's name of an architecture -> d_m, the width of its representation (the last linear layer's input).
 M_WIDTHS = {"M1": 50, "M2": 50, "M3": 64, "M4": 256}
 
 
-def pfedhr_cnn(architecture: str, num_classes: int, channels: int, features: int = 0) -> Model:
+def pfedhr_cnn(
+    architecture: str, num_classes: int, channels: int, features: int = 0, sample: Sample | None = None
+) -> Model:
     """M1..M4 of pFedHR's appendix 2.1, flat sequences that decompose into its layers; the last linear one is the
     header.
 
@@ -95,7 +115,8 @@ def pfedhr_cnn(architecture: str, num_classes: int, channels: int, features: int
     operation: their convolutions keep the map's size (padding `same`). M3 then has 2048 and M4 4096 features after
     its convolutions, as in the released code, which drops M3's first two poolings instead, and has 3x3 in all of M4.
     features: width of a further Linear(d_m, features) + ReLU between extractor and header, which methods need that
-    share what depends on the header's input; 0 for none.
+    share what depends on the header's input; 0 for none. sample: images of another size than 32x32; the first linear
+    layer follows it.
     """
     width = M_WIDTHS[architecture]
     if architecture in ("M1", "M2"):
@@ -105,7 +126,9 @@ def pfedhr_cnn(architecture: str, num_classes: int, channels: int, features: int
         ]
         if architecture == "M2":
             layers += _convolution(64, 128, 5, padding="valid")  # a map of 1
-        layers += [nn.Flatten(), *_connected(1600 if architecture == "M1" else 128, width, 0.5)]
+        last, filters = (0, 64) if architecture == "M1" else (4, 128)
+        mapped = _pixels(sample, lambda side: _twice_halved(side) - last) * filters
+        layers += [nn.Flatten(), *_connected(mapped, width, 0.5)]
     elif architecture == "M3":
         layers = [
             *_convolution(channels, 6, 5, pool=True),  # maps of 32, pooled 16
@@ -114,7 +137,7 @@ def pfedhr_cnn(architecture: str, num_classes: int, channels: int, features: int
             *_convolution(32, 64, 5, pool=True),  # 4
             *_convolution(64, 128, 5),
             nn.Flatten(),
-            *_connected(2048, 1024, 0.25), *_connected(1024, 128), *_connected(128, width),
+            *_connected(_pixels(sample, _eighth) * 128, 1024, 0.25), *_connected(1024, 128), *_connected(128, width),
         ]  # fmt: skip
     else:
         layers = [
@@ -125,20 +148,31 @@ def pfedhr_cnn(architecture: str, num_classes: int, channels: int, features: int
             *_convolution(128, 256, 3, normalise=True),
             *_convolution(256, 256, 3, pool=True),  # 4
             nn.Flatten(),
-            *_connected(4096, 1024, 0.1), *_connected(1024, 512), *_connected(512, width),
+            *_connected(_pixels(sample, _eighth) * 256, 1024, 0.1), *_connected(1024, 512), *_connected(512, width),
         ]  # fmt: skip
     if features:
         layers += _connected(width, features)
     return Model(nn.Sequential(*layers), nn.Linear(features or width, num_classes))
 
 
-Builder = Callable[[int, int], nn.Module]  # (number of classes, channels) -> network
+def _of_zoo(architecture: str, num_classes: int, channels: int, sample: Sample) -> Model:
+    """A network of `fedlib.zoo`, for what is no image."""
+    from . import zoo
+
+    return Model(zoo.EXTRACTORS[architecture](sample), nn.Linear(zoo.WIDTH, num_classes))
+
+
+# (number of classes, channels), and `sample`, where it has a parameter of that name -> network
+Builder = Callable[..., nn.Module]
+OTHER_KINDS = {"MLP": "vector", "CNN-1D": "series", "fastText": "tokens"}  # in fedlib.zoo
 BUILDERS: dict[str, Builder] = {
     **{name: partial(cnn, name) for name in CNN_WIDTHS},
     **{name: partial(pfedhr_cnn, name) for name in M_WIDTHS},
     **{f"{name}-{FEATURES}": partial(pfedhr_cnn, name, features=FEATURES) for name in M_WIDTHS},
+    **{name: partial(_of_zoo, name) for name in OTHER_KINDS},
 }
 BUILT_IN = dict(BUILDERS)
+SMALLEST = {"CNN": 16, "M1": 16, "M2": 32, "M3": 8, "M4": 8}  # side of an image that leaves a map of 1x1
 
 # Scenario -> the architectures of clients 0, 1, 2, ... in turn. FedSSA, section 6.2: client id modulo 5. pFedHR,
 # section 4.2: each of its four on as many clients; section 4.3: its smallest or its largest on all.
@@ -155,6 +189,8 @@ SCENARIOS: dict[str, tuple[str, ...]] = {
 def register(name: str, builder: Builder) -> None:
     """Make an architecture of your own known as `name`: `builder(num_classes, channels)` returns a `Model`.
 
+    channels: the length of a sample's first axis: an image's or a series' channels, a vector's features, a text's
+    tokens. A builder that has a parameter called `sample` also gets the `fedlib.sample.Sample`: kind, shape, vocabulary.
     Registering again replaces it, so a cell can be run twice. The builder makes every layer itself, at each call, so
     that the seed decides the weights; `build` refuses one that does not. Raises FedlibError for a name that cannot
     stand in a list.
@@ -202,27 +238,58 @@ def architectures(scenario: str, known_only: bool = True) -> tuple[str, ...]:
     return names
 
 
-def build(architecture: str, num_classes: int, channels: int, stream: np.random.Generator) -> nn.Module:
+def check_takes(field: str, architecture: str, sample: Sample) -> None:
+    """Raise FedlibError, naming `field`, where a built-in network is not for samples like these."""
+    if not is_built_in(architecture):
+        return
+    kind = OTHER_KINDS.get(architecture, "image")
+    if sample.kind != kind:
+        fitting = next((name for name, other in OTHER_KINDS.items() if other == sample.kind), "CNN-1")
+        raise FedlibError(
+            f"{field} = {architecture!r}: takes {KINDS[kind].plural}, and these samples are {sample}: use {fitting}, or a "
+            "network of your own (models.register)"
+        )
+    if kind == "image":
+        least = SMALLEST.get(architecture.partition("-")[0], 1)
+        small = f"a network for images of {sample.shape[1]}x{sample.shape[2]} pixels; this one needs {least}x{least} or more"
+        require(min(sample.shape[1:]) >= least, field, architecture, small)
+
+
+def made(builder: Builder, num_classes: int, sample: Sample) -> nn.Module:
+    """What a builder makes for samples like these."""
+    try:
+        wanted = "sample" in inspect.signature(builder).parameters
+    except (TypeError, ValueError):  # of what has no signature
+        wanted = False
+    return builder(num_classes, sample.channels, **({"sample": sample} if wanted else {}))
+
+
+def build(architecture: str, num_classes: int, sample: Sample | int, stream: np.random.Generator) -> nn.Module:
     """A freshly initialised network (PyTorch's defaults, drawn from `stream`), channels-last in memory and in
     evaluation mode, which only `training.training_mode` leaves.
+
+    sample: what it is for; a number stands for 32x32 images of so many channels. Raises FedlibError where a built-in
+    network is for others.
     """
     choose("architecture", architecture, BUILDERS)
+    sample = Sample.of(sample)
     if is_built_in(architecture):
+        check_takes("architecture", architecture, sample)
         with fork_torch(stream):
-            model = BUILDERS[architecture](num_classes, channels)
+            model = made(BUILDERS[architecture], num_classes, sample)
     else:
-        model = _own(architecture, num_classes, channels, stream)
+        model = _own(architecture, num_classes, sample, stream)
     return model.to(memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
 
 
-def _own(architecture: str, num_classes: int, channels: int, stream: np.random.Generator) -> nn.Module:
+def _own(architecture: str, num_classes: int, sample: Sample, stream: np.random.Generator) -> nn.Module:
     """A network of a person's own, if its builder makes the same once more."""
     again = copy.deepcopy(stream)
     with others_code(f"architecture = {architecture!r}: its builder"):
         with fork_torch(stream):
-            model = BUILDERS[architecture](num_classes, channels)
+            model = made(BUILDERS[architecture], num_classes, sample)
         with fork_torch(again):
-            _check_own(architecture, model, BUILDERS[architecture](num_classes, channels))
+            _check_own(architecture, model, made(BUILDERS[architecture], num_classes, sample))
     return model
 
 
@@ -251,16 +318,17 @@ def _check_own(name: str, model: nn.Module, again: nn.Module) -> None:
         )
 
 
-def feature_width(architecture: str, num_classes: int, channels: int) -> int:
-    """d, the width of an architecture's representations, which is its header's input."""
+def feature_width(architecture: str, num_classes: int, sample: Sample | int) -> int:
+    """d, the width of an architecture's representations, which is its header's input; sample: as in `build`."""
     choose("architecture", architecture, BUILDERS)
-    return _feature_width(BUILDERS[architecture], num_classes, channels)
+    check_takes("architecture", architecture, Sample.of(sample))
+    return _feature_width(BUILDERS[architecture], num_classes, Sample.of(sample))
 
 
 @cache
-def _feature_width(builder: Builder, num_classes: int, channels: int) -> int:
+def _feature_width(builder: Builder, num_classes: int, sample: Sample) -> int:
     with others_code("network: its builder"), torch.device("meta"):  # without weights
-        model = builder(num_classes, channels)
+        model = made(builder, num_classes, sample)
     header = getattr(model, "header", None)
     allowed = "a Model: an extractor and a header, which is a linear layer"
     require(isinstance(header, nn.Linear), "network", type(model).__name__, allowed)

@@ -2,14 +2,17 @@
 of labels, settings and a seed.
 
 `public_images` and `reserved_images` are held by no client. `client_images` deals the rest: by class (in slots or in
-shards), by Dirichlet shares, independently (`iid`) or as a person registered it, and splits each client's images. A matrix of shares
+shards), by Dirichlet shares, independently (`iid`), in shares of unequal size (`quantity-skew`), by what samples are like
+(`feature-shift`), by whose they are (`groups`) or as a person registered it, and splits each client's images. A matrix of shares
 (clients x classes: the part of a class that a client receives) is dealt out by `deal`; the same shares dealt on a train,
 a validation and a test part give a client the same mix of classes in all three.
 """
 
 import copy
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -18,10 +21,10 @@ from .randomness import fork_everything, generator
 
 MAX_REDRAWS = 100
 SHARDS, SMALLEST_SHARD = 200, 10  # of a data set: 200 (pFedHR's code), or as many of 10 images as there are (*chosen*)
-BUILT_IN = ("by-class", "dirichlet", "iid")
+BUILT_IN = ("by-class", "dirichlet", "iid", "quantity-skew", "feature-shift", "groups")
 
 # (labels (n,), number of clients, stream) -> for each client, the places in `labels` of the images that it holds
-Dealer = Callable[[np.ndarray, int, np.random.Generator], Sequence[np.ndarray]]
+Dealer = Callable[..., Sequence[np.ndarray | tuple[np.ndarray, np.ndarray, np.ndarray]]]
 REGISTERED: dict[str, Dealer] = {}
 
 
@@ -29,6 +32,11 @@ def register(name: str, dealer: Dealer) -> None:
     """Make a partition of your own known to `RunSpec` as `name`; registering again replaces it.
 
     dealer: `dealer(labels, num_clients, stream)` returns one index array into `labels` per client; no index twice.
+    labels: of what it may deal (n,), not of all images: some may be public. A dealer with parameters called `indices` or
+    `groups` also gets which images of the data set these are, and whose each is (`Dataset.groups`, None where that is
+    not known), int64 (n,). It may return a (train, validation, test) tuple of index arrays per client: these are then the
+    client's parts, whatever the protocol's split says of their sizes. Under split official-4:1:1, which calls it for
+    each official part, it returns arrays.
     """
     check_name("partition", name)
     require(name not in BUILT_IN, "partition", name, "another name than a built-in one's")
@@ -75,12 +83,19 @@ def public_images(
 
 
 def client_images(
-    labels: np.ndarray, num_train: int, how: Dealing, seed: int, reserved: Sequence[int] | np.ndarray = ()
+    labels: np.ndarray,
+    num_train: int,
+    how: Dealing,
+    seed: int,
+    reserved: Sequence[int] | np.ndarray = (),
+    groups: np.ndarray | None = None,
+    levels: np.ndarray | None = None,
 ) -> list[Parts]:
     """Each client's (train, validation, test) indices into `labels` (n,), of which the first `num_train` are the official
     training part; nobody gets a `reserved` one.
 
-    Raises FedlibError where a client would hold too few.
+    groups: whose each image is (n,), for the partition `groups`; levels: a number of each image (n,), for
+    `feature-shift`. Raises FedlibError where a client would hold too few.
     """
     stream = generator(seed, "partition")
     private = np.setdiff1d(np.arange(len(labels)), np.asarray(reserved, dtype=np.int64))
@@ -89,17 +104,29 @@ def client_images(
         shuffled = stream.permutation(private[private < num_train])
         train, validation = np.split(shuffled, [len(shuffled) * 4 // 5])
         test = private[private >= num_train]
-        return list(zip(*_deal_to_clients(labels, [train, validation, test], how, stream), strict=True))
+        parts = [train, validation, test]
+        return list(zip(*_deal_to_clients(labels, parts, how, stream, groups, levels), strict=True))
     if source == "train":
         private = private[private < num_train]
     if how.partition == "by-class" and how.dealing == "shards":
         return shards(labels, private, how.num_clients, how.classes_per_client, parts_of(how.split), stream)
-    held = _deal_to_clients(labels, [private], how, stream)[0]
+    if how.partition not in BUILT_IN:
+        dealt = deal_registered(how.partition, labels[private], how.num_clients, stream, private, groups)
+        if isinstance(dealt[0], tuple):
+            return [(private[train], private[validation], private[test]) for train, validation, test in dealt]
+        held = [private[own] for own in dealt]
+    else:
+        held = _deal_to_clients(labels, [private], how, stream, groups, levels)[0]
     return [split_client(labels, own, parts_of(how.split), seed, client, len(held)) for client, own in enumerate(held)]
 
 
 def _deal_to_clients(
-    labels: np.ndarray, parts: list[np.ndarray], how: Dealing, stream: np.random.Generator
+    labels: np.ndarray,
+    parts: list[np.ndarray],
+    how: Dealing,
+    stream: np.random.Generator,
+    groups: np.ndarray | None,
+    levels: np.ndarray | None,
 ) -> list[list[np.ndarray]]:
     """Each of `parts` (indices into `labels`) dealt to the clients, by the same shares of the classes."""
     of_parts, clients = [labels[part] for part in parts], how.num_clients
@@ -113,14 +140,32 @@ def _deal_to_clients(
             distinct=how.distinct,
             floors=how.floors,
         )
-    elif how.partition == "dirichlet":
+    elif how.partition in ("dirichlet", "quantity-skew"):
         least = min(10, len(parts[0]) // (2 * clients))
         least_each = [max(3, least)] if len(parts) == 1 else [max(1, least), 1, 1]
-        held = dirichlet(of_parts, clients, how.alpha, stream, least_each, floors=how.floors)
+        if how.partition == "dirichlet":
+            held = dirichlet(of_parts, clients, how.alpha, stream, least_each, floors=how.floors)
+        else:
+            held = quantity_skew(of_parts, clients, how.alpha, stream, least_each)
     elif how.partition == "iid":
         held = iid(of_parts, clients, stream)
+    elif how.partition == "feature-shift":
+        require(levels is not None, "levels", levels, "given, a number of each image")
+        held = [feature_shift(own, levels[part], clients) for own, part in zip(of_parts, parts, strict=True)]  # type: ignore[index]
+    elif how.partition == "groups":
+        require(groups is not None, "partition", "groups", "another one, since nothing says whose these samples are")
+        held = by_group([groups[part] for part in parts], clients, stream)  # type: ignore[index]
     else:
-        held = [deal_registered(how.partition, part, clients, stream) for part in of_parts]
+        held = []
+        for own, part in zip(of_parts, parts, strict=True):
+            dealt = deal_registered(how.partition, own, clients, stream, part, groups)
+            require(
+                not isinstance(dealt[0], tuple),
+                f"partition {how.partition}: what a client gets",
+                "train, validation and test",
+                f"one array under split {how.split}, which calls it for each official part",
+            )
+            held.append(dealt)
     return [[part[own] for own in owns] for part, owns in zip(parts, held, strict=True)]
 
 
@@ -294,37 +339,131 @@ def dirichlet(
     )
 
 
+def quantity_skew(
+    parts: Sequence[np.ndarray], num_clients: int, alpha: float, stream: np.random.Generator, min_sizes: Sequence[int]
+) -> list[list[np.ndarray]]:
+    """Clients of unequal size: each of `parts` (labels) is shuffled and dealt in the shares of one draw of Dir(alpha, ...,
+    alpha) over the clients (Li et al., ICDE 2022), after each has received `min_sizes` images of it (*chosen*: theirs may
+    come out empty). The same shares for all parts; small alpha is more unequal.
+    """
+    num_clients, alpha = _at_least_one("num_clients", num_clients), coerce("alpha", alpha, float)
+    require(alpha > 0, "alpha", alpha, "above 0")
+    shares = np.cumsum(stream.dirichlet(np.full(num_clients, alpha)))
+    held = []
+    for labels, least in zip(parts, min_sizes, strict=True):
+        free = len(labels) - num_clients * least
+        require(
+            free >= 0, "num_clients", num_clients, f"at most {len(labels) // least}, that each may hold {least} images"
+        )
+        cuts = np.floor(shares * free + 1e-9).astype(int) + least * np.arange(1, num_clients + 1)
+        held.append([np.sort(own) for own in np.split(stream.permutation(len(labels)), cuts[:-1])])
+    return held
+
+
 def iid(parts: Sequence[np.ndarray], num_clients: int, stream: np.random.Generator) -> list[list[np.ndarray]]:
     """A random partition of each of `parts` (labels) into equal shares (sizes differ by at most one image)."""
     num_clients = _at_least_one("num_clients", num_clients)
     return [[np.sort(own) for own in np.array_split(stream.permutation(len(labels)), num_clients)] for labels in parts]
 
 
-def deal_registered(name: str, labels: np.ndarray, num_clients: int, stream: np.random.Generator) -> list[np.ndarray]:
-    """What the registered partition `name` deals to each client: sorted int64 arrays. Raises FedlibError where it does
-    not fit `labels`, or deals otherwise when it is called again; its draws from global generators are of the stream.
+def feature_shift(labels: np.ndarray, levels: np.ndarray, num_clients: int) -> list[np.ndarray]:
+    """Clients with the same classes in the same numbers (to an image) and unlike samples: those of each class in order of
+    their level, such as the brightness of pictures, cut into equal parts, client 0's the lowest (*chosen*).
     """
-    before, dealt = (_dealt(name, labels, num_clients, each) for each in (copy.deepcopy(stream), stream))
-    if len(dealt) != len(before) or not all(map(np.array_equal, dealt, before)):
+    held: list[list[np.ndarray]] = [[] for _ in range(_at_least_one("num_clients", num_clients))]
+    for label in np.unique(labels):
+        own = np.flatnonzero(labels == label)
+        for client, part in enumerate(np.array_split(own[np.argsort(levels[own], kind="stable")], num_clients)):
+            held[client].append(part)
+    return [np.sort(np.concatenate(parts)) for parts in held]
+
+
+def by_group(parts: Sequence[np.ndarray], num_clients: int, stream: np.random.Generator) -> list[list[np.ndarray]]:
+    """Natural clients: one per group (a subject, a writer) of each of `parts` (groups, from 0).
+
+    Of fewer clients than groups client k has group k, and the others' samples go unused. Of more, client k is of group
+    k modulo the number of groups, and a group's samples are dealt evenly among its clients: several clients of each
+    domain.
+    """
+    num_clients = _at_least_one("num_clients", num_clients)
+    count = max(int(groups.max(initial=-1)) for groups in parts) + 1
+    held = []
+    for groups in parts:
+        own: list[np.ndarray] = [np.empty(0, np.int64)] * num_clients
+        for group in range(min(count, num_clients)):
+            clients = range(group, num_clients, count)
+            dealt = np.array_split(stream.permutation(np.flatnonzero(groups == group)), len(clients))
+            for client, part in zip(clients, dealt, strict=True):
+                own[client] = np.sort(part)
+        held.append(own)
+    return held
+
+
+Dealt = list[Any]  # an array per client, or a triple of them
+
+
+def deal_registered(
+    name: str,
+    labels: np.ndarray,
+    num_clients: int,
+    stream: np.random.Generator,
+    indices: np.ndarray | None = None,
+    groups: np.ndarray | None = None,
+) -> Dealt:
+    """What the registered partition `name` deals to each client: sorted int64 arrays, or (train, validation, test) triples
+    of them. Raises FedlibError where it does not fit `labels`, or deals otherwise when it is called again; its draws from
+    global generators are of the stream.
+
+    indices: which images of the data set `labels` are of, all by default; groups: whose each image of the data set is.
+    """
+    indices = np.arange(len(labels)) if indices is None else indices
+    known = {"indices": indices, "groups": None if groups is None else groups[indices]}
+    calls = [_dealt(name, labels, num_clients, each, known) for each in (copy.deepcopy(stream), stream)]
+    triples = [sum(isinstance(own, tuple) for own in call) for call in calls]
+    all_or_none, allowed = triples[1] in (0, len(calls[1])), "an array, or a triple of arrays, of each client alike"
+    require(all_or_none, f"partition {name}: what a client gets", "arrays and triples", allowed)
+    before, dealt = ([part for own in call for part in (own if isinstance(own, tuple) else (own,))] for call in calls)
+    if triples[0] != triples[1] or len(dealt) != len(before) or not all(map(np.array_equal, dealt, before)):
         raise FedlibError(
             f"partition {name}: called twice, begun alike, it deals otherwise: it draws without a seed, not from `stream`"
         )
-    require(len(dealt) == num_clients, f"partition {name}: number of clients", len(dealt), f"{num_clients}")
-    for client, part in enumerate(dealt):
-        whole = part.ndim == 1 and np.issubdtype(part.dtype, np.integer)
-        require(whole, f"partition {name}: client {client}", part.dtype.name, "a 1-d array of whole numbers")
+    count, each = len(calls[1]), 3 if triples[1] else 1
+    require(count == num_clients, f"partition {name}: number of clients", count, f"{num_clients}")
+    for number, part in enumerate(dealt):
+        whole = part.ndim == 1 and (np.issubdtype(part.dtype, np.integer) or (triples[1] > 0 and not part.size))
+        require(whole, f"partition {name}: client {number // each}", part.dtype.name, "a 1-d array of whole numbers")
     every = np.concatenate(dealt)
     fits = len(np.unique(every)) == len(every) and every.min(initial=0) >= 0 and every.max(initial=0) < len(labels)
     require(fits, f"partition {name}: indices", len(every), f"different ones between 0 and {len(labels) - 1}")
-    return [np.sort(part).astype(np.int64) for part in dealt]
+    found = [np.sort(part).astype(np.int64) for part in dealt]
+    return [tuple(found[start : start + 3]) for start in range(0, len(found), 3)] if triples[1] else found
 
 
-def _dealt(name: str, labels: np.ndarray, num_clients: int, stream: np.random.Generator) -> list[np.ndarray]:
+def _dealt(
+    name: str, labels: np.ndarray, num_clients: int, stream: np.random.Generator, known: dict[str, np.ndarray | None]
+) -> Dealt:
+    """An array or a triple per client; the dealer is told of `known` what it has a parameter for."""
     with others_code(f"partition {name}"), fork_everything(copy.deepcopy(stream)):
-        dealt = REGISTERED[name](labels.copy(), num_clients, stream)
+        dealer = REGISTERED[name]
+        try:
+            asked = inspect.signature(dealer).parameters
+        except (TypeError, ValueError):  # of what has no signature
+            asked = {}  # type: ignore[assignment]
+        more = {key: None if value is None else value.copy() for key, value in known.items() if key in asked}
+        dealt = dealer(labels.copy(), num_clients, stream, **more)
         allowed = "a list with one index array per client"
         require(not isinstance(dealt, str | bytes | dict | set | None), f"partition {name}", dealt, allowed)
-        return [np.asarray(part) for part in dealt]
+        return [
+            tuple(map(np.asarray, own))
+            if isinstance(own, tuple) and len(own) == 3 and not _numbers(own)
+            else np.asarray(own)
+            for own in dealt
+        ]
+
+
+def _numbers(own: tuple[Any, ...]) -> bool:
+    """Whether a tuple is three indices, and not three arrays."""
+    return all(np.ndim(part) == 0 for part in own)
 
 
 def sizes_by_largest_remainder(total: int, parts: tuple[int, ...]) -> np.ndarray:

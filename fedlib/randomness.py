@@ -24,6 +24,7 @@ PURPOSES = (
     "pretrain",
     "method",
     "own",
+    "newcomers",
 )
 
 # Torch's global generators and settings are the process's, and its threads share them: whoever seeds, sets or depends

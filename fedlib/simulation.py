@@ -174,6 +174,8 @@ def check(
     require(rounds >= 1, "rounds", rounds, "at least 1")
     inherits = federation.protocol.inherit
     require(exchange is in_process or inherits == "none", "inherit", inherits, "'none', unless clients are in_process")
+    allowed = "at least 2, of which the last is the newcomers'"
+    require(rounds >= 2 or not len(federation.newcomers), "rounds", rounds, allowed)
     participants(len(federation.clients), participation)  # a wrong participation is refused before any work
     return rounds, participation
 
@@ -259,7 +261,7 @@ def _round(
     """One round; appends its rows to `outcome`."""
     started, processor = time.perf_counter(), time.process_time()
     federation, server, round = outcome.federation, outcome.server, context.round
-    sampled = sampled_clients(federation.seed, round, len(context.infos), participation)
+    sampled = clients_of_round(federation, round, context.rounds, participation)
     infos = [context.infos[id] for id in sampled]
     requests = []
     for info in infos:
@@ -453,6 +455,16 @@ def _deterministic(device: torch.device) -> Iterator[None]:
         yield
     finally:
         torch.use_deterministic_algorithms(before)
+
+
+def clients_of_round(federation: Federation, round: int, rounds: int, participation: float) -> np.ndarray:
+    """The clients of a round in order of arrival: some of the members or, in the last round where there are newcomers,
+    all of these.
+    """
+    if len(federation.newcomers) and round == rounds - 1:
+        return federation.newcomers
+    members = federation.members
+    return members[sampled_clients(federation.seed, round, len(members), participation)]
 
 
 def sampled_clients(seed: int, round: int, num_clients: int, participation: float) -> np.ndarray:

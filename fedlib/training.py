@@ -32,10 +32,11 @@ EVALUATION_BATCH = 500  # images a forward pass without gradients; results do no
 
 @dataclass(frozen=True)
 class Pool:
-    """All images and labels of a data set on the run's device; a batch is indexed, converted and normalised.
+    """All samples and labels of a data set on the run's device; a batch is indexed, converted and normalised.
 
-    stored: uint8 (m, channels, 32, 32), channels-last; labels: int64 (n,); mean, std: (channels, 1, 1) on the 0..255
-    scale; places: where in `stored` the image of an index lies, int64 (n,), None where m = n and it is the index itself.
+    stored: (m, *shape) of a `Sample`, images channels-last; labels: int64 (n,); mean, std: (channels, 1, ...) on the
+    scale of what is stored; places: where in `stored` the sample of an index lies, int64 (n,), None where m = n and it
+    is the index itself.
     """
 
     stored: Tensor
@@ -47,7 +48,7 @@ class Pool:
 
     @property
     def images(self) -> Tensor:
-        """uint8 (n, channels, 32, 32); those that `part` left out are black."""
+        """The samples (n, *shape); those that `part` left out are zeros."""
         if self.places is None:
             return self.stored
         black = torch.zeros_like(self.stored[:1])
@@ -60,28 +61,34 @@ class Pool:
         labels, places = torch.full_like(self.labels, -1), torch.full_like(self.labels, len(indices))
         labels[indices], places[indices] = self.labels[indices], torch.arange(len(indices), device=indices.device)
         labels[hidden] = -1
-        rows = self.images.permute(0, 2, 3, 1).index_select(0, indices)
-        return replace(self, stored=rows.permute(0, 3, 1, 2), labels=labels, places=places)
+        own = _in_memory_order(self.images).index_select(0, indices)
+        own = own.permute(0, 3, 1, 2) if own.ndim == 4 else own
+        return replace(self, stored=own, labels=labels, places=places)
 
     @cached_property
     def _rows(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Each stored image as a row of pixels, (m, height * width * channels), and the mean and std of each number in
-        it: a batch is then copied and normalised in whole rows.
+        """Each stored sample as a row of numbers, an image's height * width * channels, and the mean and std of each
+        number in it: a batch is then copied and normalised in whole rows.
         """
         scales = (scale.broadcast_to(self.stored.shape[1:])[None] for scale in (self.mean, self.std))
-        images, mean, std = (tensor.permute(0, 2, 3, 1).flatten(1) for tensor in (self.stored, *scales))
+        images, mean, std = (_in_memory_order(tensor).flatten(1) for tensor in (self.stored, *scales))
         return images, mean, std
 
     def batch(self, indices: Tensor) -> Tensor:
-        """Normalised images (len(indices), channels, 32, 32), channels-last: float32, or bfloat16 where the run's
-        arithmetic is.
+        """Normalised samples (len(indices), *shape), images channels-last: float32, or bfloat16 where the run's arithmetic
+        is. Token ids are as they are stored, int64 whatever the arithmetic.
         """
-        images, mean, std = self._rows
         indices = indices if self.places is None else self.places[indices]
+        if self.stored.dtype == torch.int64:
+            return self.stored.index_select(0, indices)
+        images, mean, std = self._rows
         rows = images.index_select(0, indices).to(torch.float32).sub_(mean).div_(std)
         if self.precision == "bf16":
             rows = rows.to(torch.bfloat16)
-        channels, height, width = self.stored.shape[1:]
+        shape = self.stored.shape[1:]
+        if len(shape) != 3:
+            return rows.view(-1, *shape)
+        channels, height, width = shape
         return rows.view(-1, height, width, channels).permute(0, 3, 1, 2)
 
     def numbered(self, indices: Tensor) -> "Pool":
@@ -95,6 +102,11 @@ class Pool:
     def autocast(self) -> torch.autocast:
         """bf16 arithmetic where the run asked for it, otherwise nothing."""
         return torch.autocast(self.stored.device.type, torch.bfloat16, enabled=self.precision == "bf16")
+
+
+def _in_memory_order(samples: Tensor) -> Tensor:
+    """Images as (n, height, width, channels), other samples as they are: in the order in which they lie in memory."""
+    return samples.permute(0, 2, 3, 1) if samples.ndim == 4 else samples
 
 
 @dataclass(frozen=True)

@@ -109,13 +109,16 @@ def cases() -> dict[str, RunSpec]:
     }.items():
         scenario = "CNN-5" if word.startswith("inherit") else "heterogeneous"
         found[f"Standalone {word}"] = question("Standalone", overrides=overrides, scenario=scenario)
-    for dealer in ("dirichlet", "iid"):
+    for dealer in ("dirichlet", "iid", "quantity-skew", "feature-shift"):
         found[f"Standalone {dealer}"] = question("Standalone", partition=dealer)
+    found["Standalone groups"] = question("Standalone", partition="groups", dataset="digits-240-groups")
     found["Standalone epochs"] = question("Standalone", local_epochs=2)
     found["LG-FedAvg reassembly-500"] = question("LG-FedAvg", scenario="reassembly-500", participation=1.0)
     for name, params in OTHER_PARAMETERS:
         words = " ".join(f"{key}={value}" for key, value in params.items())
         found[f"{name} {words}"] = question(name, params=params)
+    for network, kind in models.OTHER_KINDS.items():
+        found[f"Standalone {network}"] = question("Standalone", scenario=network, dataset=f"digits-240-{kind}")
     found["pFedHR unlabelled"] = question("pFedHR", public_labels=False)
     found["FedProto isolated"] = question("FedProto", isolated=True)
     found["FCCL another public set"] = question("FCCL", public_dataset="digits-inverted", public_images=20)
@@ -156,9 +159,36 @@ def part_of_digits(name: str) -> data.Dataset:
     return data.Dataset.from_arrays(name, images[train], labels[train], images[test], labels[test], 10, augment=True)
 
 
+@cache
+def with_groups() -> data.Dataset:
+    """The part of the digits, each of which is one of five subjects'."""
+    whole = part_of_digits("digits-240")
+    parts = [part.numpy().copy() for part in (whole.images, whole.labels)]
+    (train, test), (labels, test_labels) = (np.split(part, [whole.num_train]) for part in parts)
+    groups = np.arange(len(labels)) * 5 // len(labels), np.arange(len(test_labels)) * 5 // len(test_labels)
+    return data.Dataset.from_arrays(
+        "digits-240-groups", train, labels, test, test_labels, 10, augment=True, groups=groups
+    )
+
+
+@cache
+def of_another_kind(kind: str) -> data.Dataset:
+    """The part of the digits with their 8x8 grey values in a row, as 8 series or as ids."""
+    pictures = part_of_digits("digits-240")
+    grey = pictures.images[:, 0, ::4, ::4].numpy()
+    made = {"vector": grey.reshape(-1, 64) / 255, "series": grey / 255, "tokens": grey.reshape(-1, 64) // 15}[kind]
+    made = made.astype(np.int64 if kind == "tokens" else np.float32)
+    first, labels = pictures.num_train, pictures.labels.numpy()
+    arrays = made[:first], labels[:first], made[first:], labels[first:]
+    return data.Dataset.from_arrays(f"digits-240-{kind}", *arrays, 10, kind=kind)
+
+
 def resolved(case: str) -> lab.Resolved:
     for name in SIZES:
         data.register(name, partial(part_of_digits, name))
+    data.register("digits-240-groups", with_groups)
+    for kind in models.OTHER_KINDS.values():
+        data.register(f"digits-240-{kind}", partial(of_another_kind, kind))
     return lab.resolve(CASES[case], "smoke")
 
 
@@ -246,8 +276,9 @@ def values(case: str) -> dict[str, Any]:
             start = dict(client.build(client.info.architecture).state_dict())
             found |= state(f"client {client.id} model", client.model.state_dict(), start, factors)
             found |= state(f"client {client.id} state", client.state, start | server, factors)
+            inputs = client.pool.batch(client.test)
             with torch.no_grad():
-                answers = method.predict(client, client.pool.batch(client.test).float())
+                answers = method.predict(client, inputs if inputs.dtype == torch.int64 else inputs.float())
             for name, logits in answers.items():
                 found[f"client {client.id} answers {name}"] = measured(logits.nan_to_num(neginf=0), None)
     return found
@@ -345,6 +376,10 @@ def labels_like(dataset: str) -> np.ndarray:
     return np.arange(60_000) % classes
 
 
+GROUPS = np.arange(60_000) // 7 % 20  # whose each image is, and a number of each
+LEVELS = np.arange(60_000) * 7919 % 60_013 / 60_013
+
+
 def deals() -> dict[str, tuple[list[str], Any]]:
     """Name of a deal -> the parts of fedlib that make it, and its arrays of indices as a function without arguments."""
     found: dict[str, tuple[list[str], Any]] = {}
@@ -364,7 +399,8 @@ def deals() -> dict[str, tuple[list[str], Any]]:
                     held = partition.Dealing(clients, classes, dealer, classes // 5, split=split, **kind)
                     name = " ".join([f"{dataset} seed={seed} N={clients} {dealer} {split}", *kind])
                     own = () if split.startswith("local") else np.arange(0, 50_000, 10)  # some that nobody gets
-                    made = partial(partition.client_images, labels, 50_000, held, seed, own)
+                    more = {"groups": {"groups": GROUPS}, "feature-shift": {"levels": LEVELS}}.get(dealer, {})
+                    made = partial(partition.client_images, labels, 50_000, held, seed, own, **more)
                     used = ["training", f"partition {dealer}", f"split {split}"]
                     used += ["dealing shards"] if "dealing" in kind else []
                     found[name] = used, lambda make=made: [part for parts in make() for part in parts]

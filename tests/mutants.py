@@ -89,8 +89,9 @@ MUTANTS: dict[str, tuple[str, list[Change]]] = {
         ],
     ),
     "training.py": (
-        "tests/test_training.py tests/lab/test_threads.py tests/test_border.py tests/test_simulation.py",
+        "tests/test_training.py tests/data/test_kinds.py tests/lab/test_threads.py tests/test_border.py tests/test_simulation.py",
         [
+            ("if self.stored.dtype == torch.int64:\n            return", "if False:\n            return"),
             ("with exclusive, torch.inference_mode(False), torch.enable_grad():", "with torch.inference_mode(False), torch.enable_grad():"),
             ("torch.set_num_threads(THREADS)", "torch.set_num_threads(torch.get_num_threads())"),
             ("torch.set_num_threads(threads)", "torch.set_num_threads(THREADS)"),
@@ -128,7 +129,7 @@ MUTANTS: dict[str, tuple[str, list[Change]]] = {
         ],
     ),
     "partition.py": (
-        "tests/test_partition.py tests/test_border.py tests/lab/test_own_parts.py tests/test_protocols.py",
+        "tests/test_partition.py tests/test_natural_partitions.py tests/test_border.py tests/lab/test_own_parts.py tests/test_protocols.py",
         [
             ("stream.permutation(np.flatnonzero(labels == label))", "np.flatnonzero(labels == label)"),
             ("np.floor(np.cumsum(sizes) + 1e-9)", "np.floor(np.cumsum(sizes) + 1)"),
@@ -136,7 +137,12 @@ MUTANTS: dict[str, tuple[str, list[Change]]] = {
             ("stream.uniform(0.4, 0.6, count)", "stream.uniform(0.5, 0.5, count)"),
             ("left == left.max()", "left > 0"),
             ("slots[stream.choice(num_classes, wanted % num_classes, replace=False)] += 1", "slots += 1"),
-            ("np.full(num_clients, alpha)", "np.full(num_clients, 1.0)"),
+            ("stream.dirichlet(np.full(num_clients, alpha), size", "stream.dirichlet(np.full(num_clients, 1.0), size"),
+            ("np.cumsum(stream.dirichlet(np.full(num_clients, alpha)))", "np.cumsum(stream.dirichlet(np.full(num_clients, 1.0)))"),
+            ("least * np.arange(1, num_clients + 1)", "0 * np.arange(1, num_clients + 1)"),
+            ("np.argsort(levels[own], kind=\"stable\")", "np.argsort(-levels[own], kind=\"stable\")"),
+            ("clients = range(group, num_clients, count)", "clients = range(group, group + 1)"),
+            ('"groups": None if groups is None else groups[indices]', '"groups": groups'),
             ("if all(size >= least for", "if any(size >= least for"),
             ("labels[:num_train], fraction, generator(seed, \"public\"))", "labels, fraction, generator(seed, \"public\"))"),
             ("private = np.setdiff1d(np.arange(len(labels)), np.asarray(reserved, dtype=np.int64))", "private = np.arange(len(labels))"),
@@ -200,7 +206,9 @@ MUTANTS: dict[str, tuple[str, list[Change]]] = {
         "tests/test_models.py tests/test_border.py tests/lab/test_own_parts.py",
         [
             ('"CNN-4": (32, 800)', '"CNN-4": (32, 1000)'),
-            ("nn.Linear(25 * filters, width)", "nn.Linear(25 * filters, width, bias=False)"),
+            ("nn.Linear(_pixels(sample, _twice_halved) * filters, width)", "nn.Linear(_pixels(sample, _twice_halved) * filters, width, bias=False)"),
+            ("if sample.kind != kind:", "if False:"),
+            ("require(min(sample.shape[1:]) >= least", "require(max(sample.shape[1:]) >= least"),
             ("with fork_torch(again):", "with fork_torch(stream):"),
             ("if shared or not same:", "if shared:"),
             ("if shared or not same:", "if not same:"),
@@ -387,7 +395,7 @@ MUTANTS: dict[str, tuple[str, list[Change]]] = {
     "lab/spec.py": (
         "tests/lab/test_keys.py tests/lab/test_change.py tests/lab/test_bad_calls.py tests/test_bad_input.py tests/lab/test_own_parts.py",
         [
-            ("if values[\"partition\"] != \"dirichlet\":\n        del hashed[\"alpha\"]", "if False:\n        del hashed[\"alpha\"]"),
+            ("if values[\"partition\"] not in (\"dirichlet\", \"quantity-skew\"):\n        del hashed[\"alpha\"]", "if False:\n        del hashed[\"alpha\"]"),
             ("\"std\": list(dataset.std)", "\"std\": []"),
             ("if digests:\n        hashed[\"own\"] = digests", "if False:\n        hashed[\"own\"] = digests"),
             ("require(3 * values[\"num_clients\"] <= images", "require(values[\"num_clients\"] <= images"),

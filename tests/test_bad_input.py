@@ -42,7 +42,7 @@ def names(home) -> list[str]:
         ("run FedSA", "algorithm = 'FedSA' is unknown: did you mean 'FedSSA' or 'pFedES' or 'FedAvg'?"),
         ("rnu", "command = 'rnu' is unknown: did you mean 'run'?"),
         ("runs shwo", "command = 'shwo' is unknown: did you mean 'show'?"),
-        ("run FedSSA --dataset digit", "dataset = 'digit' is unknown: did you mean 'digits'?"),
+        ("run FedSSA --dataset digit", "dataset = 'digit' is unknown: did you mean 'digits' or"),
         ("run FedSSA --set mu=0.5", "FedSSA parameter = 'mu' is unknown: did you mean 'mu0'?"),
         ("run Standalone --set mu0=0.5", "'mu0': Standalone has no parameters"),
         ("run FedSSA --override momentun=0.9", "protocol field = 'momentun' is unknown: did you mean 'momentum'"),
@@ -57,7 +57,7 @@ def names(home) -> list[str]:
         ("reproduce fedssa/tabel2", "exhibit = 'fedssa/tabel2' is unknown: did you mean 'fedssa/table2' or 'fedssa/table5' or"),
         ("reproduce fedsa", "exhibit = 'fedsa' is unknown: did you mean 'fedssa'"),
         ("reproduce fedssa/table2 --scale smoek --dry-run", "scale = 'smoek' is unknown: did you mean 'smoke'?"),
-        ("data cifar", "dataset = 'cifar' is unknown: did you mean 'cifar10'?"),
+        ("data cifar", "dataset = 'cifar' is unknown: did you mean 'cifar10' or"),
         ("runs show FedSSA-digits-0", "run = 'FedSSA-digits-0': names no stored run"),
         # options of another command, and what is one too many: the nearest of this command
         ("run FedSSA --dry-run", "run`: option = '--dry-run' is unknown: did you mean '--rounds'?"),

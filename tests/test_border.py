@@ -1019,7 +1019,9 @@ def test_a_data_set_that_cannot_be_trusted_is_refused(kind):
 
 PARTS = {
     "name": (5, None, "", "a b", "../x", "x" * 99, ["x"]),
-    "images": (None, IMAGES, torch.zeros(6, 1, 32, 32), torch.zeros(6, 32, 32).byte(), torch.zeros(6, 1, 8, 8).byte(), "x"),
+    "images": (None, IMAGES, torch.zeros(6, 1, 32, 32).long(), torch.zeros(6, 32, 32).byte(), torch.zeros(6, 0, 8, 8), "x"),
+    "kind": ("picture", None, "vector", "series"), "groups": (TRUTHS, torch.zeros(5).long(), torch.full((6,), -1)),
+    "vocabulary": (5, None),
     "labels": (None, TRUTHS, torch.zeros(5).long(), torch.zeros(6), torch.full((6,), 3), torch.full((6,), -2), 7),
     "num_train": (-1, 7, 3.5, None, "3", True), "num_classes": (0, -1, 2, 2.5, None, 2**40, "3"),
     "mean": (0.5, None, (), (0.1, 0.2), (float("nan"),), (float("inf"),), "a", ("a",), (None,), torch.zeros(3), (10**400,)),
@@ -1035,7 +1037,7 @@ WHOLE = {
 def test_a_data_set_built_by_hand_is_checked(field, value):
     assert Dataset(**WHOLE).num_classes == 3
     line = said_by(lambda: Dataset(**WHOLE | {field: value}))
-    assert {"name": "dataset's name", "num_classes": "x: "}.get(field, f"x: {field}") in line
+    assert {"name": "dataset's name", "num_classes": "x: ", "kind": "x: "}.get(field, f"x: {field}") in line
 
 
 @pytest.mark.parametrize("field", ["mean", "std"])

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 import tiny
 import torch
+from torch import nn
 
 from fedlib import FedlibError, models, training
 from fedlib.randomness import generator
+from fedlib.sample import Sample
 
 # Floats of CNN-1..5 from the layers' sizes: conv1 3*25*16+16, conv2 16*25*c+c, fc1 25*c*w+w, fc2 500*w+500,
 # fc3 500*C+C.
@@ -14,6 +16,9 @@ FLOATS = {
     10: (2_621_558, 1_815_142, 1_320_558, 1_060_358, 670_058),
     100: (2_666_648, 1_860_232, 1_365_648, 1_105_448, 715_148),
 }
+
+
+OF_IMAGES = sorted(models.BUILT_IN.keys() - models.OTHER_KINDS.keys())
 
 
 def build(name: str, num_classes: int = 10, channels: int = 3, seed: int = 0):
@@ -31,7 +36,7 @@ def test_sizes_in_mebibytes_are_the_tables_but_for_cnn4():
     assert abs(mebibytes[3] - 3.81) > 0.2  # what the tables print for CNN-4 fits no number of classes
 
 
-@pytest.mark.parametrize("name", sorted(models.BUILT_IN))
+@pytest.mark.parametrize("name", OF_IMAGES)
 def test_extractor_and_header_make_the_model(name):
     model = build(name)
     images = torch.randn(3, 3, 32, 32)
@@ -43,7 +48,7 @@ def test_extractor_and_header_make_the_model(name):
     assert models.num_floats(model.extractor) + models.num_floats(model.header) == models.num_floats(model)
 
 
-@pytest.mark.parametrize("name", sorted(models.BUILT_IN))
+@pytest.mark.parametrize("name", OF_IMAGES)
 def test_channels_last_computes_what_nchw_does(name):
     model = build(name)
     assert model.extractor[0].weight.is_contiguous(memory_format=torch.channels_last)
@@ -123,7 +128,7 @@ def test_pooling_before_relu_has_the_bits_of_the_printed_order(name):
     assert torch.equal(model(pool.batch(indices)), printed(pool.batch(indices)))
 
 
-@pytest.mark.parametrize("name", sorted(models.BUILT_IN))
+@pytest.mark.parametrize("name", OF_IMAGES)
 def test_mnist_has_one_channel(name):
     assert build(name, channels=1)(torch.zeros(1, 1, 32, 32)).shape == (1, 10)
 
@@ -154,3 +159,70 @@ def test_one_initial_state_an_architecture_and_a_seed():
     assert torch.equal(one.server_context().initial_header().weight, states[0]["header.weight"])
     states[0]["header.weight"].zero_()  # each client has its own copy
     assert not torch.equal(states[0]["header.weight"], states[2]["header.weight"])
+
+
+# ----------------------------------------------------------------------------------------- images of another size, and no images
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "inputs"),
+    [
+        ("CNN-1", (1, 28, 28), 32 * 4 * 4),  # 28 -> 24 -> 12 -> 8 -> 4
+        ("CNN-2", (3, 64, 64), 16 * 13 * 13),  # 64 -> 60 -> 30 -> 26 -> 13
+        ("CNN-5", (2, 16, 20), 32 * 1 * 2),  # 16 -> 12 -> 6 -> 2 -> 1; 20 -> 16 -> 8 -> 4 -> 2
+        ("M1", (1, 28, 28), 64 * 4 * 4),
+        ("M2", (3, 36, 32), 128 * 2 * 1),  # 36 -> 32 -> 16 -> 12 -> 6 -> 2
+        ("M3", (1, 28, 28), 128 * 3 * 3),  # 28 -> 14 -> 7 -> 3
+        ("M4-500", (3, 64, 64), 256 * 8 * 8),
+    ],
+)
+def test_the_first_linear_layer_follows_the_size_of_the_images(name, shape, inputs):
+    model = models.build(name, 10, Sample(shape=shape), generator(0, "init"))
+    first = next(layer for layer in model.extractor.modules() if isinstance(layer, nn.Linear))
+    assert first.in_features == inputs
+    assert model(torch.zeros(2, *shape)).shape == (2, 10)
+    assert models.feature_width(name, 10, Sample(shape=shape)) == model.header.in_features
+
+
+@pytest.mark.parametrize("name", OF_IMAGES)
+def test_smaller_images_than_a_network_can_take_are_refused(name):
+    least = models.SMALLEST[name.partition("-")[0]]
+    models.build(name, 10, Sample(shape=(3, least, least)), generator(0, "init"))(torch.zeros(2, 3, least, least))
+    with pytest.raises(
+        FedlibError, match=f"architecture = '{name}': must be a network for images of {least}x{least - 1}"
+    ):
+        models.build(name, 10, Sample(shape=(3, least, least - 1)), generator(0, "init"))
+
+
+@pytest.mark.parametrize(
+    ("name", "sample", "floats"),
+    [
+        ("MLP", Sample("vector", (561,), "float32"), 561 * 200 + 200 + 200 * 200 + 200),
+        ("CNN-1D", Sample("series", (9, 128), "float32"), 9 * 5 * 32 + 32 + 32 * 5 * 64 + 64 + 64 * 200 + 200),
+        ("fastText", Sample("tokens", (16,), "int64", 1000), 1000 * 64 + 64 * 200 + 200),
+    ],
+)
+def test_networks_for_what_is_no_image(name, sample, floats):
+    model = models.build(name, 6, sample, generator(0, "init"))
+    assert models.num_floats(model) == floats + 200 * 6 + 6 and models.feature_width(name, 6, sample) == 200
+    inputs = torch.from_numpy(sample.random(5, generator(0, "init")))
+    assert model(inputs).shape == (5, 6)
+
+
+def test_padding_counts_for_nothing():
+    model = models.build("fastText", 3, Sample("tokens", (4,), "int64", 9), generator(0, "init"))
+    texts = torch.tensor([[5, 7, 0, 0], [0, 7, 0, 5], [0, 0, 0, 0]])
+    vectors = model.extractor[0].vectors.weight
+    means = model.extractor[0](texts)
+    torch.testing.assert_close(means[0], (vectors[5] + vectors[7]) / 2)
+    assert torch.equal(means[0], means[1]) and not means[2].any()
+
+
+def test_a_builder_is_told_what_it_asks_for(monkeypatch):
+    given = []
+    for builder in (
+        lambda classes, channels: given.append((classes, channels)),
+        lambda classes, channels, sample: given.append(sample),
+    ):
+        models.made(builder, 3, Sample("series", (9, 128), "float32"))
+    assert given == [(3, 9), Sample("series", (9, 128), "float32")]

@@ -5,9 +5,12 @@ import shlex
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
-from fedlib import RunSpec, __main__, run
+from fedlib import RunSpec, __main__, data, models, run
+from fedlib.sample import Sample
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs/pages").glob("*.md")])
@@ -36,7 +39,7 @@ def test_every_command_that_a_page_names_is_understood(page):
 
 def test_the_method_of_the_page_own_can_be_run(tmp_path, small_digits):
     page = (ROOT / "docs/pages/own.md").read_text(encoding="utf-8")
-    (source,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    source = re.findall(r"```python\n(.*?)```", page, re.S)[0]
     assert 'run(RunSpec("Mine", dataset="digits"))' in page
     file = tmp_path / "own_example.py"
     file.write_text(source)
@@ -50,6 +53,20 @@ def test_the_method_of_the_page_own_can_be_run(tmp_path, small_digits):
         run(RunSpec("Mine", dataset="digits", num_clients=4, rounds=2, params={"rate": 0.5}), progress=False).digest
         != record.digest
     )
+
+
+def test_the_data_and_networks_of_the_page_own_can_be_run(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
+    monkeypatch.setattr(data, "REGISTERED", dict(data.REGISTERED))
+    monkeypatch.setattr(models, "BUILDERS", dict(models.BUILDERS))
+    page, stream = (ROOT / "docs/pages/own.md").read_text(encoding="utf-8"), np.random.default_rng(0)
+    known = {f"x_{part}": stream.random((size, 561)) for part, size in (("train", 300), ("test", 60))}
+    known |= {f"y_{part}": np.arange(size) % 6 for part, size in (("train", 300), ("test", 60))}
+    for source in re.findall(r"```python\n(.*?)```", page, re.S)[1:]:
+        exec(source.replace("num_clients=10", "num_clients=4, rounds=1"), known)
+    sample = Sample("tokens", (5,), "int64", 9)
+    words = models.build("Words", 3, sample, np.random.default_rng(0))
+    assert words(torch.zeros(2, 5, dtype=torch.long)).shape == (2, 3)
 
 
 def test_there_is_one_version():

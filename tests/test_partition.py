@@ -283,14 +283,16 @@ def test_the_whole_way_from_labels_to_each_clients_parts(setting, how, split, fr
     labels = np.concatenate([labelled(30, c, 1), labelled(6, c, 2)])
     reserved = partition.reserved_images(labels, num_train, fraction, seed) if fraction else ()
     dealing = partition.Dealing(**setting, partition=how, split=split, alpha=5.0)
+    groups, levels = stream(seed).integers(0, 4, len(labels)), stream(seed).random(len(labels))
 
     def deal():
-        return partition.client_images(labels, num_train, dealing, seed, reserved)
+        return partition.client_images(labels, num_train, dealing, seed, reserved, groups, levels)
 
     try:
         held = deal()
     except FedlibError as error:  # some clients would hold too little: said, not done
-        assert "few enough that every client holds 3 images" in str(error) or "Dirichlet draws" in str(error)
+        said = ("few enough that every client holds 3 images", "Dirichlet draws", "that each may hold")
+        assert any(line in str(error) for line in said)
         return
     assert len(held) == setting["num_clients"] and all(
         same(one, again) for one, again in zip(held, deal(), strict=True)

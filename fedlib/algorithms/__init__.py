@@ -58,14 +58,16 @@ def register(method: type[Algorithm]) -> type[Algorithm]:
         kind = type(field.default)
         allowed = "a parameter with a default: a number, true or false, or text"
         require(kind in (int, float, bool, str), f"{method.name}.{field.name}", _shown(field), allowed)
-    require(method.needs in ("", "features", "architecture"), f"{method.name}.needs", method.needs, NEEDS)
+    require(method.needs in ("", "features", "architecture", "images"), f"{method.name}.needs", method.needs, NEEDS)
     public = ("none", "unlabelled", "labelled")
     require(method.public_data in public, f"{method.name}.public_data", method.public_data, f"one of {public}")
     ALGORITHMS[method.name] = method
     return method
 
 
-NEEDS = "'' (nothing), 'features' (headers of one width) or 'architecture' (one for all clients)"
+NEEDS = (
+    "'' (nothing), 'features' (headers of one width), 'architecture' (one for all clients) or 'images' (no other data)"
+)
 
 
 def _shown(field: dataclasses.Field[Any]) -> Any:

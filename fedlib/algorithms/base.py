@@ -71,7 +71,8 @@ class Algorithm:
     paper: ClassVar[str] = "one's own"  # authors, title or venue, year
     exchanges: ClassVar[str] = "-"  # what travels, in a few words
     public_data: ClassVar[Literal["none", "unlabelled", "labelled"]] = "none"  # images that server and clients share
-    needs: ClassVar[Literal["", "features", "architecture"]] = ""  # equal for all clients; features: the header's width
+    # equal for all clients: the architecture, or `features`, the header's width; images: samples that are no images are refused
+    needs: ClassVar[Literal["", "features", "architecture", "images"]] = ""
     look: ClassVar[Look | None] = None  # in figures; None: one from a spare palette
     uncounted: ClassVar[tuple[str, ...]] = ()  # names of a message's tensors that the paper does not count
     together: ClassVar[str] = ""  # why it cannot run with a server for each client (`Isolated`); empty: it can
@@ -94,15 +95,23 @@ class Algorithm:
             )
         if self.public_data == "labelled" and federation.public is not None:
             check_public_labels(self.name, federation.public, federation.num_classes)
+        sample = federation.sample
+        if self.needs == "images" and sample.kind != "image":
+            raise FedlibError(f"algorithm = {self.name!r}: needs images, and these samples are {sample}")
         different = sorted(set(federation.architectures))
+        for architecture in different:
+            models.check_takes("architecture", architecture, sample)
+        for item in dataclasses.fields(self):  # networks that hyper-parameters name
+            value = getattr(self, item.name)
+            if isinstance(value, str) and value in models.BUILDERS:
+                models.check_takes(f"{self.name} {item.name}", value, sample)
         if self.needs == "architecture" and len(different) > 1:
             raise FedlibError(
                 f"algorithm = {self.name!r}: averages whole models, so every client needs the same architecture; "
                 f"got {', '.join(different)} (use scenario homogeneous, homogeneous-M1 or homogeneous-M4)"
             )
         if self.needs == "features":
-            sizes = federation.num_classes, federation.channels
-            widths = {name: models.feature_width(name, *sizes) for name in different}
+            widths = {name: models.feature_width(name, federation.num_classes, sample) for name in different}
             if len(set(widths.values())) > 1:
                 raise FedlibError(
                     f"algorithm = {self.name!r}: what it shares depends on the header's input width, which must be "

@@ -180,8 +180,8 @@ class FedKD(Algorithm):
         return self.energy_start + (1 + context.round) / context.rounds * (self.energy_end - self.energy_start)
 
     def init_server(self, context: ServerContext) -> ServerState:
-        channels, stream = context.channels, context.generator("server")
-        network = models.build(self.shared, context.num_classes, channels, stream).to(context.device)
+        sample, stream = context.sample, context.generator("server")
+        network = models.build(self.shared, context.num_classes, sample, stream).to(context.device)
         return {"model": dict(network.state_dict()), "update": {}, "holders": []}
 
     def init_client(self, client: Client, context: ClientContext) -> None:

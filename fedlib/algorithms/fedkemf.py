@@ -97,8 +97,8 @@ class FedKEMF(Algorithm):
             check_public_labels(self.name, federation.public, federation.num_classes)
 
     def init_server(self, context: ServerContext) -> ServerState:
-        channels, stream = context.channels, context.generator("server")  # not the clients' initial state,
-        network = models.build(self.knowledge, context.num_classes, channels, stream)  # or equals would stay equal
+        sample, stream = context.sample, context.generator("server")  # not the clients' initial state,
+        network = models.build(self.knowledge, context.num_classes, sample, stream)  # or equals would stay equal
         return dict(network.to(context.device).state_dict())
 
     def download(self, server: ServerState, info: ClientInfo, context: ServerContext) -> Message:

@@ -75,8 +75,8 @@ class FML(Algorithm):
     score_shared: bool = later(False, neutral=False)
 
     def init_server(self, context: ServerContext) -> ServerState:
-        channels, stream = context.channels, context.generator("server")
-        network = models.build(self.shared, context.num_classes, channels, stream)
+        sample, stream = context.sample, context.generator("server")
+        network = models.build(self.shared, context.num_classes, sample, stream)
         return dict(network.to(context.device).state_dict())
 
     def download(self, server: ServerState, info: ClientInfo, context: ServerContext) -> Message:

@@ -59,6 +59,7 @@ class PFedES(Algorithm):
     name = "pFedES"
     paper = "Yi et al., 2023"
     exchanges = "proxy feature extractor"
+    needs = "images"
     look = Look("#d55e00", "d")
 
     mu: float = setting(0.1, ge=0, le=1)

@@ -59,7 +59,8 @@ def data_(name: Annotated[DataSet | None, Parameter(help=", ".join(data.names())
         return
     name = spelled("dataset", name, data.names())
     dataset = data.load(name)
+    groups = f"{dataset.num_groups} groups, " if dataset.num_groups else ""
     print(
-        f"{name}: {dataset.num_train} training and {len(dataset.labels) - dataset.num_train} test images, "
-        f"{tuple(dataset.images.shape[1:])}, {dataset.num_classes} classes, fingerprint {dataset.fingerprint}"
+        f"{name}: {dataset.num_train} training and {len(dataset.labels) - dataset.num_train} test samples: "
+        f"{dataset.sample}, {dataset.num_classes} classes, {groups}fingerprint {dataset.fingerprint}"
     )

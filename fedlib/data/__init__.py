@@ -1,4 +1,4 @@
-"""Data sets as uint8 tensors in memory, downloaded only when they are loaded.
+"""Data sets as tensors in memory, downloaded only when they are loaded.
 
 `digits` and its relatives are embedded; the real sets are read by torchvision from `FEDLIB_DATA` (default
 `~/.cache/fedlib/data`) and downloaded on first use where there is a network. What a plan, a label or a key needs of
@@ -101,7 +101,7 @@ def _loaded(name: str) -> Dataset:
             ) from error
         raise FedlibError(
             f"dataset = {name!r}: not found in {root()} and not downloaded ({reason}); run "
-            f"`python -m fedlib data {name}` where there is a network, or copy torchvision's {folder.name} folder "
+            f"`python -m fedlib data {name}` where there is a network, or copy its folder {folder.name} "
             f"there (FEDLIB_DATA names another place)"
         ) from error
 

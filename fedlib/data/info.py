@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..fields import later
+from ..sample import Sample
+
 if TYPE_CHECKING:
     from .dataset import Dataset
 
@@ -13,9 +16,12 @@ if TYPE_CHECKING:
 class DatasetInfo:
     """What can be known of a data set without reading its images.
 
-    num_train, num_test: images of the official parts; mean, std: per channel, of images in [0, 1]; fingerprint: of the
-    content, see `Dataset.fingerprint` (SVHN's is that of the published MD5s of its files); augment: whether training
-    images may be flipped, erased and cropped (`Protocol.augmentation`), which mirrors digits and text.
+    channels: length of a sample's first axis, see `Sample.channels`; num_train, num_test: samples of the official parts;
+    mean, std: per channel, of bytes as numbers in [0, 1], of floats as they are; fingerprint: of the content, see
+    `Dataset.fingerprint` (SVHN's is that of the published MD5s of its files); augment: whether training images may be
+    flipped, erased and cropped (`Protocol.augmentation`), which mirrors digits and text; size: of a sample's further axes,
+    such as height and width; kind, dtype, vocabulary: see `Sample`; groups: how many subjects, writers or domains the
+    samples are of, 0 where that is not known.
     """
 
     name: str
@@ -27,6 +33,16 @@ class DatasetInfo:
     std: tuple[float, ...]
     fingerprint: str
     augment: bool = field(default=False, metadata={"in_key": False})  # acts through the protocol, which is in the key
+    size: tuple[int, ...] = later((32, 32), neutral=(32, 32))
+    kind: str = later("image", neutral="image")
+    dtype: str = later("uint8", neutral="uint8")
+    vocabulary: int = later(0, neutral=0)
+    groups: int = later(0, neutral=0)
+
+    @property
+    def sample(self) -> Sample:
+        """What a sample looks like."""
+        return Sample(self.kind, (self.channels, *self.size), self.dtype, self.vocabulary)
 
     @property
     def num_images(self) -> int:

@@ -99,7 +99,7 @@ def federation_from(share: dict[str, Any], run: Resolved) -> Federation:
     """
     blanks = [_Blank.of(client) for client in share["clients"] if "images" not in client]
     if blanks:  # the server's: every client is described
-        images = torch.empty(0, run.info.channels, 32, 32, dtype=torch.uint8)
+        images = run.info.sample.zeros(0)
         labels, sizes = torch.cat([blank.labels for blank in blanks]), [blank.sizes for blank in blanks]
     else:
         held = {client["id"]: client for client in share["clients"]}
@@ -136,7 +136,7 @@ def _federation(
     """images, labels: of the clients in `own`, one client after the other, or labels of all and no image."""
     info, spec = run.info, run.spec
     total = sum(map(sum, sizes))
-    every = torch.empty(total, info.channels, 32, 32, dtype=torch.uint8, memory_format=torch.channels_last).zero_()
+    every = info.sample.zeros(total)
     truths = torch.zeros(total, dtype=torch.int64) if own else labels
     parts: list[Held] = []
     start, taken = 0, 0
@@ -149,13 +149,16 @@ def _federation(
             truths[start : ends[-1]] = labels[taken : taken + count]
             taken += count
         start = int(ends[-1])
-    dataset = Dataset(spec.dataset, every, truths, total, info.num_classes, info.mean, info.std, info.augment)
+    known = info.num_classes, info.mean, info.std
+    dataset = Dataset(spec.dataset, every, truths, total, *known, info.augment, info.kind, info.vocabulary)
     shared = None
     if public is not None:
         count, whose = len(public["labels"]), info if spec.public_dataset is None else data.info(spec.public_dataset)
-        pictures = public["images"].contiguous(memory_format=torch.channels_last)
-        known = (info.num_classes, info.mean, info.std, whose.augment)
-        shared = Dataset("public", pictures, public["labels"], count, *known)
+        samples = public["images"]
+        if info.kind == "image":
+            samples = samples.contiguous(memory_format=torch.channels_last)
+        of_kind = whose.augment, info.kind, info.vocabulary
+        shared = Dataset("public", samples, public["labels"], count, *known, *of_kind)
     return Federation(
         dataset,
         parts,
@@ -170,4 +173,5 @@ def _federation(
         public_dataset=shared,
         public_labels=spec.public_labels,
         metrics=spec.metrics,
+        newcomers=spec.newcomers,
     )

@@ -40,8 +40,9 @@ def partition_of(resolved: Resolved) -> list[partition.Parts]:
     if spec.classes_per_client is not None:
         how["classes_per_client"] = spec.classes_per_client
     dealing = partition.Dealing(spec.num_clients, dataset.num_classes, **how)
-    labels = dataset.labels.numpy()
-    return partition.client_images(labels, dataset.num_train, dealing, spec.seed, reserved_of(resolved))
+    labels, groups = dataset.labels.numpy(), None if dataset.groups is None else dataset.groups.numpy()
+    levels = dataset.levels().numpy() if spec.partition == "feature-shift" else None
+    return partition.client_images(labels, dataset.num_train, dealing, spec.seed, reserved_of(resolved), groups, levels)
 
 
 def federation_of(resolved: Resolved) -> Federation:
@@ -61,6 +62,7 @@ def federation_of(resolved: Resolved) -> Federation:
         public_dataset=read_images(spec.public_dataset) if spec.public_dataset else None,
         public_labels=spec.public_labels,
         metrics=spec.metrics,
+        newcomers=spec.newcomers,
     )
 
 

@@ -19,6 +19,7 @@ from ..data import info as data_info
 from ..errors import choose
 from ..federation import Federation, Message, Upload
 from ..randomness import generator
+from ..sample import Sample
 from ..training import one_thread
 
 BYTES_PER_WORD = 4  # float32 and 32-bit class ids alike, as the papers count
@@ -29,21 +30,23 @@ def kilobytes(number_of_words: float) -> float:
     return number_of_words * BYTES_PER_WORD / 1024
 
 
-def training_flops(architecture: str, num_classes: int, channels: int) -> int:
+def training_flops(architecture: str, num_classes: int, sample: Sample | int) -> int:
     """FLOPs of one plain training step (forward and backward, 2 per multiply-add) per sample, counted by PyTorch on a
-    step of two: a real one of a person's own network, one without numbers of ours.
+    step of two: a real one of a person's own network, one without numbers of ours. sample: what it is like; a number
+    stands for 32x32 images of so many channels.
     """
     choose("architecture", architecture, models.BUILDERS)
-    return _training_flops(architecture, models.BUILDERS[architecture], num_classes, channels)
+    return _training_flops(architecture, models.BUILDERS[architecture], num_classes, Sample.of(sample))
 
 
 @cache  # the builder is part of the question: a person may register another one under the same name
-def _training_flops(architecture: str, builder: models.Builder, num_classes: int, channels: int) -> int:
+def _training_flops(architecture: str, builder: models.Builder, num_classes: int, sample: Sample) -> int:
     from torch.utils.flop_counter import FlopCounterMode
 
     device = "meta" if models.is_built_in(architecture) else "cpu"
-    model = models.build(architecture, num_classes, channels, generator(0, "init")).to(device)
-    images = torch.zeros(2, channels, 32, 32, device=device).contiguous(memory_format=torch.channels_last)
+    model = models.build(architecture, num_classes, sample, generator(0, "init")).to(device)
+    images = sample.zeros(2).to(device)
+    images = images if sample.kind == "tokens" else images.float()
     with FlopCounterMode(display=False) as counter:
         torch.nn.functional.cross_entropy(model(images), torch.zeros(2, dtype=torch.long, device=device)).backward()
     return counter.get_total_flops() // 2
@@ -68,7 +71,7 @@ def table(methods: Sequence[str] = (), public_samples: int = 5000) -> pd.DataFra
             algorithm = make(name)
             architecture = "CNN-1" if algorithm.needs == "architecture" else "CNN-5"
             public = public_samples if hasattr(algorithm, "public_samples") else 64  # pFedHR sends none of them
-            federation = _federation(architecture, num_classes, 3, seen, 2 * seen, 64, 1, public)
+            federation = _federation(architecture, num_classes, Sample(), seen, 2 * seen, 64, 1, public)
             messages, context = _steady_round(algorithm, federation)[:2], federation.server_context(1, 2)
             row[f"{dataset}_published"] = sum(algorithm.published_words(message, context) for message in messages)
             row[f"{dataset}_real"] = sum(message.words() for message in messages)
@@ -79,7 +82,7 @@ def table(methods: Sequence[str] = (), public_samples: int = 5000) -> pd.DataFra
 def _federation(
     architecture: str,
     num_classes: int,
-    channels: int,
+    sample: Sample,
     seen: int,
     samples: int,
     batch_size: int,
@@ -89,8 +92,9 @@ def _federation(
     """Two clients with `samples` training images each, of the same `seen` classes, and public ones beside them."""
     own = samples + 2
     labels = np.concatenate([np.arange(2 * own) % own % seen, np.arange(public_samples) % num_classes])
-    images = generator(0, "public").integers(0, 256, (len(labels), channels, 32, 32), dtype=np.uint8)
-    dataset = Dataset.from_arrays("random", images, labels, images[:1], labels[:1], num_classes)
+    images, ids = sample.random(len(labels), generator(0, "public")), sample.vocabulary or None
+    arrays = images, labels, images[:1], labels[:1]
+    dataset = Dataset.from_arrays("random", *arrays, num_classes, kind=sample.kind, vocabulary=ids)
     parts = [np.split(np.arange(start, start + own), [samples, samples + 1]) for start in (0, own)]
     return Federation(
         dataset,
@@ -168,7 +172,7 @@ def flops(
     algorithm: Algorithm,
     architecture: str,
     num_classes: int = 10,
-    channels: int = 3,
+    sample: Sample | int = 3,
     batch_size: int = 8,
     classes_per_client: int = 2,
 ) -> Flops:
@@ -181,20 +185,20 @@ def flops(
 
     def measured(batches: int, epochs: int, public_batches: int) -> dict[str, int]:
         sizes = (classes_per_client, batches * batch_size, batch_size, epochs, public_batches * batch_size)
-        return _steady_round(algorithm, _federation(architecture, num_classes, channels, *sizes))[2]
+        return _steady_round(algorithm, _federation(architecture, num_classes, Sample.of(sample), *sizes))[2]
 
     once, samples, epochs = measured(1, 1, 1), measured(2, 1, 1), measured(1, 2, 1)
     public = measured(1, 1, 2) if algorithm.public_data != "none" else once
     epoch = (epochs["local"] - once["local"]) / batch_size
-    sample = (samples["local"] - once["local"]) / batch_size
+    own = (samples["local"] - once["local"]) / batch_size
     image = (public["local"] - once["local"]) / batch_size
-    fixed = once["local"] - (sample + image) * batch_size
+    fixed = once["local"] - (own + image) * batch_size
     uploads = [run["all uploads"] - run["one upload"] for run in (once, public)]  # two clients' less one's
     server = [run["one upload"] - upload for run, upload in zip((once, public), uploads, strict=True)]
     upload_image, server_image = ((more - less) / batch_size for less, more in (uploads, server))
     upload, rest = uploads[0] - upload_image * batch_size, server[0] - server_image * batch_size
     first, first_public = ((run["visit"] - once["visit"]) / (2 * batch_size) for run in (samples, public))
-    return Flops(epoch, sample - epoch, image, fixed, upload, upload_image, server_image, rest, first, first_public)
+    return Flops(epoch, own - epoch, image, fixed, upload, upload_image, server_image, rest, first, first_public)
 
 
 def relative_to_standalone(
@@ -212,14 +216,17 @@ def of_run(run: Any) -> np.ndarray:
     trained before a client's first visit included.
 
     run: a record, whose rounds say how many images were trained on. What a method computes beyond plain training is measured on
-    CNN-3, where it is within 1 % of the mean of CNN-1..5.
+    CNN-3, where it is within 1 % of the mean of CNN-1..5; of what is no image, on the first architecture.
     """
     spec, trained = run.spec, run.rounds[run.rounds["round"] >= 0]
     info = data_info(str(spec.dataset))
-    algorithm, shape = make(spec.algorithm, spec.params), (info.num_classes, info.channels)
-    plain = [training_flops(name, *shape) for name in models.architectures(str(spec.scenario))]
-    scale = sum(plain) / len(plain) / training_flops("CNN-3", *shape)
-    cost = flops(algorithm, "CNN-3", *shape, classes_per_client=min(spec.classes_per_client or 2, 10))
+    algorithm, shape = make(spec.algorithm, spec.params), (info.num_classes, info.sample)
+    architectures = models.architectures(str(spec.scenario))
+    plain, measured = [training_flops(name, *shape) for name in architectures], "CNN-3"
+    if info.kind != "image":
+        measured = architectures[0]
+    scale = sum(plain) / len(plain) / training_flops(measured, *shape)
+    cost = flops(algorithm, measured, *shape, classes_per_client=min(spec.classes_per_client or 2, 10))
     public = 0.0
     if algorithm.public_data != "none":
         source = data_info(spec.public_dataset) if spec.public_dataset else info

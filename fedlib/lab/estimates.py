@@ -116,7 +116,7 @@ def _distance(one: FilledSpec, other: FilledSpec) -> int:
 
 
 def _flops(architecture: str, info: data.DatasetInfo) -> int:
-    return costs.training_flops(architecture, info.num_classes, info.channels)
+    return costs.training_flops(architecture, info.num_classes, info.sample)
 
 
 def _mean_flops(item: Resolved) -> float:

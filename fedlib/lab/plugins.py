@@ -7,7 +7,7 @@ A package declares them as entry points, whose names are what a specification sa
     SharedBias = "mine.methods:SharedBias"     # a subclass of fedlib.algorithms.Algorithm, by its own name
 
     [project.entry-points."fedlib.models"]
-    small = "mine.models:small"                # builder(num_classes, channels) -> fedlib.Model
+    small = "mine.models:small"                # builder(num_classes, channels[, sample]) -> fedlib.Model
 
     [project.entry-points."fedlib.datasets"]
     stripes = "mine.data:stripes"              # loader() -> fedlib.Dataset

@@ -45,7 +45,10 @@ class RunSpec:
 
     algorithm: str = setting("FedSSA", help="method, see `python -m fedlib list`")
     params: dict[str, Any] = field(default_factory=dict, metadata={"help": "hyper-parameters of the method"})
-    dataset: str | None = setting(None, help="digits and digits100 are embedded; cifar10, cifar100, mnist, svhn")
+    dataset: str | None = setting(
+        None,
+        help="digits and digits100 are embedded; cifar10, cifar100, mnist, svhn, har, har-raw, ag-news, tiny-imagenet",
+    )
     scenario: str | tuple[str, ...] | None = setting(
         None,
         help="architectures: homogeneous (all CNN-1), heterogeneous (CNN-1..5 in turn), reassembly (M1..M4 in "
@@ -59,9 +62,13 @@ class RunSpec:
         le=1,
         help="C in (0, 1], fraction of the clients selected per round; default 10 clients, or all",
     )
-    partition: str = setting("by-class", help="by-class, dirichlet or iid")
+    partition: str = setting(
+        "by-class",
+        help="by-class, dirichlet, iid, quantity-skew (clients of unequal size), feature-shift (of unlike samples), or "
+        "groups (one client per subject, writer or domain of the data set)",
+    )
     classes_per_client: int | None = setting(None, help="classes a client holds (by-class); default 2 of 10, 10 of 100")
-    alpha: float = setting(0.5, gt=0, help="concentration of the Dirichlet partition, above 0")
+    alpha: float = setting(0.5, gt=0, help="concentration of the Dirichlet partition and of the quantity skew, above 0")
     rounds: int | None = setting(None, ge=1, help="T, communication rounds")
     local_epochs: int | None = setting(None, ge=1, help="E, local epochs per round")
     batch_size: int | None = setting(None, ge=1, help="B, batch size in images")
@@ -103,6 +110,11 @@ class RunSpec:
         neutral="",
         in_key=False,
         help="what is measured on each client besides accuracy, names with commas between: balanced_accuracy",
+    )
+    newcomers: int = fields.later(
+        0,
+        neutral=0,
+        help="how many of the N clients, drawn by the seed, take no part before the last round, which is theirs alone",
     )
     isolated: bool = fields.later(
         False,
@@ -334,6 +346,8 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
     values["scenario"] = models.scenario(values["scenario"])
     whose = (values["paper"], values["protocol"], values["scenario"])
     sizes = SCALES[scale] | presets.sizes(*whose, scale)
+    if values["partition"] == "groups":
+        values |= _of_groups(values, sizes)
     values = {name: sizes.get(name) if value is None else value for name, value in values.items()}
     kind = algorithms.ALGORITHMS[values["algorithm"]]
     values["overrides"] = fields.read(Protocol, values["overrides"])
@@ -353,6 +367,10 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
     for name in ("num_clients", "rounds", "local_epochs", "batch_size"):
         require(values[name] < 2**31, name, values[name], "below 2**31")
     require(0 <= values["seed"] < 2**63, "seed", values["seed"], "between 0 and 2**63 - 1")
+    allowed = f"between 0 and {values['num_clients'] - 1}, fewer than there are clients"
+    require(0 <= values["newcomers"] < values["num_clients"], "newcomers", values["newcomers"], allowed)
+    allowed = "at least 2, of which the last is the newcomers'"
+    require(values["rounds"] >= 2 or not values["newcomers"], "rounds", values["rounds"], allowed)
     if values["device"] == "auto":
         values["device"] = "cuda" if torch.cuda.is_available() else "cpu"
     allowed = "cpu on this machine, which has no CUDA device"
@@ -362,6 +380,8 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
     # A preset's augmentation is for data that may be flipped.
     if not dataset.augment and "augmentation" not in values["overrides"]:
         preset = dataclasses.replace(preset, augmentation="none")
+    if dataset.kind != "image" and "normalise" not in values["overrides"]:  # of the presets `half` is for pictures
+        preset = dataclasses.replace(preset, normalise="dataset")
     preset.check_augmentation(dataset.name, dataset.augment)
     if values["public_dataset"] is not None:
         choose("public_dataset", values["public_dataset"], data.names())
@@ -391,7 +411,7 @@ def _hashed(
     left_out = ("paper", "protocol", "overrides", "keep", "lr")  # the protocol's fields stand in their place
     asked = {name: value for name, value in values.items() if name not in left_out}
     hashed = fields.in_key(RunSpec, asked | {"params": fields.in_key(type(method), values["params"])})
-    if values["partition"] != "dirichlet":
+    if values["partition"] not in ("dirichlet", "quantity-skew"):
         del hashed["alpha"]
     if values["partition"] != "by-class":
         del hashed["classes_per_client"]
@@ -406,12 +426,24 @@ def _hashed(
         "protocol": fields.in_key(Protocol, dataclasses.asdict(preset)),
         "architectures": list(models.architectures(values["scenario"])),
         "data": {"fingerprint": dataset.fingerprint, "mean": list(dataset.mean), "std": list(dataset.std)}
-        | fields.in_key(type(dataset), {name: getattr(dataset, name) for name in fields.neutral(type(dataset))}),
+        | {
+            name: list(value) if isinstance(value, tuple) else value  # as it is read back
+            for name, value in fields.in_key(type(dataset), vars(dataset)).items()
+            if name in fields.neutral(type(dataset))
+        },
     }
     digests = _own_parts(method, hashed["architectures"], values["partition"])
     if digests:
         hashed["own"] = digests
     return hashed
+
+
+def _of_groups(values: Mapping[str, Any], sizes: Mapping[str, Any]) -> dict[str, Any]:
+    """The number of clients where nothing is said: one per group. Raises FedlibError for a data set without groups."""
+    info = data.info(values["dataset"] or sizes["dataset"])
+    allowed = f"another one, since {info.name} does not say whose its samples are (Dataset.from_arrays, groups=...)"
+    require(info.groups > 0, "partition", "groups", allowed)
+    return {"num_clients": info.groups if values["num_clients"] is None else values["num_clients"]}
 
 
 def _own_parts(method: algorithms.Algorithm, architectures: Iterable[str], partition_name: str) -> dict[str, str]:
@@ -440,7 +472,8 @@ def differences(spec: FilledSpec) -> list[str]:
     if spec.partition == "by-class" and spec.classes_per_client != classes_held(data.info(spec.dataset)):
         found.append(f"{spec.classes_per_client} classes")
     elif spec.partition != "by-class":
-        found.append(f"{spec.partition} {spec.alpha:g}" if spec.partition == "dirichlet" else spec.partition)
+        skewed = spec.partition in ("dirichlet", "quantity-skew")
+        found.append(f"{spec.partition} {spec.alpha:g}" if skewed else spec.partition)
     usual_paper = spec.algorithm if (spec.algorithm, spec.protocol) in presets.PRESETS else "FedSSA"
     if spec.paper != usual_paper or spec.protocol != RunSpec.protocol:
         found.append(f"{spec.protocol} of {spec.paper}" if spec.paper != usual_paper else spec.protocol)
@@ -463,6 +496,7 @@ def differences(spec: FilledSpec) -> list[str]:
         found += [f"public {spec.public_fraction:.3g}"] if spec.public_fraction != 0.1 else []
     if spec.batch_size != (32 if spec.dataset in data.EMBEDDED else 64):
         found.append(f"B={spec.batch_size}")
+    found += [f"{spec.newcomers} newcomers"] if spec.newcomers else []
     found += ["isolated"] if spec.isolated else []
     found += [] if spec.precision == "fp32" else [spec.precision]
     return found + ([] if spec.device == "cpu" else [spec.device])

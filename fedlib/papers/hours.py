@@ -33,6 +33,6 @@ def _of_grid(grid: str, scale: str) -> dict[str, float]:
 
 
 def _weight(run: lab.Resolved) -> float:
-    shape = run.info.num_classes, run.info.channels
+    shape = run.info.num_classes, run.info.sample
     plain = np.mean([costs.training_flops(name, *shape) for name in run.architectures])
     return float(plain / np.mean([costs.training_flops(name, 10, 3) for name in models.CNN_WIDTHS]))

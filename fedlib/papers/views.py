@@ -5,6 +5,7 @@ Only runs with `keep="clients"` have their clients' networks, and only those wit
 state: a grid's `keep` asks for them.
 """
 
+import math
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import replace
@@ -116,7 +117,7 @@ def map_representations(
 def enhance_images(record: lab.Record, count: int = 5) -> dict[str, np.ndarray]:
     """`count` images, each of another class, and what pFedES's final global extractor makes of them, for `plots.images`.
 
-    Returns {"original": ..., "enhanced": ...}, each (count, 32, 32, 3) in [0, 1]. Originals are the pixels as stored. Enhanced
+    Returns {"original": ..., "enhanced": ...}, each (count, height, width, 3) in [0, 1]. Originals are the pixels as stored. Enhanced
     images are the extractor's output for the normalised image; it has no scale of pixels, so each is rescaled on its own, from
     its least to its largest value over all channels. Images are drawn by the run's seed from the whole data set; those of one
     channel are shown grey. Needs a run of pFedES that kept the server's state.
@@ -135,7 +136,7 @@ def enhance_images(record: lab.Record, count: int = 5) -> dict[str, np.ndarray]:
         outputs = training.outputs(extractor, pool, indices).numpy()
     least, largest = (limit(axis=(1, 2, 3), keepdims=True) for limit in (outputs.min, outputs.max))
     scaled = (outputs - least) / np.maximum(largest - least, 1e-12)
-    return {"original": _pictures(data.images[indices].numpy() / 255), "enhanced": _pictures(scaled)}
+    return {"original": _pictures(data.images[indices].numpy() / data.sample.scale), "enhanced": _pictures(scaled)}
 
 
 def _pictures(images: np.ndarray) -> np.ndarray:
@@ -144,9 +145,11 @@ def _pictures(images: np.ndarray) -> np.ndarray:
 
 
 def encode_images(pictures: Mapping[str, np.ndarray]) -> pd.DataFrame:
-    """Rows of 32 x 32 pictures (`plots.images`) as a small table, to be kept: row, picture, pixels (red, green and blue bytes by
+    """Rows of square pictures (`plots.images`) as a small table, to be kept: row, picture, pixels (red, green and blue bytes by
     row and column, in base64).
     """
+    for drawn in pictures.values():
+        require(drawn.shape[1] == drawn.shape[2], "height and width of the pictures", drawn.shape[1:3], "equal")
     rows = [
         (row, number, b64encode(np.rint(255 * picture).astype(np.uint8).tobytes()).decode())
         for row, drawn in pictures.items()
@@ -174,8 +177,10 @@ def list_matches(record: lab.Record) -> pd.DataFrame:
 
 
 def decode_images(table: pd.DataFrame) -> dict[str, np.ndarray]:
-    """What `encode_images` kept, for `plots.images`: row -> (n, 32, 32, 3) in [0, 1]."""
+    """What `encode_images` kept, for `plots.images`: row -> (n, side, side, 3) in [0, 1]."""
     drawn: dict[str, list[np.ndarray]] = {}
     for row, text in zip(table["row"], table["pixels"], strict=True):
-        drawn.setdefault(row, []).append(np.frombuffer(b64decode(text), np.uint8).reshape(32, 32, 3))
+        pixels = np.frombuffer(b64decode(text), np.uint8)
+        side = math.isqrt(len(pixels) // 3)
+        drawn.setdefault(row, []).append(pixels.reshape(side, side, 3))
     return {row: np.stack(bytes) / 255 for row, bytes in drawn.items()}

@@ -4,12 +4,17 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 _DATASETS = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "mnist": "MNIST", "svhn": "SVHN"}
+_DATASETS |= {"har": "UCI HAR", "har-raw": "UCI HAR, raw", "ag-news": "AG News", "tiny-imagenet": "Tiny ImageNet"}
 _DIGITS = tuple("0123456789")
+_ACTIVITIES = ("walking", "upstairs", "downstairs", "sitting", "standing", "laying")
 _CLASSES = {  # in the order of the labels
     "cifar10": ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
     "mnist": _DIGITS,
     "svhn": _DIGITS,
     "digits": _DIGITS,
+    "har": _ACTIVITIES,
+    "har-raw": _ACTIVITIES,
+    "ag-news": ("world", "sports", "business", "science"),
 }
 
 
@@ -26,7 +31,14 @@ def classes(name: str) -> tuple[str, ...]:
 # Values of fields of a run's specification, in words.
 _WORDS: dict[str, dict[Any, str]] = {
     "public_labels": {True: "labelled", False: "unlabelled"},
-    "partition": {"iid": "IID", "by-class": "Non-IID", "dirichlet": "Dirichlet"},
+    "partition": {
+        "iid": "IID",
+        "by-class": "Non-IID",
+        "dirichlet": "Dirichlet",
+        "quantity-skew": "quantity skew",
+        "feature-shift": "feature shift",
+        "groups": "one client per group",
+    },
     "scenario": {"homogeneous-M1": "M1", "homogeneous-M4": "M4"},
 }
 

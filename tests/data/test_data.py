@@ -221,7 +221,7 @@ def test_fingerprint_sees_pixels_labels_and_the_split():
 
 def test_own_images_are_augmented_only_if_they_say_so():
     """What the papers train on says so; that it may be says nothing of what the images are."""
-    assert all(info.augment for info in data.BUILT_IN.values())
+    assert all(info.augment == (info.kind == "image") for info in data.BUILT_IN.values())
     images, labels = some_images(6, 1, 32, 32), np.arange(6) % 2
     plain, flipped = (Dataset.from_arrays("own", images, labels, images, labels, augment=say) for say in (False, True))
     assert not Dataset.from_arrays("own", images, labels, images, labels).augment
@@ -248,9 +248,18 @@ GOOD = some_images(4, 1, 32, 32)
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ((GOOD.astype(np.float32), [0, 1, 0, 1]), "own: train images' dtype = 'torch.float32': must be torch.uint8"),
-        ((GOOD[:, 0], [0, 1, 0, 1]), r"own: train images' shape = \(4, 32, 32\): must be \(n, channels, 32, 32\)"),
-        ((GOOD[:, :, :28, :28], [0, 1, 0, 1]), r"own: train images' shape = \(4, 1, 28, 28\)"),
+        (
+            (GOOD.astype(np.int64), [0, 1, 0, 1]),
+            "own: train images' dtype = 'torch.int64': must be torch.uint8 or torch.f",
+        ),
+        (
+            (GOOD[:, 0], [0, 1, 0, 1]),
+            r"own: train images' shape = \(4, 32, 32\): must be \(n, channels, height, width\)",
+        ),
+        (
+            (GOOD[:, :, :0], [0, 1, 0, 1]),
+            r"own: train images' shape = \(4, 1, 0, 32\): must be \(n, channels, height, w",
+        ),
         ((GOOD, [0, 1, 0]), "own: number of train labels = 3: must be 4"),
         ((GOOD, [0, 1, 0, -1]), r"own: labels = \[-1, 0, 1\]: must be within 0..1"),
         ((GOOD, [0, 1, 0, 3], 3), r"own: labels = \[0, 1, 3\]: must be within 0..2"),

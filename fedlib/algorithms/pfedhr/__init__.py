@@ -88,6 +88,7 @@ class PFedHR(Algorithm):
     paper = "Wang et al., NeurIPS 2023"
     exchanges = "model up, reassembled model down"
     public_data = "unlabelled"
+    needs = "images"
     together = "makes a client's teacher of other clients' layers: of one model there is nothing to group"
     look = Look("#000000", "o")
 
@@ -115,7 +116,12 @@ class PFedHR(Algorithm):
             check_public_labels(self.name, federation.public, federation.num_classes)
         elif self.public_only:
             raise FedlibError("public_only = True: must be False: the public images have no labels")
-        sizes = federation.num_classes, federation.channels
+        else:
+            dtype = federation.sample.dtype
+            require(
+                dtype == "uint8", "images of pFedHR's SimCLR", dtype, "uint8, whose colours it changes, or labelled"
+            )
+        sizes = federation.num_classes, federation.sample
         names = sorted(set(federation.architectures))
         depths = {name: len(reassembly.blueprint(name, *sizes).blocks) for name in names}
         allowed = f"at most {max(depths.values())}, as a candidate has a layer of each group; layers by model: {depths}"
@@ -209,7 +215,7 @@ class PFedHR(Algorithm):
     ) -> tuple[reassembly.Found, list[nn.Module], list[np.random.Generator]]:
         """The control: a network as it is drawn of each architecture that arrived, and its stream, the same whoever did."""
         every = sorted({info.architecture for info in context.infos})
-        arrived, sizes = {info.architecture for info, _ in uploads}, (context.num_classes, context.channels)
+        arrived, sizes = {info.architecture for info, _ in uploads}, (context.num_classes, context.sample)
         structures, networks, streams = [], [], []
         for architecture, own in zip(every, stream.spawn(len(every)), strict=True):
             if architecture in arrived:
@@ -228,7 +234,7 @@ class PFedHR(Algorithm):
         stream: np.random.Generator,
         blocks: Any = None,
     ) -> nn.Module:
-        sizes = context.num_classes, context.channels, self.stitch_layers
+        sizes = context.num_classes, context.sample, self.stitch_layers
         return reassembly.assemble(structure, *sizes, stream, blocks).to(context.device)
 
     def _finetune(self, network: nn.Module, stream: np.random.Generator, context: ServerContext) -> None:

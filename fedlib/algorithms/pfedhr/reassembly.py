@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from ... import models
 from ...errors import FedlibError, choose, require
 from ...randomness import fork_torch, torch_seed
+from ...sample import Sample
 from ...training import weighted_mean
 
 Shape = tuple[int, ...]  # of one image's activations: (channels, height, width) or (width,)
@@ -88,18 +89,21 @@ class Blueprint(NamedTuple):
     outputs: list[Shape]
 
 
-def blueprint(architecture: str, num_classes: int, channels: int) -> Blueprint:
-    """What is known of an architecture without weights: its layers and their sizes."""
+def blueprint(architecture: str, num_classes: int, channels: Sample | int) -> Blueprint:
+    """What is known of an architecture without weights: its layers and their sizes. channels: of 32x32 images, or what an
+    image of another size is like.
+    """
     choose("architecture", architecture, models.BUILDERS)
-    return _blueprint(models.BUILDERS[architecture], num_classes, channels)
+    models.check_takes("architecture", architecture, Sample.of(channels))
+    return _blueprint(models.BUILDERS[architecture], num_classes, Sample.of(channels))
 
 
 @cache  # a dry run takes some 20 ms
-def _blueprint(builder: models.Builder, num_classes: int, channels: int) -> Blueprint:
+def _blueprint(builder: models.Builder, num_classes: int, sample: Sample) -> Blueprint:
     with torch.device("meta"):
-        blocks = decompose(builder(num_classes, channels).eval())
+        blocks = decompose(models.made(builder, num_classes, sample).eval())
     # The dry run is on the CPU, with weights of any value: on `meta` it would load PyTorch's compiler, which takes seconds.
-    images, inputs, outputs = torch.zeros(1, channels, 32, 32), [], []
+    images, inputs, outputs = torch.zeros(1, *sample.shape), [], []
     with torch.no_grad():
         for block in blocks:
             shape = tuple(images.shape[1:])
@@ -169,7 +173,7 @@ def cka(one: Activations, other: Activations) -> float:
 
 @torch.no_grad()
 def activations(blocks: Sequence[nn.Module], images: Tensor, pooled: bool = False) -> list[Activations]:
-    """What goes into the first layer and comes out of each, for images (n, channels, 32, 32): one more than layers.
+    """What goes into the first layer and comes out of each, for images (n, channels, height, width): one more than layers.
 
     pooled: maps are averaged to one number a channel, which is cheaper.
     """
@@ -422,7 +426,7 @@ def stitch(before: Shape, after: Shape, layers: int = 1) -> nn.Sequential:
 def assemble(
     structure: Sequence[tuple[Any, ...]],
     num_classes: int,
-    channels: int,
+    channels: Sample | int,
     stitch_layers: int,
     stream: np.random.Generator,
     blocks: Mapping[Source, Sequence[nn.Module]] | None = None,
@@ -436,7 +440,7 @@ def assemble(
     channels-last, on the CPU.
     """
     parts: OrderedDict[str, nn.Module] = OrderedDict()
-    shape: Shape = (channels, 32, 32)
+    shape: Shape = Sample.of(channels).shape
     with fork_torch(stream):
         for number, layer in enumerate((Layer(*record) for record in structure), 1):
             plan = blueprint(layer.architecture, num_classes, channels)
