@@ -374,6 +374,15 @@ def class_means(function: Callable[[Tensor], Tensor], pool: Pool, indices: Tenso
     return (member @ values / member.sum(1, keepdim=True)).float()
 
 
+def by_class(classes: Tensor, num_classes: int, *values: Tensor) -> list[tuple[Tensor, ...]]:
+    """Of each class 0, 1, ... the rows of each of `values` (n, ...) whose class it is in `classes` (n,), in their order.
+    The host waits for the device once, whatever the number of classes.
+    """
+    order = classes.argsort(stable=True)
+    sizes = (classes == torch.arange(num_classes, device=classes.device)[:, None]).sum(1).tolist()
+    return list(zip(*(value[order].split(sizes) for value in values), strict=True))
+
+
 def mean(tensors: Sequence[Tensor]) -> Tensor:
     """The unweighted mean of tensors of one shape. Whole numbers, such as the number of batches that batch
     normalisation has tracked, keep their dtype: the largest.
