@@ -44,6 +44,8 @@ def test_a_method_runs_on_a_gpu_and_seldom_waits_for_it(name, small_digits):
     assert not waits["train"] and not waits["step"], waits
     assert waits["_round"].total() <= WAITS_A_VISIT.get(name, 3) * VISITS + WAITS_A_ROUND * ROUNDS, waits
     assert not copies["step"], copies
+    if name in ALWAYS:  # an epoch's order and the draws of its augmentation
+        assert 0 < copies["train"].total() <= 2 * VISITS, copies
 
 
 def test_what_is_waited_for_does_not_grow_with_the_classes(small_digits):

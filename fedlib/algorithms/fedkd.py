@@ -121,9 +121,8 @@ def factors(matrix: Tensor, energy: float) -> dict[str, Tensor] | None:
     wide = matrix.T if tall else matrix
     vectors, along = triplets(wide, energy)
     energies = along.square().sum(1).cpu().cumsum(0)  # of the first components; on the host, as in `leading`
-    enough = (
-        (energy * wide.square().sum()).cpu().clamp(max=energies[-1])
-    )  # rounding must not ask for more than there is
+    enough = (energy * wide.square().sum()).cpu()
+    enough = enough.clamp(max=energies[-1])  # rounding must not ask for more than there is
     rank = int((energies < enough).sum()) + 1
     if rank * (matrix.shape[0] + matrix.shape[1] + 1) >= matrix.numel():
         return None
