@@ -519,7 +519,8 @@ class ClientContext(SharedContext):
         """
         if self.augmentation == "none":
             return None
-        return partial(training.augmented, stream=self.generator("augmentation"))
+        stream, an_epoch = self.generator("augmentation"), training.DRAWS * self.client.num_samples
+        return partial(training.augmented, stream=training.Ahead(stream, an_epoch, self.device))
 
     def batches(self, purpose: str = "batches") -> Iterator[tuple[Tensor, Tensor]]:
         """(images, labels) of E epochs over the client's images, augmented as the protocol says, for a method whose

@@ -7,6 +7,7 @@ the host inside the loop.
 """
 
 import ctypes
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -169,7 +170,29 @@ def proximal_cross_entropy(
     return F.cross_entropy(model(images), labels) + weight / 2 * distance
 
 
-def augmented(images: Tensor, stream: np.random.Generator) -> Tensor:
+class Ahead:
+    """A stream's numbers in [0, 1), float64, in the stream's order, drawn at least `count` at a time onto `device`: on a
+    GPU one copy an epoch, where a batch's own would be one a step.
+    """
+
+    def __init__(self, stream: np.random.Generator, count: int, device: torch.device):
+        self.stream, self.count = stream, count
+        self.left = torch.empty(0, dtype=torch.float64, device=device)
+
+    def random(self, shape: tuple[int, ...]) -> Tensor:
+        """As the stream's own, a tensor."""
+        wanted = math.prod(shape)
+        if len(self.left) < wanted:
+            fresh = self.stream.random(max(self.count, wanted - len(self.left)))
+            self.left = torch.cat([self.left, torch.from_numpy(fresh).to(self.left.device)])
+        taken, self.left = self.left[:wanted], self.left[wanted:]
+        return taken.view(shape)
+
+
+DRAWS = 8  # of an image, to augment it
+
+
+def augmented(images: Tensor, stream: np.random.Generator | Ahead) -> Tensor:
     """A batch of normalised images flipped, erased and cropped in that order, as the released scripts do before
     training.
 
@@ -178,7 +201,8 @@ def augmented(images: Tensor, stream: np.random.Generator) -> Tensor:
     padding with 4 zeros on each side. images: (n, channels, height, width), square enough for the rectangle to fit.
     """
     n, channels, height, width = images.shape
-    flip, erase, area, ratio, top, left, down, right = torch.from_numpy(stream.random((8, n, 1))).to(images.device)
+    draws = torch.as_tensor(stream.random((DRAWS, n, 1)), device=images.device)
+    flip, erase, area, ratio, top, left, down, right = draws
     area, ratio = height * width * (0.04 + 0.16 * area), 0.5 * 4**ratio
     box_height, box_width = (area * ratio).sqrt().round(), (area / ratio).sqrt().round()  # (n, 1)
     top, left = (top * (height - box_height + 1)).floor(), (left * (width - box_width + 1)).floor()
@@ -384,6 +408,15 @@ def class_means(function: Callable[[Tensor], Tensor], pool: Pool, indices: Tenso
     values = outputs(function, pool, indices).double()
     member = (pool.labels[indices][None] == classes[:, None]).double()  # (classes, n)
     return (member @ values / member.sum(1, keepdim=True)).float()
+
+
+def by_class(classes: Tensor, num_classes: int, *values: Tensor) -> list[tuple[Tensor, ...]]:
+    """Of each class 0, 1, ... the rows of each of `values` (n, ...) whose class it is in `classes` (n,), in their order.
+    The host waits for the device once, whatever the number of classes.
+    """
+    order = classes.argsort(stable=True)
+    sizes = (classes == torch.arange(num_classes, device=classes.device)[:, None]).sum(1).tolist()
+    return list(zip(*(value[order].split(sizes) for value in values), strict=True))
 
 
 def mean(tensors: Sequence[Tensor]) -> Tensor:

@@ -124,7 +124,7 @@ FAULTS: dict[str, list[tuple[str, str, str]]] = {
     ],
     "FedSSA": [
         ("algorithms/fedssa.py", "+ mu * header.weight[rows]", "- mu * header.weight[rows]"),
-        ("algorithms/fedssa.py", "[s] = weight[classes == s].mean(0)", "[s] = weight[classes == s].sum(0)"),
+        ("algorithms/fedssa.py", "= weights.mean(0), ", "= weights.sum(0), "),
         ("algorithms/fedssa.py", "context.train()", 'context.train(purpose="method")'),
         ("algorithms/fedssa.py", "self.mu0 * math", "0.9 * self.mu0 * math"),
     ],

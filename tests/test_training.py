@@ -297,6 +297,15 @@ def test_augmentation_has_the_bits_of_the_plain_one(channels, dtype):
         assert torch.equal(given, images) and one.bit_generator.state == other.bit_generator.state
 
 
+@pytest.mark.parametrize("count", [1, 50, 10**4])
+def test_numbers_drawn_ahead_are_the_stream_s_own(count):
+    """Whatever is drawn at a time, more than a batch's or less."""
+    ahead = training.Ahead(np.random.default_rng(1), count, torch.device("cpu"))
+    stream = np.random.default_rng(1)
+    for n in (3, 5, 1, 20):
+        assert torch.equal(ahead.random((8, n, 1)), torch.from_numpy(stream.random((8, n, 1))))
+
+
 def test_evaluation_counts_the_largest_logits_whatever_the_batch(monkeypatch):
     model, pool, _ = setup()
     indices = torch.arange(24)

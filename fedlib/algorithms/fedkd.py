@@ -77,7 +77,7 @@ def leading(wide: Tensor, energy: float) -> tuple[Tensor, Tensor] | None:
     On CNN-5's updates it takes a sixth of the time of `torch.linalg.eigh` of the Gram matrix, a twelfth of that of
     `torch.linalg.svd` and a quarter of that of `torch.svd_lowrank`, which has no bound on the error.
     """
-    enough = energy * wide.square().sum()
+    enough = (energy * wide.square().sum()).cpu()
     start = torch.randn(BLOCK, wide.shape[1], generator=torch.Generator().manual_seed(0))  # any directions will do
     along = start.to(wide.device)
     for _ in range(PASSES):
@@ -86,7 +86,7 @@ def leading(wide: Tensor, energy: float) -> tuple[Tensor, Tensor] | None:
         turn = torch.linalg.eigh(within @ within.T).eigenvectors.flip(1)  # largest eigenvalue first
         vectors, along = block @ turn, turn.T @ within
         squares = along.square().sum(1)
-        energies = squares.cumsum(0)
+        energies = squares.cpu().cumsum(0)  # on the host: CUDA has no deterministic kernel for it
         if energies[-1] < enough:
             return None
         rank = int((energies < enough).sum()) + 1
@@ -120,8 +120,9 @@ def factors(matrix: Tensor, energy: float) -> dict[str, Tensor] | None:
     tall = matrix.shape[0] > matrix.shape[1]
     wide = matrix.T if tall else matrix
     vectors, along = triplets(wide, energy)
-    energies = along.square().sum(1).cumsum(0)  # of the first components
-    enough = (energy * wide.square().sum()).clamp(max=energies[-1])  # rounding must not ask for more than there is
+    energies = along.square().sum(1).cpu().cumsum(0)  # of the first components; on the host, as in `leading`
+    enough = (energy * wide.square().sum()).cpu()
+    enough = enough.clamp(max=energies[-1])  # rounding must not ask for more than there is
     rank = int((energies < enough).sum()) + 1
     if rank * (matrix.shape[0] + matrix.shape[1] + 1) >= matrix.numel():
         return None

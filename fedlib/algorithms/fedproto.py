@@ -23,7 +23,7 @@ from torch import Tensor
 
 from ..fields import setting
 from ..models import Model
-from ..training import class_means
+from ..training import by_class, class_means
 from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
 
 
@@ -86,10 +86,9 @@ class FedProto(Algorithm):
         counts = torch.ones(len(classes), device=context.device)
         if self.weighted:
             counts = torch.cat([message["counts"] for _, message in uploads]).float()
-        for s in classes.unique():  # Eq. 6, or with equal weights
-            owned = counts[classes == s]  # |D_ij| of the owners i; N_j is their sum
-            server["prototypes"][s] = (owned[:, None] * prototypes[classes == s]).sum(0) / owned.sum()
-            server["known"][s] = 1.0
+        for s, (owned, means) in enumerate(by_class(classes, context.num_classes, counts, prototypes)):
+            if len(owned):  # Eq. 6, or with equal weights; owned: |D_ij| of the owners i, N_j is their sum
+                server["prototypes"][s], server["known"][s] = (owned[:, None] * means).sum(0) / owned.sum(), 1.0
 
     def predict(self, client: Client, images: Tensor) -> dict[str, Tensor]:
         features = client.model.extractor(images)

@@ -35,6 +35,7 @@ import torch
 from torch import Tensor
 
 from ..fields import setting
+from ..training import by_class
 from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
 
 
@@ -119,9 +120,9 @@ class FedSSA(Algorithm):
         headers = [message.tensors for _, message in uploads]
         classes = torch.cat([header.get("classes", every) for header in headers])
         weight, bias = (torch.cat([header[name] for header in headers]) for name in ("weight", "bias"))
-        for s in classes.unique():  # Eq. 3: the unweighted mean over the clients that own the class
-            server["weight"][s] = weight[classes == s].mean(0)
-            server["bias"][s] = bias[classes == s].mean(0)
+        for s, (weights, biases) in enumerate(by_class(classes, context.num_classes, weight, bias)):
+            if len(biases):  # Eq. 3: the unweighted mean over the clients that own the class
+                server["weight"][s], server["bias"][s] = weights.mean(0), biases.mean(0)
 
 
 def _rows(header: Mapping[str, Tensor]) -> Tensor:

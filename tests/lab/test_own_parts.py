@@ -2,10 +2,8 @@
 key, and never the old record.
 """
 
-import json
 import re
 import signal
-import sys
 from pathlib import Path
 
 import nbformat
@@ -15,10 +13,9 @@ import torch
 from matplotlib.text import Text
 from nbclient import NotebookClient
 from processes import bits
-from torch.overrides import TorchFunctionMode
 
-from fedlib import ALGORITHMS, FedlibError, RunSpec, data, lab, models, partition, run, simulate, sweep
-from fedlib.lab import launch, own, places
+from fedlib import ALGORITHMS, FedlibError, RunSpec, data, lab, models, partition, run, sweep
+from fedlib.lab import launch, own
 from fedlib.papers import notebook
 from fedlib.papers.exhibits import Cell
 from fedlib.show import looks, plots, tables
@@ -389,32 +386,6 @@ def test_a_partition_that_does_not_fit_is_refused(dealt, message, defined):
 
 
 # ---------------------------------------------------------------------------------------------- in a real notebook
-
-
-class OnTheDeviceOfOthers(TorchFunctionMode):
-    """Refuses what code compiled as `<cell>` makes on the CPU whatever the run's device is."""
-
-    MAKERS = (torch.arange, torch.as_tensor, torch.empty, torch.full, torch.ones, torch.rand, torch.tensor, torch.zeros)
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        if sys._getframe(1).f_code.co_filename == "<cell>":
-            on_cpu = (torch.from_numpy, torch.Tensor.cpu, torch.Tensor.numpy)
-            assert function not in on_cpu and (function not in self.MAKERS or "device" in kwargs), function.__name__
-        return function(*args, **kwargs)
-
-
-def test_the_notebook_s_method_makes_nothing_on_the_cpu(small_digits):
-    cells = json.loads(Path(places.shipped(), "notebooks/01_your_own_method.ipynb").read_text())["cells"]
-    sources = ["".join(each["source"]) for each in cells if each["cell_type"] == "code"]
-    (imports,) = [source.partition("settings = ")[0] for source in sources if "import torch" in source]
-    method = "\n".join([imports, *(source for source in sources if "class Counted" in source)])
-    built = lab.federation_of(lab.resolve(RunSpec("Standalone", num_clients=4, scenario="CNN-5")))
-    with OnTheDeviceOfOthers():
-        assert simulate(built, cell(method)["Counted"](), 2).status == "finished"
-    spoilt = re.sub(r'server\["weight"\].new_zeros\(', "torch.zeros(", method)
-    with pytest.raises(FedlibError, match="aggregate in round 0: AssertionError: zeros"), OnTheDeviceOfOthers():
-        simulate(built, cell(spoilt)["Counted"](), 1)
 
 
 def executed(*cells: str) -> list[str]:

@@ -1,0 +1,166 @@
+"""Every method runs on a GPU and seldom waits for it: shown without one, see `pretend`."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pretend
+import pytest
+import tiny
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fedlib import ALGORITHMS, Federation, RunSpec, lab, simulate, simulation, training
+from fedlib.lab import places
+
+ROUNDS, CLIENTS, PARTICIPATION = 2, 4, 0.5
+VISITS = 4
+ALWAYS = ("Standalone", "FedSSA", "FedProto")  # the others are slow
+PARAMS = {"pFedHR": {"clusters": 2, "server_epochs": 1, "max_candidates": 2}}
+# The host waits when a round is over, for accuracy, validation accuracy and loss of each visit (another accuracy is one
+# more, and so is a mask of the classes that the server knows), and twice a round: is the server's state finite, how many
+# rows has each class. FedKD looks at singular values, pFedHR's server at the similarity of layers.
+WAITS_A_VISIT, WAITS_A_ROUND = {"FD": 4, "FedProto": 5, "FedKD": 50, "pFedHR": 70}, 2
+
+
+def simulated(method: Any, **asked: Any) -> pretend.Cuda:
+    """What was counted in a few rounds on a device that is pretended, in the rounds and in steps of training."""
+    size = {"num_clients": CLIENTS, "participation": PARTICIPATION, "rounds": ROUNDS, "batch_size": 16}
+    with pretend.Cuda(training.train, training.step, simulation._round) as cuda:
+        federation = lab.federation_of(lab.resolve(RunSpec(**size, device="cuda", **asked)))
+        assert federation.pool.stored.device.type == "cuda"
+        assert simulate(federation, method, ROUNDS, PARTICIPATION).status == "finished"
+    return cuda
+
+
+@pytest.mark.parametrize("name", [n if n in ALWAYS else pytest.param(n, marks=pytest.mark.slow) for n in ALGORITHMS])
+def test_a_method_runs_on_a_gpu_and_seldom_waits_for_it(name, small_digits):
+    method = ALGORITHMS[name](**PARAMS.get(name, {}))
+    scenario = "homogeneous-M1" if method.needs == "architecture" else "heterogeneous"
+    cuda = simulated(method, algorithm=name, scenario=scenario)
+    waits, copies = cuda.waits_inside, cuda.copies_inside
+    assert not waits["train"] and not waits["step"], waits
+    assert waits["_round"].total() <= WAITS_A_VISIT.get(name, 3) * VISITS + WAITS_A_ROUND * ROUNDS, waits
+    assert not copies["step"], copies
+    if name in ALWAYS:  # an epoch's order and the draws of its augmentation
+        assert 0 < copies["train"].total() <= 2 * VISITS, copies
+
+
+def test_what_is_waited_for_does_not_grow_with_the_classes(small_digits):
+    """One wait for the numbers of rows of all of them."""
+    for name in ("FedSSA", "FedProto"):
+        method = ALGORITHMS[name]()
+        with pretend.Cuda(type(method).aggregate) as cuda:
+            spec = RunSpec(name, num_clients=CLIENTS, rounds=1, batch_size=16, scenario="CNN-5", device="cuda")
+            simulate(lab.federation_of(lab.resolve(spec)), method, 1, PARTICIPATION)
+        assert cuda.waits_inside["aggregate"].total() == 1, cuda.waits_inside
+
+
+def notebooks_method(change: str = "", to: str = "") -> Any:
+    """Notebook 01's own method, from its cells, with one word in another's place."""
+    cells = json.loads(Path(places.shipped(), "notebooks/01_your_own_method.ipynb").read_text())["cells"]
+    sources = ["".join(each["source"]) for each in cells if each["cell_type"] == "code"]
+    (imports,) = [source for source in sources if "import torch" in source]
+    source = "\n".join([imports, *(source for source in sources if "class Counted" in source)])
+    known: dict[str, Any] = {"__name__": "__main__"}
+    assert change in source
+    exec(compile(source.replace(change, to), "<cell>", "exec"), known)
+    return known["Counted"]()
+
+
+def test_the_notebooks_own_method_runs_on_a_gpu(small_digits):
+    assert not simulated(notebooks_method(), algorithm="Standalone", scenario="CNN-5").waits_inside["train"]
+    on_cpu = notebooks_method('server["weight"].new_zeros(', "torch.zeros(")
+    with pytest.raises(Exception, match=r"aggregate in round 0: RuntimeError: .* same device: index_add_"):
+        simulated(on_cpu, algorithm="Standalone", scenario="CNN-5")
+
+
+# ------------------------------------------------------------------------------------------------- planted faults
+
+DRAWS = torch.Generator()
+FAULTS = {  # what is wrong with a term of a loss: the term, and what is said of it or counted
+    "a table on the CPU": (lambda m, x, y: x.mean() * torch.ones(3).index_select(0, y).mean(), "device: index_select"),
+    "weights on the CPU": (lambda m, x, y: F.cross_entropy(m(x), y, torch.ones(3)), "device: nll_loss"),
+    "a layer on the CPU": (lambda m, x, y: nn.Linear(3, 3)(m.extractor(x)).mean(), "device: addmm"),
+    "a number on the CPU, stacked": (lambda m, x, y: torch.stack([x.mean(), torch.zeros(())]).sum(), "device: stack"),
+    "a sum on the CPU": (lambda m, x, y: torch.zeros(()).add_(x.mean()), "device: add_"),
+    "a CPU generator's draw": (lambda m, x, y: (x * torch.rand(x.shape, generator=DRAWS)).mean(), "device: mul"),
+    "a CPU generator there": (lambda m, x, y: torch.rand(3, generator=DRAWS, device=x.device).sum(), "found 'cpu'"),
+    "a CPU generator in place": (lambda m, x, y: x.clone().normal_(generator=DRAWS).mean(), "found 'cpu'"),
+    "numpy": (lambda m, x, y: torch.tensor(np.mean(np.asarray(x))), "to numpy"),
+    "no kernel: average pooling": (lambda m, x, y: F.adaptive_avg_pool2d(maps(m, x), 2).mean(), "_adaptive_avg_pool2d_back"),
+    "no kernel: resizing": (lambda m, x, y: F.interpolate(maps(m, x), (8, 8), mode="bilinear").mean(), "upsample_bilinear2d_b"),
+    "no kernel: padding": (lambda m, x, y: F.pad(maps(m, x), (1, 1, 1, 1), "reflect").mean(), "reflection_pad2d_backward"),
+    "no kernel: running sums": (lambda m, x, y: m(x).cumsum(1).mean(), "cumsum does not have a deterministic"),
+    "no kernel: a median": (lambda m, x, y: m(x).median(1).values.mean(), "median does not have a deterministic"),
+    "item": (lambda m, x, y: x.mean().item() * m(x).mean(), "waits"),
+    "if": (lambda m, x, y: m(x).mean() if x.mean() > 0 else m(x).sum(), "waits"),
+    "float": (lambda m, x, y: m(x).mean() * float(x.mean()), "waits"),
+    "tolist": (lambda m, x, y: m(x).mean() * sum(y.tolist()), "waits"),
+    "unique": (lambda m, x, y: m(x).mean() * len(y.unique()), "waits"),
+    "a mask": (lambda m, x, y: m(x)[y > 0].sum(), "waits"),
+    "nonzero": (lambda m, x, y: m(x).mean() * len((y > 0).nonzero()), "waits"),
+    "cpu": (lambda m, x, y: m(x).mean() * x.mean().cpu(), "waits"),
+    "a tensor a step": (lambda m, x, y: torch.tensor([1.0, 2.0, 3.0], device=x.device)[y].mean(), "copies"),
+    "a table moved each step": (lambda m, x, y: torch.ones(3).to(x.device)[y].mean(), "copies"),
+    "indices from the CPU": (lambda m, x, y: m(x)[torch.arange(2)].mean(), "copies"),
+}  # fmt: skip
+
+
+def maps(model: Any, images: Tensor) -> Tensor:
+    """(n, 3, 4, 4), which gradients flow through."""
+    return model.extractor(images)[:, :, None, None].expand(-1, -1, 4, 4)
+
+
+def trained(term: Any) -> pretend.Cuda:
+    """A step on a loss with a further term."""
+
+    def loss(model: Any, images: Tensor, labels: Tensor) -> Tensor:
+        return F.cross_entropy(model(images), labels) + term(model, images, labels)
+
+    with pretend.Cuda(training.step) as cuda:
+        federation = Federation(tiny.dataset(), [np.arange(24)], ["tiny-a"], device="cuda")
+        assert federation.client_context(0).train(loss).device.type == "cuda"
+    return cuda
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_found(fault):
+    term, said = FAULTS[fault]
+    if said not in ("waits", "copies"):
+        with pytest.raises((RuntimeError, TypeError), match=rf"{said}.*\((tests/test_gpu|fedlib/training).py:\d+\)"):
+            trained(term)
+        return
+    cuda = trained(term)
+    found = {"waits": cuda.waits_inside["step"], "copies": cuda.copies_inside["step"]}[said]
+    assert any(place.startswith("tests/test_gpu.py:") for place in found), found  # its gradient may wait too
+
+
+def test_what_is_no_fault_is_not_found():
+    """A number joins what is on the device, whatever Python's or a tensor's; the rest is made where its arguments are."""
+
+    def term(model, images, labels):
+        table = torch.zeros_like(model.header.weight)
+        table[0], table[1, 1:] = 1.0, labels.new_ones(2)
+        scale = torch.ones(()) * 2
+        filled = torch.where(images > 0, images, 0.0).masked_fill(images > 1, 1.0)
+        filled[images > 2] = 2.0
+        return scale * (F.dropout(model.extractor(filled)) * table[labels]).mean() + images.new_tensor(0.0)
+
+    cuda = trained(term)
+    assert not cuda.waits_inside["step"] and not cuda.copies_inside["step"], (cuda.waits_inside, cuda.copies_inside)
+
+
+def test_devices_are_claimed_by_storage():
+    with pretend.Cuda() as cuda:
+        here, there = torch.ones(3), torch.ones(3, device="cuda:1")
+        assert (here.device.type, there.device.index, there.is_cuda, there[1:].data.is_cpu) == ("cpu", 1, True, False)
+        assert there.to(here).device == here.device and here.to(there, copy=True).device == there.device
+        assert here.cuda().device.index == 0 and there.cpu().device.type == "cpu"
+        with pytest.raises(RuntimeError, match="same device"):
+            there + here.cuda()
+        here.copy_(there)
+        assert here.device.type == "cpu"
+    assert (cuda.waits.total(), cuda.copies.total()) == (3, 3)
