@@ -80,7 +80,7 @@ MUTANTS: dict[str, tuple[str, list[Change]]] = {
             ("settings.epochs if epochs is None else epochs", "epochs or settings.epochs"),
             ("self.loss = found if epochs else self.loss", "self.loss = found"),
             ("settings.lr if lr is None else lr", "settings.lr"),
-            ('stream=self.generator("augmentation")', 'stream=self.generator("batches")'),
+            ('stream, an_epoch = self.generator("augmentation")', 'stream, an_epoch = self.generator("batches")'),
             ("self.generator(support) if support else None", "self.generator(purpose) if support else None"),
             ("(0.5,) * channels, (0.5,) * channels", "(0.5,) * channels, (1.0,) * channels"),
             ("if self._fetch is not None:\n            self.restore(self._fetch())", "if self._fetch is None:\n            self.restore(self._fetch())"),
