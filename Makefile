@@ -17,7 +17,7 @@ CPU_BUILDS := https://download.pytorch.org/whl/cpu
 INSTALLED := .venv/installed
 # One worker more than cores, since many a test waits for a process that it started.
 WORKERS = $(shell $(BIN)/python -c 'import os; print(min(8, 1 + (os.cpu_count() or 1)))')
-PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --durations 30 --durations-min 8
 
 # pip's progress as one line that counts.
 COUNTED = awk '/^Collecting/ { printf "\r%d of about 210 packages found", ++found; fflush() } END { print "" }'
