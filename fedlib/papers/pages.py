@@ -160,9 +160,8 @@ def figure_of_record(
 
 
 def differences_of_record(name: str, settings: notebook.Parameters, runs_: notebook.Runs, reference: str) -> None:
-    """Save and show what each method of a setting adds to the method `reference`, paired by seed, after the last round.
-
-    The runs are results of record of one N, in the order of the rows.
+    """Save and show what each method of a setting adds to the method `reference`, paired by seed, after the last round, and what the
+    papers print of it; the largest on the last data set comes first. The runs are results of record of one N.
     """
     rows = runs_.effects(reference, "last")
     if not len(rows):
@@ -170,6 +169,12 @@ def differences_of_record(name: str, settings: notebook.Parameters, runs_: noteb
         return
     # One round's ten clients differ by points from one round to the next: after the last round they say little.
     rows = rows.drop(columns=[name for name in rows if str(name).startswith("selected")])
+    (num_clients,) = {int(cell.spec.num_clients or 0) for cell in runs_.cells}
+    last = rows[rows["dataset"] == rows["dataset"].iloc[-1]].sort_values("difference", ascending=False)["case"]
+    order = {name: place for place, name in enumerate(dict.fromkeys([*last, *rows["case"]]))}
+    rows = rows.sort_values("case", key=lambda names: names.map(order), kind="stable")
+    pairs = zip(rows["case"], rows["dataset"], strict=True)
+    rows["paper"] = [printed.gain(name, dataset, num_clients, reference) for name, dataset in pairs]
     figure = plots.effects(rows, "points of mean test accuracy")
     saved = notebook.save_record(name, settings, figure, rows.round(4), used=runs_, view="differences")
     display(saved)

@@ -24,6 +24,19 @@ def accuracies(paper: str, item: str) -> pd.DataFrame:
     return table[["method", "dataset"]].join(typed).assign(value=table["value"])
 
 
+def gain(method: str, dataset: str, num_clients: int, reference: str = "Standalone") -> float:
+    """What a main table prints of `method` above `reference`, in points, heterogeneous models: FedSSA's Table 2 or, where that does not
+    have the method, pFedES's Table 3. NaN: neither prints both.
+    """
+    for paper in (("FedSSA", "Table 2"), ("pFedES", "Table 3")):
+        table = accuracies(*paper)
+        rows = table[(table["dataset"] == dataset) & (table["num_clients"] == num_clients)]
+        values = rows.set_index("method")["value"].reindex([method, reference])
+        if values.notna().all():
+            return float(values[method] - values[reference])
+    return float("nan")
+
+
 def _typed(row: Mapping[Any, Any]) -> dict[str, Any]:
     """N, C and the label of a printed setting; pFedHR prints how many clients are active, the others C."""
     clients = int(row["num_clients"])

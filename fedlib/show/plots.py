@@ -282,6 +282,27 @@ def _row_words(axes: Axes, words: Mapping[int, str]) -> None:
         axes.text(0.5, place, word, va="center", **small)
 
 
+def _printed(axes: Axes, values: Mapping[int, float]) -> None:
+    """The paper's values as black ticks, the axis up to half as long again for them; one further off as a number at the axis' end."""
+    low, high = axes.get_xlim()
+    span = high - low
+    near = [value for value in values.values() if low - span / 2 <= value <= high + span / 2]
+    low, high = (
+        min([low, *(value - 0.03 * span for value in near)]),
+        max([high, *(value + 0.03 * span for value in near)]),
+    )
+    room = 0.2 * (high - low)  # for the numbers
+    axes.set_xlim(low - room * (min(values.values()) < low), high + room * (max(values.values()) > high))
+    small: Any = {"fontsize": 6, "va": "center", "transform": axes.get_yaxis_transform()}
+    for place, value in values.items():
+        if low <= value <= high:
+            axes.plot(value, place, "|", color="black", markersize=9, markeredgewidth=1.4)
+        elif value < low:
+            axes.text(0.01, place, f"\u2190 {value:+.1f}", ha="left", **small)
+        else:
+            axes.text(0.99, place, f"{value:+.1f} \u2192", ha="right", **small)
+
+
 def _rows(axes: Axes, names: Sequence[str]) -> None:
     """Rows from top to bottom, named in the first column of panels."""
     axes.set_yticks(range(len(names)), list(names) if _is_first(axes) else [])
@@ -717,7 +738,7 @@ def effects(table: pd.DataFrame, label: str) -> Picture:
     """What one difference at a time does, one panel per data set; 0 is the reference, which the axis names.
 
     table: case, against (the reference), dataset, difference, ci95 (points; NaN: one seed), n, in the order shown; perhaps
-    selected_difference and selected_ci95, the same of the selected clients (`intervals.effects`).
+    selected_difference and selected_ci95, the same of the selected clients (`intervals.effects`), and paper (printed).
     """
     main = table["against"].mode().get(0, "")
     pairs = zip(table["case"], table["against"], strict=True)
@@ -735,8 +756,8 @@ def differences(table: pd.DataFrame, rows: str, kinds: Mapping[str, str], label:
     """Differences with their 95 % intervals and number of seeds, those of a row below each other (a lead at equal rounds, FLOPs and
     words, say); one panel per setting.
 
-    table: n, the column `rows`, which names the rows, `by`, which names the panels, and for each of `kinds` (column -> what it is) the
-    difference in points and `<column>_ci95` (NaN: one seed); a NaN difference is not drawn.
+    table: n, the column `rows`, which names the rows, `by`, which names the panels, for each of `kinds` (column -> what it is) the
+    difference in points and `<column>_ci95` (NaN: one seed), and perhaps paper, what the paper prints of it; NaN is not drawn.
     """
     looks_ = [Look(BLUE, "o"), Look(RED, "s"), Look("#117733", "^")]
     titles, names = _titles(table, by, counted=False), list(dict.fromkeys(table[rows]))
@@ -753,11 +774,17 @@ def differences(table: pd.DataFrame, rows: str, kinds: Mapping[str, str], label:
         axes.axvline(0, color="black", linewidth=0.8)
         axes.margins(x=0.08)
         _span(axes, "x", None)
+        if "paper" in panel and panel["paper"].notna().any():
+            _printed(
+                axes,
+                {names.index(row[rows]): row["paper"] for row in panel.dropna(subset=["paper"]).to_dict("records")},
+            )
         _rows(axes, names)
         _row_words(axes, {place: "not run" for place, name in enumerate(names) if name not in set(panel[rows])})
         _row_counts(axes, dict(zip(map(names.index, panel[rows]), panel["n"], strict=True)))
     handles = [_handle(name, shown) for name, shown in zip(kinds.values(), looks_, strict=False)]
-    _legend_below(figure, handles * (len(kinds) > 1) + [_ONE_SEED] * hollow)
+    printed = [_handle("printed in the paper (arrow: off the axis)", Look("black", "|"), 9)] * ("paper" in table)
+    _legend_below(figure, handles * (len(kinds) > 1) + [_ONE_SEED] * hollow + printed)
     return figure
 
 

@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib.__main__ import app, parse
-from fedlib.papers import conclusions, exhibits, loading, notebook, prices
-from fedlib.papers.printed import accuracies
+from fedlib.papers import conclusions, exhibits, loading, notebook, prices, printed
 from fedlib.show import tables
 
 ROOT = notebook.NOTEBOOKS.parent
@@ -40,14 +39,8 @@ def front_table():
 
 
 def printed_gain(method):
-    """Over Standalone on CIFAR-100 with 100 clients, in FedSSA's Table 2 or else pFedES's Table 3; a dash where neither prints one."""
-    for paper in (("FedSSA", "Table 2"), ("pFedES", "Table 3")):
-        table = accuracies(*paper)
-        setting = (table["dataset"] == "cifar100") & table["clients"].str.startswith("N = 100,")
-        values = table[setting].set_index("method")["value"]
-        if not np.isnan(values.get(method, np.nan)):
-            return f"{values[method] - values['Standalone']:+.2f}"
-    return "–"
+    value = printed.gain(method, "cifar100", 100)
+    return "–" if np.isnan(value) else f"{value:+.2f}"
 
 
 def test_the_table_of_results_is_what_the_committed_results_give():

@@ -481,3 +481,16 @@ def test_differences_side_by_side_leave_out_what_is_not_there():
         "not run",
         "n = 3",
     ]
+
+
+def test_what_the_paper_prints_of_a_difference_is_a_tick_or_far_off_a_number():
+    rows = [("A", 3, 1.0, 0.5, 2.5), ("B", 3, -2.0, 0.5, -37.8), ("C", 3, 0.0, 0.5, np.nan), ("D", 3, 3.0, 0.5, 40.0)]
+    table = pd.DataFrame(rows, columns=["row", "n", "d", "d_ci95", "paper"]).assign(setting="one")
+    figure = plots.differences(table, "row", {"d": "difference"}, "points")
+    (axes,) = figure.axes
+    ticks = {int(line.get_ydata()[0]): float(line.get_xdata()[0]) for line in axes.lines if line.get_marker() == "|"}
+    assert ticks[0] == 2.5 and set(ticks.values()) & {-37.8, 40.0} == set()
+    texts = {text.get_text() for text in axes.texts}
+    assert {"\u2190 -37.8", "+40.0 \u2192"} < texts
+    assert axes.get_xlim()[0] > -8 and axes.get_xlim()[1] < 8
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["printed in the paper (arrow: off the axis)"]
