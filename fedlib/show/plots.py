@@ -568,6 +568,7 @@ def leads(table: pd.DataFrame, reference: str, banded: Collection[str]) -> Pictu
             drawn.append(Curve(shown[method], rounds, lead, half if has_band else None))
         axes.axhline(0, color="black", linewidth=0.8)
         _draw_curves(axes, drawn, None)
+        _span(axes, "y", None)
     _legend_of_curves(figure, shown)
     return figure.note(f"Bands: 95 % intervals of {'; '.join(named)}.") if named else figure
 

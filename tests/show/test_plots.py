@@ -208,6 +208,7 @@ def test_leads_are_drawn_against_zero():
     assert curve.get_ydata().tolist() == [1.0, 2.0, 3.0] and set(zero.get_ydata()) == {0}
     assert "Bands: 95 % intervals of FedSSA." in figure.texts[-1].get_text()
     assert len(axes.collections) == 1  # the band, which two seeds are too few for, and only where it is asked for
+    assert np.diff(axes.get_ylim()) >= plots.LEAST_SPAN  # a lead of nothing fills no panel
     long = plots.leads(table, "case B: by class, seen rows replaced", []).axes[0].get_ylabel()
     assert long == "points above case B: by class,\nseen rows replaced"  # as long as the panel is high
     few = plots.leads(table.assign(n=2), "Standalone", ["FedSSA"])
