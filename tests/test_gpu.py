@@ -62,7 +62,7 @@ def notebooks_method(change: str = "", to: str = "") -> Any:
     """Notebook 01's own method, from its cells, with one word in another's place."""
     cells = json.loads(Path(places.shipped(), "notebooks/01_your_own_method.ipynb").read_text())["cells"]
     sources = ["".join(each["source"]) for each in cells if each["cell_type"] == "code"]
-    (imports,) = [source for source in sources if "import torch" in source]
+    (imports,) = [source.partition("settings = ")[0] for source in sources if "import torch" in source]
     source = "\n".join([imports, *(source for source in sources if "class Counted" in source)])
     known: dict[str, Any] = {"__name__": "__main__"}
     assert change in source

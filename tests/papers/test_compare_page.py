@@ -97,7 +97,7 @@ def test_the_gains_are_readmes(page):
         ((setting, method),) = {place[key] for key in keys[row[0]]}
         assert {run["key"] for run in page["settings"][setting] if run["method"] == method} == keys[row[0]]
         assert method == row[0] and page["first"][setting][0] == "Standalone" and len(page["first"][setting]) == 4
-        assert cells(page, setting)[method]["differences"]["Standalone"] == f"{row[1]} (n = 3)"
+        assert cells(page, setting)[method]["differences"]["Standalone"] == f"{row[1]} (n = {row[-1]})"
     assert len(lines) == 5
 
 

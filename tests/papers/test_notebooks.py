@@ -233,7 +233,7 @@ def settings(**changed):
     [
         ({"scale": "huge"}, "scale = 'huge' is unknown"),
         ({"scale": 1}, "scale = 1: must be text"),
-        ({"dataset": "cifar"}, "did you mean 'cifar10'?"),
+        ({"dataset": "cifar"}, "did you mean 'cifar10' or 'cifar100'"),
         ({"seeds": "zero"}, "seeds = 'zero': must be whole numbers in brackets"),
         ({"seeds": [0.5]}, "seeds = 0.5: must be a whole number"),
         ({"rounds": -1}, "rounds = -1: must be at least 1, or 0"),
