@@ -22,7 +22,7 @@ FEATURES = 500  # d, the width of the representation that the papers' extractors
 
 
 class Model(nn.Module):
-    """A classifier: samples (n, *shape) -> extractor -> representations (n, d) -> header -> logits (n, C)."""
+    """A classifier: samples (n, ...) -> extractor -> representations (n, d) -> header -> logits (n, C)."""
 
     def __init__(self, extractor: nn.Module, header: nn.Linear):
         super().__init__()

@@ -85,7 +85,7 @@ class Sample:
         return tensor.view(-1, *[1] * (len(self.shape) - 1)) * self.scale
 
     def zeros(self, count: int) -> Tensor:
-        """`count` samples of nothing: (count, *shape)."""
+        """`count` samples of nothing: (count, ...)."""
         samples = torch.zeros(count, *self.shape, dtype=DTYPES[self.dtype])
         return samples.contiguous(memory_format=torch.channels_last) if samples.ndim == 4 else samples
 

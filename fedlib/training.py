@@ -35,7 +35,7 @@ EVALUATION_BATCH = 500  # images a forward pass without gradients; results do no
 class Pool:
     """All samples and labels of a data set on the run's device; a batch is indexed, converted and normalised.
 
-    stored: (m, *shape) of a `Sample`, images channels-last; labels: int64 (n,); mean, std: (channels, 1, ...) on the
+    stored: (m, ...) of a `Sample`, images channels-last; labels: int64 (n,); mean, std: (channels, 1, ...) on the
     scale of what is stored; places: where in `stored` the sample of an index lies, int64 (n,), None where m = n and it
     is the index itself.
     """
@@ -49,7 +49,7 @@ class Pool:
 
     @property
     def images(self) -> Tensor:
-        """The samples (n, *shape); those that `part` left out are zeros."""
+        """The samples (n, ...); those that `part` left out are zeros."""
         if self.places is None:
             return self.stored
         black = torch.zeros_like(self.stored[:1])
@@ -76,7 +76,7 @@ class Pool:
         return images, mean, std
 
     def batch(self, indices: Tensor) -> Tensor:
-        """Normalised samples (len(indices), *shape), images channels-last: float32, or bfloat16 where the run's arithmetic
+        """Normalised samples (len(indices), ...), images channels-last: float32, or bfloat16 where the run's arithmetic
         is. Token ids are as they are stored, int64 whatever the arithmetic.
         """
         indices = indices if self.places is None else self.places[indices]

@@ -132,3 +132,18 @@ def test_the_paper_cites_what_its_bibliography_has():
         assert {"title", "author"} <= set(fields) and {"year", "url"} & set(fields), key
     headings = re.findall(r"^# (.*)$", text, re.M)
     assert headings[:3] == ["Summary", "Statement of need", "State of the field"] and headings[-1] == "References"
+
+
+def named_lines(value):
+    """(file, text) of every `at` within a table of docs/details.toml."""
+    if isinstance(value, dict):
+        yield from ([tuple(value["at"])] if "at" in value else [])
+        value = list(value.values())
+    for inner in value if isinstance(value, list) else []:
+        yield from named_lines(inner)
+
+
+def test_every_line_that_the_pages_of_methods_name_is_there():
+    named = list(named_lines(tomllib.loads((ROOT / "docs/details.toml").read_text())))
+    assert len(named) > 10
+    assert [at for at in named if at[1] not in (ROOT / at[0]).read_text()] == []
