@@ -302,7 +302,7 @@ def test_every_client_round_and_purpose_has_a_stream_of_its_own():
 
 @dataclass(frozen=True)
 class Breaking(Algorithm):
-    """Its `where` ends as NaN in round 1: a client's loss, or the server's state."""
+    """Its `where` ends as NaN in round 1: a client's loss, its model where no loss is reported, or the server's state."""
 
     name = "Breaking"
     where: str = "loss"
@@ -311,6 +311,10 @@ class Breaking(Algorithm):
         return {"kept": torch.zeros(2)}
 
     def local_round(self, client, message, context):
+        if self.where == "model":
+            for weights in client.model.parameters() if context.round == 1 else ():
+                weights.data.fill_(float("nan"))
+            return Message()
         broken = self.where == "loss" and context.round == 1
         return Message(diagnostics={"loss": float("nan") if broken else 1.0})
 
@@ -319,11 +323,21 @@ class Breaking(Algorithm):
             server["kept"] = torch.full((2,), float("nan"))
 
 
-@pytest.mark.parametrize("where", ["loss", "server"])
+@pytest.mark.parametrize("where", ["loss", "model", "server"])
 def test_a_run_ends_in_the_round_in_which_it_diverges(where):
     outcome = simulate(ten_clients(), Breaking(where=where), 4)
     assert outcome.status == "diverged"
     assert [row["round"] for row in outcome.round_rows] == [-1, 0, 1]
+
+
+def test_samples_are_images_times_epochs():
+    built = tiny.federation(DATA, [np.arange(k, 60, 10) for k in range(10)], epochs=3)
+    outcome = simulate(built, make("Standalone"), 2, 0.3)
+    trained = outcome.round_rows[1:]
+    assert [row["samples"] for row in trained] == [
+        3 * sum(built.clients[id].num_samples for id in simulation.sampled_clients(0, round, 10, 0.3))
+        for round in range(2)
+    ]
 
 
 @pytest.mark.parametrize("rounds", [0, -1])
