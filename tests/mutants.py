@@ -322,7 +322,7 @@ MUTANTS: dict[str, tuple[str, list[Change]]] = {
         ],
     ),
     "lab/records.py": (
-        "tests/lab/test_store.py tests/lab/test_change.py tests/test_bad_input.py tests/lab/test_bits.py",
+        "tests/lab/test_store.py tests/papers/test_recorded.py tests/lab/test_change.py tests/test_bad_input.py tests/lab/test_bits.py",
         [
             ("if hashlib.sha256(content[name]).hexdigest() != digests[name]:", "if False:"),
             ("json.loads(files.unseal((path / \"DONE\").read_bytes()))", "json.loads((path / \"DONE\").read_bytes().partition(b\"\\n\")[2])"),
