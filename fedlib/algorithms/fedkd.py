@@ -74,8 +74,6 @@ def leading(wide: Tensor, energy: float) -> tuple[Tensor, Tensor] | None:
     """Left singular vectors (m, k) of `wide` (m, n), largest singular value first, and `wide` along each: s * v, (k, n);
     at least as many as hold `energy` of the sum of squares, and those right to 1e-6 of the largest square. None where
     a block of `BLOCK` vectors does not find them in `PASSES` products with the matrix and its transpose.
-    On CNN-5's updates it takes a sixth of the time of `torch.linalg.eigh` of the Gram matrix, a twelfth of that of
-    `torch.linalg.svd` and a quarter of that of `torch.svd_lowrank`, which has no bound on the error.
     """
     enough = (energy * wide.square().sum()).cpu()
     start = torch.randn(BLOCK, wide.shape[1], generator=torch.Generator().manual_seed(0))  # any directions will do

@@ -300,11 +300,9 @@ def write(path: Path, outcome: Outcome, resolved: Resolved, stored: bytes, more:
     if spec.keep != "none":
         contents[f"final-{spec.keep}.pt"] = _kept(spec.keep, outcome)
     provenance = _provenance(spec, outcome.seconds) | {"numerics": resolved.numerics} | more
-    timing = tables["timing"]
-    if (
-        "processor_seconds" in timing and timing["processor_seconds"].notna().all()
-    ):  # not so if resumed from an older version
-        provenance["processor_seconds"] = round(float(timing["processor_seconds"].sum()), 2)
+    processor = tables["timing"].get("processor_seconds")
+    if processor is not None and processor.notna().all():  # not so if resumed from an older version
+        provenance["processor_seconds"] = round(float(processor.sum()), 2)
     contents["provenance.json"] = json.dumps(provenance, indent=1).encode()
     write_whole(path, contents, {"status": outcome.status, "state": outcome.digest()})
     for old in path.glob("final-*.pt"):

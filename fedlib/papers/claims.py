@@ -21,13 +21,8 @@ from . import comparators, verdicts
 
 AGREES, LAST_DIGIT, DISAGREES, NO_TABLE = "agrees", "off in the last digit", "disagrees", "no table to check"
 AGREEMENTS = (AGREES, LAST_DIGIT, DISAGREES, NO_TABLE)
-_RUNS = (
-    "grids",
-    "datasets",
-    "num_clients",
-    "most",
-    "sized",
-)  # of the arguments: which runs, and how many of them decide
+# Of the arguments: which runs, and how many of them decide.
+_RUNS = ("grids", "datasets", "num_clients", "most", "sized")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -131,7 +131,9 @@ class _Lead:
     def __str__(self) -> str:
         shown = [(mean, half if self.n > 1 else np.nan) for mean, half in (self.last, self.smooth)]
         own, smooth = (tables.format_difference(*one) for one in shown)
-        return f"{self.own} less {self.other}: {own}, in the last ten rounds {smooth} (n = {self.n}): {self.verdict}."
+        return (
+            f"{self.own} against {self.other}: {own}, in the last ten rounds {smooth} (n = {self.n}): {self.verdict}."
+        )
 
 
 def _leads(rows: Rows, pairs: Sequence[tuple[str, str]]) -> list[_Lead]:
@@ -200,23 +202,18 @@ def _priced(dataset: str, pairs: Sequence[tuple[str, str]]) -> list[str]:
 
 def _effects(grid: str, reference: str, cases: Sequence[str]) -> list[str]:
     """What cases of an audit grid change, or that they are not run."""
-    runs, said = loading.load_record(grid), []
+    runs, said, title = loading.load_record(grid), [], exhibits.every()[grid].title
     both = [runs.effects(reference, rule).set_index("case") for rule in verdicts.RULES]
     for case in cases:
         if case in both[0].index:
             last, smooth = (table.loc[case].to_dict() for table in both)
             shown = (last["difference"], last["ci95"]), (smooth["difference"], smooth["ci95"])
-            said.append(f"{grid}: {_Lead(case, reference, shown[0], shown[1], last['n'])}")
+            said.append(f"{title}: {_Lead(case, reference, shown[0], shown[1], last['n'])}")
         else:
             arms = _planned().query("case == @case")["arm"].unique()
             where = f"planned in {', '.join(arms)}" if len(arms) else "in no arm of the plan"
-            said.append(f"{grid}: {case}: not on record, {where}.")
+            said.append(f"{title}: {case}: not on record, {where}.")
     return said
-
-
-def _printed(paper: str, item: str, own: str, other: str, dataset: str) -> float:
-    values = [reported.accuracy(paper, item, method, dataset, 100) for method in (own, other)]
-    return np.nan if None in values else float(np.subtract(*values))  # type: ignore[arg-type]
 
 
 # ---------------------------------------------------------------------------------------------------- answers
@@ -263,7 +260,9 @@ def _tuning() -> list[str]:
     name = f"The best of FedSSA's {len(settings)} settings on record (ablations included), chosen for each seed on its test images,"
     said = [str(_Lead(name, "FedProto as it is", made[0], made[1], len(seeds)))]
     alone = [lead.last[0] for lead in _leads(rows, [(case, "FedProto") for case in settings])]
-    said.append(f"Each of these settings less FedProto: {min(alone):+.2f} to {max(alone):+.2f} after the last round.")
+    said.append(
+        f"Each of these settings against FedProto: {min(alone):+.2f} to {max(alone):+.2f} after the last round."
+    )
     said += _effects("audit/controls", PLAIN, ["Standalone, three times the rate"])
     named = {"sgd": "SGD", "adam": "Adam"}
     said.append(
@@ -332,10 +331,10 @@ def _their_seed() -> list[str]:
             intervals.reported(own[seed], LAST) - intervals.reported(other[seed], LAST) for seed in own if seed in other
         ]
         paper, item = PRINTED[lead.own, lead.other]
-        printed, (mean, half) = _printed(paper, item, lead.own, lead.other, "cifar100"), lead.last
+        printed, (mean, half) = reported.lead(paper, item, lead.own, lead.other, "cifar100", 100), lead.last
         inside = "inside" if abs(printed - mean) <= half else "outside"
         said.append(
-            f"{lead.own} less {lead.other} is printed as {printed:+.2f} ({paper}, {item}), {inside} our interval, "
+            f"{lead.own} against {lead.other} is printed as {printed:+.2f} ({paper}, {item}), {inside} our interval, "
             f"{tables.format_difference(mean, half)} (n = {lead.n}); single seeds of ours give {min(apart):+.2f} to {max(apart):+.2f}."
         )
     return said
@@ -366,7 +365,7 @@ def _written_again() -> list[str]:
         *_effects("audit/fedssa", PLAIN, ["as released", "no inheritance, selected owners"]),
     ]
     for lead in _main_leads("cifar100", [("FedKD", PLAIN), ("FML", PLAIN)]):
-        printed = _printed("FedSSA", "Table 2", lead.own, PLAIN, "cifar100")
+        printed = reported.lead("FedSSA", "Table 2", lead.own, PLAIN, "cifar100", 100)
         said.append(f"{lead} FedSSA's Table 2 prints {printed:+.2f}.")
     said.append(f"Is the printed accuracy the shared network's? {_progress('shared')}")
     for cases in _rows("shared").values():
@@ -394,7 +393,7 @@ def _exchange() -> list[str]:
     for lead in _main_leads("cifar100", pairs):
         before = f"{tables.format_difference(*start[lead.own])} ({clear(start[lead.own])})"
         after = f"{tables.format_difference(*lead.last)} ({lead.verdict}, n = {lead.n})"
-        said.append(f"{lead.own} less {PLAIN} after round 0: {before}; after the last round: {after}.")
+        said.append(f"{lead.own} against {PLAIN} after round 0: {before}; after the last round: {after}.")
     said.append(_progress("isolated"))
     made = [parts.parts(recorded.read_results(), rule) for rule in verdicts.RULES]
     for row, smooth in zip(*(one.to_dict("records") for one in made), strict=True):
@@ -448,10 +447,11 @@ def _power() -> list[str]:
     said = [_progress("five-seeds")]
     for dataset in ("cifar100", "cifar10"):
         for lead in _main_leads(dataset, [*PRINTED]):
-            printed, half = _printed(*PRINTED[lead.own, lead.other], lead.own, lead.other, dataset), lead.last[1]
+            paper, item = PRINTED[lead.own, lead.other]
+            printed, half = reported.lead(paper, item, lead.own, lead.other, dataset, 100), lead.last[1]
             seen = "larger" if abs(printed) > half else "smaller"
             said.append(
-                f"{labels.dataset(dataset)}, {lead.own} less {lead.other}: the interval is ± {half:.2f} (n = {lead.n}), and the "
+                f"{labels.dataset(dataset)}, {lead.own} against {lead.other}: the interval is ± {half:.2f} (n = {lead.n}), and the "
                 f"printed {printed:+.2f} is {seen} than that. Ours is {lead.last[0]:+.2f}: {lead.verdict}."
             )
     return said

@@ -9,7 +9,7 @@ import pandas as pd
 
 from ..errors import choose
 from ..show import labels
-from .reported import ACCURACY, reported
+from .reported import ACCURACY, lead, reported
 
 
 def accuracies(paper: str, item: str) -> pd.DataFrame:
@@ -28,13 +28,9 @@ def gain(method: str, dataset: str, num_clients: int, reference: str = "Standalo
     """What a main table prints of `method` above `reference`, in points, heterogeneous models: FedSSA's Table 2 or, where that does not
     have the method, pFedES's Table 3. NaN: neither prints both.
     """
-    for paper in (("FedSSA", "Table 2"), ("pFedES", "Table 3")):
-        table = accuracies(*paper)
-        rows = table[(table["dataset"] == dataset) & (table["num_clients"] == num_clients)]
-        values = rows.set_index("method")["value"].reindex([method, reference])
-        if values.notna().all():
-            return float(values[method] - values[reference])
-    return float("nan")
+    where = method, reference, dataset, num_clients
+    first = lead("FedSSA", "Table 2", *where)
+    return lead("pFedES", "Table 3", *where) if np.isnan(first) else first
 
 
 def _typed(row: Mapping[Any, Any]) -> dict[str, Any]:

@@ -45,3 +45,9 @@ def accuracy(paper: str, item: str, method: str, dataset: str, num_clients: int)
     table = numbers(paper, item, datasets=[dataset])
     found = table[(table["method"] == method) & (table["num_clients"] == num_clients)]["value"]
     return float(found.item()) if len(found) else None
+
+
+def lead(paper: str, item: str, method: str, other: str, dataset: str, num_clients: int) -> float:
+    """What a table prints of `method` above `other`, in points; NaN where one of the two is a dash or not there."""
+    own, its = (accuracy(paper, item, name, dataset, num_clients) for name in (method, other))
+    return float("nan") if own is None or its is None else own - its

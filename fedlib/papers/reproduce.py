@@ -223,9 +223,9 @@ def reproduce(
     if only == "runs":
         return True
     state = {item.name: _state(item, scale, methods) for item in chosen}
-    needed = {
-        item.name: {lab.resolve(cell.spec, scale).key for cell in _cells(item, scale, methods)} for item in chosen
-    }
+    needed: dict[str, set[str]] = {item.name: set() for item in chosen}  # runs, where some are missing
+    for item in chosen if blank else ():
+        needed[item.name] = {lab.resolve(cell.spec, scale).key for cell in _cells(item, scale, methods)}
     empty = {name for name, keys in needed.items() if keys and keys <= blank}  # nothing of them can be drawn
     wanted = [item for item in chosen if state[item.name] != "fresh" and item.name not in empty]
     seconds: dict[str, float] = {}

@@ -243,9 +243,8 @@ def _mean(
 def _span(axes: Axes, along: str, metric: metrics.Metric | None = ACCURACY) -> None:
     """End an axis of a metric at its limits and make one in per cent, or of differences (None), at least LEAST_SPAN long."""
     first, last = getattr(axes, f"get_{along}lim")()
-    least = (
-        LEAST_SPAN if metric is None or metric.unit == "%" else 0.0
-    )  # of other units nobody knows what is nearly flat
+    # Of other units nobody knows what is nearly flat.
+    least = LEAST_SPAN if metric is None or metric.unit == "%" else 0.0
     short = max(0.0, least - (last - first))
     first, last = first - short / 2, last + short / 2
     if metric:
@@ -287,10 +286,8 @@ def _printed(axes: Axes, values: Mapping[int, float]) -> None:
     low, high = axes.get_xlim()
     span = high - low
     near = [value for value in values.values() if low - span / 2 <= value <= high + span / 2]
-    low, high = (
-        min([low, *(value - 0.03 * span for value in near)]),
-        max([high, *(value + 0.03 * span for value in near)]),
-    )
+    low = min([low, *(value - 0.03 * span for value in near)])
+    high = max([high, *(value + 0.03 * span for value in near)])
     room = 0.2 * (high - low)  # for the numbers
     axes.set_xlim(low - room * (min(values.values()) < low), high + room * (max(values.values()) > high))
     small: Any = {"fontsize": 6, "va": "center", "transform": axes.get_yaxis_transform()}
@@ -776,10 +773,8 @@ def differences(table: pd.DataFrame, rows: str, kinds: Mapping[str, str], label:
         axes.margins(x=0.08)
         _span(axes, "x", None)
         if "paper" in panel and panel["paper"].notna().any():
-            _printed(
-                axes,
-                {names.index(row[rows]): row["paper"] for row in panel.dropna(subset=["paper"]).to_dict("records")},
-            )
+            values = panel.dropna(subset=["paper"])
+            _printed(axes, dict(zip(map(names.index, values[rows]), values["paper"], strict=True)))
         _rows(axes, names)
         _row_words(axes, {place: "not run" for place, name in enumerate(names) if name not in set(panel[rows])})
         _row_counts(axes, dict(zip(map(names.index, panel[rows]), panel["n"], strict=True)))

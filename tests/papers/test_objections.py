@@ -91,7 +91,7 @@ def test_an_arm_answers_as_soon_as_its_runs_are_there(monkeypatch):
     monkeypatch.setattr(recorded, "read_results", lambda: every)
     said = objections.answers("length")["length"]
     assert "Arm *long* of the plan: 9 of 10 runs are on record." in said
-    (line,) = [one for one in said if one.startswith("CIFAR-100, T = 500: FedSSA less FedProto: ")]
+    (line,) = [one for one in said if one.startswith("CIFAR-100, T = 500: FedSSA against FedProto: ")]
     assert "+5.00 ± " in line and "(n = 3)" in line and line.endswith(": clear.")
     assert not [one for one in said if "FedKD less" in one]  # not there yet
 
@@ -104,7 +104,7 @@ def test_one_seed_has_no_interval_and_decides_nothing(monkeypatch):
     monkeypatch.setattr(recorded, "read_results", lambda: every)
     said = objections.answers("reduced")["reduced"]
     assert "Arm *pfedhr* of the plan: 2 of 30 runs are on record." in said
-    (line,) = [one for one in said if "pFedHR, labelled, IID less Standalone, IID" in one]
+    (line,) = [one for one in said if "pFedHR, labelled, IID against Standalone, IID" in one]
     assert line.endswith(": +10.00, in the last ten rounds +10.00 (n = 1): one seed, which decides nothing.")
 
 

@@ -176,24 +176,13 @@ RECOMPUTED = {
     ("pFedES", "largest lead, homogeneous models"): largest_gain("pFedES", "Table 2", method="pFedES"),
     ("pFedES", "best everywhere, homogeneous models"): wins("pFedES", "Table 2", method="pFedES"),
     ("pFedES", "best everywhere, heterogeneous models"): wins("pFedES", "Table 3", method="pFedES"),
-    ("pFedES", "target on CIFAR-10, 10 clients"): reach(
-        "pFedES", "Table 3", methods=["pFedES", "FedProto"], dataset="cifar10", num_clients=10
-    ),
-    ("pFedES", "target on CIFAR-100, 10 clients"): reach(
-        "pFedES", "Table 3", methods=["pFedES", "FedProto"], dataset="cifar100", num_clients=10
-    ),
-    ("pFedES", "target on CIFAR-10, 50 clients"): reach(
-        "pFedES", "Table 3", methods=["pFedES", "FedProto"], dataset="cifar10", num_clients=50
-    ),
-    ("pFedES", "target on CIFAR-100, 50 clients"): reach(
-        "pFedES", "Table 3", methods=["pFedES", "FedProto"], dataset="cifar100", num_clients=50
-    ),
-    ("pFedES", "target on CIFAR-10, 100 clients"): reach(
-        "pFedES", "Table 3", methods=["pFedES", "FedProto"], dataset="cifar10", num_clients=100
-    ),
-    ("pFedES", "target on CIFAR-100, 100 clients"): reach(
-        "pFedES", "Table 3", methods=["pFedES", "FedProto"], dataset="cifar100", num_clients=100
-    ),
+    **{
+        ("pFedES", f"target on {name}, {clients} clients"): reach(
+            "pFedES", "Table 3", methods=["pFedES", "FedProto"], dataset=dataset, num_clients=clients
+        )
+        for clients in (10, 50, 100)
+        for name, dataset in (("CIFAR-10", "cifar10"), ("CIFAR-100", "cifar100"))
+    },
     ("pFedES", "communication saved"): saved_by_ratio(ratio=224),
     ("pFedES", "computation saved"): saved_by_ratio(ratio=5.85),
     ("pFedHR", "best in Table 2"): wins("pFedHR", "Table 2", method="pFedHR"),
