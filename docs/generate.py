@@ -751,7 +751,7 @@ def _held(spec: lab.FilledSpec) -> dict[str, str]:
         "precision": spec.precision,
     }
     if spec.partition == "by-class":
-        words |= {"partition": f"{spec.classes_per_client} classes a client", "classes_per_client": ""}
+        words |= {"partition": f"{spec.classes_per_client} classes per client", "classes_per_client": ""}
     if spec.partition in ("dirichlet", "quantity-skew"):
         words |= {"partition": f"{labels.word('partition', spec.partition)} {spec.alpha}", "alpha": ""}
     if algorithms.ALGORITHMS[spec.algorithm].public_data != "none":

@@ -171,7 +171,7 @@ def effects(
     """What each case changes against the case `reference`: differences case - reference, paired by seed, in points.
 
     runs: (case, dataset, seed, record); instead: case -> another reference for it; grid: the runs whose common error the
-    differences share (`paired`), by default these. One row a dataset and case: `against`; `ours`, the mean over the visited clients
+    differences share (`paired`), by default these. One row per data set and case: `against`; `ours`, the mean over the visited clients
     in per cent; `difference` and `ci95` over the `n` seeds that both have, where the intervals of a dataset's rows hold together
     (ci95 NaN: one seed); the same of the clients that the round selected, as `selected`, `selected_difference`, `selected_ci95`;
     whether the error is the grid's, `shared`. All are NaN where one of these runs is not `whole`. Cases without such a seed are

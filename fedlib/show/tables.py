@@ -237,7 +237,7 @@ def caption(
 
 
 def cost_ratios(costs: pd.DataFrame, over: str, under: str) -> pd.DataFrame:
-    """What method `over` spent until the target accuracy by what `under` did, a row a setting: dataset, clients, words, flops, note.
+    """What method `over` spent until the target accuracy by what `under` did, one row per setting: dataset, clients, words, flops, note.
 
     costs: `notebook.Runs.costs`'s rows. The ratios are NaN where one of the two never reached the target or has not been run.
     """
@@ -245,8 +245,8 @@ def cost_ratios(costs: pd.DataFrame, over: str, under: str) -> pd.DataFrame:
     for (dataset, clients), group in costs.groupby(["dataset", "clients"], sort=False):
         both = {row["method"]: row for row in group.to_dict("records")}
         absent = [name for name in (over, under) if name not in both]
-        short = [name for name in (over, under) if name in both and not both[name]["reached"]]
-        reasons = {"not run": absent, "target not reached": short}
+        unreached = [name for name in (over, under) if name in both and not both[name]["reached"]]
+        reasons = {"not run": absent, "target not reached": unreached}
         note = "; ".join(f"{reason}: {', '.join(names)}" for reason, names in reasons.items() if names)
         ratios = {name: float("nan") if note else both[over][name] / both[under][name] for name in ("words", "flops")}
         rows.append({"dataset": dataset, "clients": clients} | ratios | {"note": note})
