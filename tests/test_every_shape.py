@@ -1,6 +1,7 @@
 """Every method on data of every kind, shape and dtype, from a RunSpec: it runs, or it refuses in one line that says why."""
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -131,3 +132,16 @@ def test_a_preset_for_pictures_leaves_other_data_as_they_are_unless_it_is_asked_
     asked = specification("Standalone", "MLP", overrides={"normalise": "half"})
     with pytest.raises(FedlibError, match="normalise = 'half': must be 'dataset': shaped has vectors"):
         lab.federation_of(lab.resolve(asked, "smoke"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"algorithm": "pFedES"}, "needs images, and these samples are vectors (561,)"),
+        ({"algorithm": "FedSSA"}, "architecture = 'CNN-1': takes images"),
+        ({"algorithm": "FML", "scenario": "MLP"}, "FML shared = 'CNN-5': takes images"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_any_data_are_there(fields, message):
+    with pytest.raises(FedlibError, match=re.escape(message)):
+        lab.resolve(RunSpec(dataset="har", num_clients=30, **fields))

@@ -1,7 +1,7 @@
 """The contract between a method and the simulation: a frozen dataclass of hyper-parameters and a few short methods."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -21,6 +21,7 @@ from ..federation import (
     Upload,
 )
 from ..look import Look
+from ..sample import Sample
 
 ServerState = dict[str, Any]  # plain tensors and numbers, so that it checkpoints
 
@@ -95,28 +96,33 @@ class Algorithm:
             )
         if self.public_data == "labelled" and federation.public is not None:
             check_public_labels(self.name, federation.public, federation.num_classes)
-        sample = federation.sample
-        if self.needs == "images" and sample.kind != "image":
-            raise FedlibError(f"algorithm = {self.name!r}: needs images, and these samples are {sample}")
+        self.check_samples(federation.architectures, federation.sample)
         different = sorted(set(federation.architectures))
-        for architecture in different:
-            models.check_takes("architecture", architecture, sample)
-        for item in dataclasses.fields(self):  # networks that hyper-parameters name
-            value = getattr(self, item.name)
-            if isinstance(value, str) and value in models.BUILDERS:
-                models.check_takes(f"{self.name} {item.name}", value, sample)
         if self.needs == "architecture" and len(different) > 1:
             raise FedlibError(
                 f"algorithm = {self.name!r}: averages whole models, so every client needs the same architecture; "
                 f"got {', '.join(different)} (use scenario homogeneous, homogeneous-M1 or homogeneous-M4)"
             )
         if self.needs == "features":
-            widths = {name: models.feature_width(name, federation.num_classes, sample) for name in different}
+            widths = {name: models.feature_width(name, federation.num_classes, federation.sample) for name in different}
             if len(set(widths.values())) > 1:
                 raise FedlibError(
                     f"algorithm = {self.name!r}: what it shares depends on the header's input width, which must be "
                     f"equal for all clients; got {widths} (use scenario heterogeneous or reassembly-500)"
                 )
+
+    def check_samples(self, architectures: Iterable[str], sample: Sample) -> None:
+        """Raise FedlibError in one line when this method, or a network of it or of a client, is not for such samples; before any is
+        read.
+        """
+        if self.needs == "images" and sample.kind != "image":
+            raise FedlibError(f"algorithm = {self.name!r}: needs images, and these samples are {sample}")
+        for architecture in sorted(set(architectures)):
+            models.check_takes("architecture", architecture, sample)
+        for item in dataclasses.fields(self):  # networks that hyper-parameters name
+            value = getattr(self, item.name)
+            if isinstance(value, str) and value in models.BUILDERS:
+                models.check_takes(f"{self.name} {item.name}", value, sample)
 
     def init_server(self, context: ServerContext) -> ServerState:
         """The server's state before round 0."""

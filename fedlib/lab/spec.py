@@ -383,6 +383,7 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
     if dataset.kind != "image" and "normalise" not in values["overrides"]:  # of the presets `half` is for pictures
         preset = dataclasses.replace(preset, normalise="dataset")
     preset.check_augmentation(dataset.name, dataset.augment)
+    method.check_samples(models.architectures(values["scenario"]), dataset.sample)
     if values["public_dataset"] is not None:
         choose("public_dataset", values["public_dataset"], data.names())
         allowed = "another data set than the clients'; without it, a part of theirs is public"
