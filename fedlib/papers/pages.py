@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .. import data, lab, models, randomness
+from .. import algorithms, data, lab, models, randomness
 from ..algorithms.pfedhr import reassembly
 from ..errors import FedlibError, choose, require
-from ..show import intervals, plots, tables
+from ..lab import costs as measured
+from ..sample import Sample
+from ..show import intervals, labels, plots, tables
 from . import conclusions, exhibits, hours, notebook, parts, prices, printed, recorded, reproduce, results
 
 # ------------------------------------------------------------------------------------------------ a method's source
@@ -49,6 +51,25 @@ def source(method: type, *names: str) -> Source:
         choose(f"function of {method.__name__}", name, functions)
         parts.append(textwrap.dedent(inspect.getsource(functions[name])).strip())
     return Source("\n\n".join(parts))
+
+
+def messages(
+    method: algorithms.Algorithm, server: str = "", dataset: str = "cifar10", networks: Sequence[str] = ()
+) -> plots.Picture:
+    """Draw a round of `method` on images of CIFAR's shape, two classes a client (CIFAR-100: ten): clients with `networks` (CNN-1, 3 and 5,
+    or CNN-1 where all must be alike), the tensors that the last of them receives and sends, and `server`, what the server does.
+    """
+    networks = networks or (("CNN-1",) * 3 if method.needs == "architecture" else ("CNN-1", "CNN-3", "CNN-5"))
+    widths, sizes = {}, {}
+    for id, name in enumerate(networks):
+        model = models.build(name, data.info(dataset).num_classes, Sample(), randomness.generator(0, "init"))
+        widths[f"client {id}"] = [len(weights) for weights in model.parameters() if weights.ndim > 1]
+        sizes[f"client {id}"] = f"{name}, {measured.kilobytes(models.num_floats(model)) / 1024:.2f} MiB"
+    drawn = plots.messages(measured.messages(method, dataset, networks[-1]), widths, sizes, server)
+    drawn.note("Networks: a bar is a layer, its height the logarithm of its width.")
+    return drawn.note(
+        f"Messages: of one client with {networks[-1]} in a real round; float32, {labels.dataset(dataset)}."
+    )
 
 
 # ------------------------------------------------------------------------------------------------ runs of a notebook
