@@ -107,7 +107,7 @@ EXAMPLES = {
     "data": ("fedlib data", "fedlib data cifar10"),
     "run": (
         "fedlib run FedSSA --dataset digits --rounds 3",
-        "fedlib run FedSSA --dataset cifar10 --num-clients 10 --device auto --set mu0=0.5",
+        "fedlib run FedSSA --dataset cifar10 --device auto --set mu0=0.5",
     ),
     "exhibits": ("fedlib exhibits", "fedlib exhibits show fedssa/table2 --scale record"),
     "reproduce": ("fedlib reproduce fedssa/fig6", "fedlib reproduce fedssa/table2 --scale demo --dry-run"),
@@ -116,7 +116,7 @@ EXAMPLES = {
     "workflow": ("fedlib workflow", "fedlib workflow copy my-workflow"),
     "compare": (
         "fedlib compare Standalone-1f FedSSA-07",
-        "fedlib compare Standalone-1f Standalone-2c FedSSA-07 FedSSA-9b --figure mine.png",
+        "fedlib compare Standalone-1f FedSSA-07 --figure mine.png",
     ),
     "runs": ("fedlib runs", "fedlib runs show FedSSA-07"),
 }

@@ -49,8 +49,7 @@ def test_pages_fit_80_columns(text, eighty, capsys):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_help_of_each_command_has_two_examples_that_are_understood(command, monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "200")  # an example a line
+def test_the_help_of_each_command_has_two_examples_that_are_understood(command, eighty, capsys):
     assert main([*command.split(), "--help"]) == 0
     lines = [line.partition("\u2022 ")[2].strip() for line in capsys.readouterr().out.splitlines() if "\u2022 " in line]
     assert len(lines) == 2

@@ -25,6 +25,20 @@ def judged(*grids: str, paper: str = "") -> pd.DataFrame:
     return claims.ledger(verdicts.Evidence(found, scale=RECORD), wanted)
 
 
+def readable(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows of `claims.ledger` for a reader: paper, where, claim, printed (with its unit), own table, verdict, by, and why with the
+    evidence.
+    """
+    shown = rows[["paper", "where", "words"]].rename(columns={"words": "claim"})
+    shown["printed"] = [
+        f"{row['printed']} {row['unit']}".strip() if row["printed"] else "" for _, row in rows.iterrows()
+    ]
+    shown[["own table", "verdict", "by"]] = rows[["own table", "verdict", "by"]]
+    reasons = zip(rows["why"], rows["evidence"], strict=True)
+    shown["why, and evidence"] = ["; ".join(filter(None, both)) for both in reasons]
+    return shown
+
+
 def said(*grids: str, paper: str = "") -> list[str]:
     """`judged`, a sentence or two a claim: the verdict, the claim and where it is made, why there is no verdict, and the evidence."""
     lines = []
