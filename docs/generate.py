@@ -232,8 +232,9 @@ never set against a paper's number; some need no run at all.
 {raw(f'<div class="cards" data-filter="paper|state">{cards}</div>')}"""
 
 
-DOORS = f"""* **Learn** a method in ten minutes, with a drawn round, numbers by hand and the source: [FedSSA](notebooks/fedssa/1_method.ipynb),
-  [FedGH](notebooks/fedgh/1_method.ipynb), [pFedES](notebooks/pfedes/1_method.ipynb), [pFedHR](notebooks/pfedhr/1_method.ipynb).
+DOORS = f"""* **Learn** a method in ten minutes, with a drawn round, numbers by hand and the source:
+  [FedSSA](notebooks/fedssa/1_method.ipynb), [FedGH](notebooks/fedgh/1_method.ipynb),
+  [pFedES](notebooks/pfedes/1_method.ipynb), [pFedHR](notebooks/pfedhr/1_method.ipynb).
 * **Judge** a claim: [the ledger](results/ledger.md), [all runs of record, to compare](results/compare.md), [all exhibits](gallery.md).
 * **Build** on it: [your own method, network and data](notebooks/01_your_own_method.ipynb),
   [the {len(algorithms.BUILT_IN)} methods](methods/index.md), [the API](api/index.md)."""

@@ -26,17 +26,21 @@ def judged(*grids: str, paper: str = "") -> pd.DataFrame:
 
 
 def readable(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows of `claims.ledger` for a reader: paper, where, claim, printed (with its unit), own table, verdict, by, and why with the
-    evidence.
+    """Rows of `claims.ledger` for a reader: paper, where (and where again), claim, printed (with its unit), own table, verdict, by, and
+    why with the evidence and how the printed number compares.
     """
-    shown = rows[["paper", "where", "words"]].rename(columns={"words": "claim"})
-    shown["printed"] = [
-        f"{row['printed']} {row['unit']}".strip() if row["printed"] else "" for _, row in rows.iterrows()
-    ]
-    shown[["own table", "verdict", "by"]] = rows[["own table", "verdict", "by"]]
-    reasons = zip(rows["why"], rows["evidence"], strict=True)
-    shown["why, and evidence"] = ["; ".join(filter(None, both)) for both in reasons]
-    return shown
+
+    def joined(*texts: str) -> str:
+        return "; ".join(filter(None, texts))
+
+    made = []
+    for row in rows.to_dict("records"):
+        shown = {"paper": row["paper"], "where": joined(row["where"], row["again"]), "claim": row["words"]}
+        shown |= {"printed": f"{row['printed']} {row['unit']}".strip() if row["printed"] else ""}
+        shown |= {name: row[name] for name in ("own table", "verdict", "by")}
+        size = f"the printed number lies {row['size']}" if row["size"] else ""
+        made.append(shown | {"why, and evidence": joined(row["why"], row["evidence"], size)})
+    return pd.DataFrame(made, index=rows.index)
 
 
 def said(*grids: str, paper: str = "") -> list[str]:

@@ -371,7 +371,10 @@ def interact(function: Callable[..., Any], **choices: Any) -> None:
     if any(len(values) == 0 for values in choices.values()):
         say("nothing to choose from yet")
         return
-    display(ipywidgets.interactive(function, {"auto_display": True}, **choices))
+    shown = ipywidgets.interactive(function, {"auto_display": True}, **choices)
+    for child in shown.children[:-1]:  # the last is what the function shows
+        child.style.description_width = "initial"  # else a long name is cut
+    display(shown)
 
 
 def display(*shown: Any) -> None:
