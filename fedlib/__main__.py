@@ -56,6 +56,16 @@ Train one specification and store its record; the same command reads a finished 
 Example: `fedlib run FedSSA --dataset cifar10 --num-clients 10 --device auto --set mu0=0.5`""",
     ),
     (
+        "run:tune",
+        "tune",
+        """choose a method's hyper-parameters by validation accuracy
+
+Every trial is a stored run, and the same command goes on where an interrupt stopped it. With `pip install
+'fedlib[tune]'`.
+
+Example: `fedlib tune FedProto --trials 20 --range lr=0.001..0.1 --range lam=0.1,1,10 --dataset digits`""",
+    ),
+    (
         "exhibits:exhibits_",
         "exhibits",
         """the tables and figures: what each shows, and the runs that it needs; show: one of them

@@ -110,7 +110,8 @@ class RunSpec:
         "",
         neutral="",
         in_key=False,
-        help="what is measured on each client besides accuracy, names with commas between: balanced_accuracy",
+        help="what is measured on each client besides accuracy, names with commas between: balanced_accuracy, "
+        "macro_f1, auc, calibration_error",
     )
     newcomers: int = fields.later(
         0,
