@@ -5,7 +5,7 @@
 >>> found.table(reference="Standalone")
 
 `Runs` are finished runs as tables; `Cell` is a run with the label of its row, and `train_cells` trains any cells, for grids of
-your own; `compare` sets any runs beside each other, client by client. `fedlib.show.plots` draws further figures of these tables.
+your own; `compare` sets any runs beside each other, client by client; `settings` checks the parameters of a notebook. `fedlib.show.plots` draws further figures of these tables.
 """
 
 import dataclasses
@@ -23,6 +23,7 @@ from .papers.comparison import compare
 from .papers.exhibits import Cell
 from .papers.loading import train_cells
 from .papers.results import Runs, note
+from .papers.settings import settings
 from .show import labels, plots, tables
 from .show.intervals import SELECTION_RULES
 
@@ -128,8 +129,8 @@ class Study:
         words or flops.
         """
         choose("along", along, plots.ALONG)
-        metrics.find(metric)
-        more = [name for name in (metric, along) if name not in ("accuracy", "rounds")]
+        of_clients = metrics.find(metric).of_clients is not None  # computed; others are columns of the rounds
+        more = [*([metric] if of_clients else []), *([along] if along != "rounds" else [])]
         settings = dict.fromkeys(cell.setting for cell in self.runs.cells)
         drawn = plots.curves(self.runs.rounds(*more), dict.fromkeys(settings, self.methods), metric=metric, along=along)
         if any(data.info(cell.dataset).embedded for cell in self.runs.cells):
@@ -224,4 +225,4 @@ def _difference(row: Mapping[Any, Any] | None) -> str:
     return f"{tables.format_difference(row['difference'], row['ci95'])} (n = {int(row['n'])})" if row else "–"
 
 
-__all__ = ["Cell", "Runs", "Study", "Tunings", "compare", "train", "train_cells", "tune"]
+__all__ = ["Cell", "Runs", "Study", "Tunings", "compare", "settings", "train", "train_cells", "tune"]

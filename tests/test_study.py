@@ -41,6 +41,7 @@ def test_curves_along_what_is_spent(found):
     for along in ("rounds", "words", "flops"):
         axes = found.curves(along=along).axes[0]
         assert axes.lines
+    assert found.curves("worst_decile").axes[0].lines and found.curves("loss", along="epochs").axes[0].lines
     with pytest.raises(FedlibError, match="along = 'minutes' is unknown"):
         found.curves(along="minutes")
 
