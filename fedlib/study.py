@@ -5,7 +5,8 @@
 >>> found.table(reference="Standalone")
 
 `Runs` are finished runs as tables; `Cell` is a run with the label of its row, and `train_cells` trains any cells, for grids of
-your own; `compare` sets any runs beside each other, client by client; `settings` checks the parameters of a notebook. `fedlib.show.plots` draws further figures of these tables.
+your own; `compare` sets any runs beside each other, client by client; `settings` checks the parameters of a notebook.
+`fedlib.show.plots` draws further figures of these tables.
 """
 
 import dataclasses

@@ -22,6 +22,7 @@ from .records import Record as Record
 from .records import Unreadable as Unreadable
 from .records import computing as computing
 from .records import delete as delete
+from .records import load_weights as load_weights
 from .records import read as read
 from .records import state as state
 from .records import store as store
