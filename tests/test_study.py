@@ -1,5 +1,8 @@
 """One's own experiment from end to end, without an import from fedlib.papers."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from fedlib import FedlibError, RunSpec, lab, study
@@ -78,3 +81,19 @@ def test_a_specification_keeps_its_own_fields(small_digits):
 def test_what_is_unknown_is_refused_in_one_line(methods, more, line):
     with pytest.raises(FedlibError, match=line):
         study.train(methods, **more)
+
+
+def test_the_page_your_paper_runs_from_an_empty_folder(small_digits, tmp_path, monkeypatch):
+    """In under 60 lines, without an import from fedlib.papers."""
+    page = (Path(__file__).parents[1] / "docs/pages/paper.md").read_text(encoding="utf-8")
+    (source,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    assert len(source.splitlines()) < 60 and "papers" not in source
+    monkeypatch.chdir(tmp_path)
+    for full, small in (
+        ("trials=20", "trials=1"),
+        ('"num_clients": 10, "rounds": 20', '"num_clients": 4, "rounds": 1'),
+    ):
+        assert full in source
+        source = source.replace(full, small)
+    exec(source, {})
+    assert {path.name for path in tmp_path.glob("*.*")} >= {"table.tex", "rounds.pdf", "flops.pdf"}

@@ -147,7 +147,9 @@ def tune(
                 direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed + len(ended)), pruner=pruner
             )
             study.add_trials([_as_trial(optuna, one, searched) for one in ended])
-            ended.append(_try(study.ask(searched), spec, scale, notes, ended))
+            trial = study.ask(searched)
+            values = {name: _rounded(trial.params[name], one) for name, one in searched.items()}
+            ended.append(_try(trial, values, spec, scale, notes, ended))
             files.write_bytes(notes, json.dumps({"asked": asked, "ended": ended}, indent=1).encode())
             if progress:
                 print(f"{spec.algorithm} trial {len(ended)}/{trials}: {_line(ended[-1])}", flush=True)
@@ -178,8 +180,20 @@ def with_values(spec: RunSpec, values: Mapping[str, Any]) -> RunSpec:
     )
 
 
+def _rounded(value: Any, of: Any) -> Any:
+    """A proposed number to three digits, within its range: what a reader types again."""
+    return (
+        min(max(float(f"{value:.3g}"), of.low), of.high) if isinstance(value, float) and hasattr(of, "low") else value
+    )
+
+
 def _try(
-    trial: Any, spec: RunSpec, scale: str | None, notes: Path, ended: Sequence[Mapping[str, Any]]
+    trial: Any,
+    values: dict[str, Any],
+    spec: RunSpec,
+    scale: str | None,
+    notes: Path,
+    ended: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     """One trial: its values, the validation accuracy after each round, and how it ended.
 
@@ -187,7 +201,7 @@ def _try(
     """
     before = _noted(notes)
     under_way = before.get("under way", {})
-    reached = under_way["validation"] if under_way.get("values") == trial.params else []
+    reached = under_way["validation"] if under_way.get("values") == values else []
     for step, value in enumerate(reached):
         trial.report(value, step)
 
@@ -196,18 +210,18 @@ def _try(
         if step == len(reached):  # else it is trained once more, since it was not saved before an interrupt
             reached.append(float(row["validation_accuracy"]))
             trial.report(reached[-1], step)
-        now = {"values": trial.params, "validation": reached}
+        now = {"values": values, "validation": reached}
         files.write_bytes(notes, json.dumps(before | {"ended": list(ended), "under way": now}, indent=1).encode())
         if trial.should_prune():
             raise _Pruned
 
     try:
-        record = run(with_values(spec, trial.params), scale, progress=False, log=after_round)
+        record = run(with_values(spec, values), scale, progress=False, log=after_round)
     except _Pruned:
-        return {"values": trial.params, "validation": reached, "state": "pruned"}
+        return {"values": values, "validation": reached, "state": "pruned"}
     of_rounds = record.rounds.loc[record.rounds["round"] >= 0, "validation_accuracy"].tolist()
     finished = record.status == "finished" and math.isfinite(of_rounds[-1])
-    return {"values": trial.params, "validation": of_rounds, "state": "finished" if finished else "diverged"}
+    return {"values": values, "validation": of_rounds, "state": "finished" if finished else "diverged"}
 
 
 def _noted(notes: Path) -> dict[str, Any]:
