@@ -1,9 +1,11 @@
 """One's own experiment from end to end, without an import from fedlib.papers."""
 
+import io
 import re
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from fedlib import FedlibError, RunSpec, lab, study
 
@@ -47,6 +49,14 @@ def test_curves_along_what_is_spent(found):
     assert found.curves("worst_decile").axes[0].lines and found.curves("loss", along="epochs").axes[0].lines
     with pytest.raises(FedlibError, match="along = 'minutes' is unknown"):
         found.curves(along="minutes")
+
+
+def test_a_saved_figure_has_its_legend_and_foot(found, tmp_path):
+    picture = found.curves()
+    picture.savefig(tmp_path / "a.png")
+    shown, drawn = (Image.open(file).size for file in (tmp_path / "a.png", io.BytesIO(picture.png())))
+    assert shown[0] / drawn[0] == pytest.approx(1.5, rel=0.02)  # 300 dpi and 200, of the same area
+    assert shown[1] / drawn[1] == pytest.approx(1.5, rel=0.02)
 
 
 def test_clients_one_by_one(found):
