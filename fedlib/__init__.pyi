@@ -1,3 +1,4 @@
+from . import study as study
 from .algorithms import ALGORITHMS as ALGORITHMS
 from .data import Dataset as Dataset
 from .errors import FedlibError as FedlibError

@@ -58,9 +58,45 @@ def _balanced_accuracy(logits: "Tensor", labels: "Tensor") -> "Tensor":
     return ((correct.unsqueeze(1) * of_class).sum(0) / of_class.sum(0)).mean()
 
 
+def _macro_f1(logits: "Tensor", labels: "Tensor") -> "Tensor":
+    """The mean of F1 = 2 TP / (2 TP + FP + FN) over the classes in `labels`."""
+    classes = labels.unique()
+    said, true = logits.argmax(1).unsqueeze(1) == classes, labels.unsqueeze(1) == classes  # (n, C')
+    both, either = (said & true).sum(0).double(), said.sum(0) + true.sum(0)
+    return (2 * both / either).mean()
+
+
+def _auc(logits: "Tensor", labels: "Tensor") -> "Tensor":
+    """The mean over the classes in `labels` of the area under the ROC curve of the class against all others, scored by its
+    probability: how often a sample of the class has a higher one than another sample, ties counting half. NaN where all
+    samples are of one class.
+    """
+    probabilities, areas = logits.double().softmax(1), []
+    for label in labels.unique():
+        scores, own = probabilities[:, label], labels == label
+        above = scores[own].unsqueeze(1) - scores[~own]  # every pair
+        areas.append(((above > 0).double() + (above == 0).double() / 2).mean())
+    return sum(areas[1:], areas[0]) / len(areas)
+
+
+def _calibration_error(logits: "Tensor", labels: "Tensor") -> "Tensor":
+    """Expected calibration error (Guo et al., ICML 2017, Eq. 3): the distance between accuracy and confidence in 15 bins of
+    equal width of the confidence, weighted by their samples.
+    """
+    confidence, said = logits.double().softmax(1).max(1)
+    apart = (said == labels).double() - confidence
+    bins = (confidence * 15).ceil().clamp(1, 15)
+    inside = (bins.unsqueeze(1) == bins.unique()).double()  # (n, bins with samples)
+    return (apart.unsqueeze(1) * inside).sum(0).abs().sum() / len(labels)
+
+
 def _worst_decile(accuracies: np.ndarray) -> float:
     """The mean of the lowest tenth, rounded up to whole clients."""
     return float(np.sort(accuracies)[: -(-len(accuracies) // 10)].mean())
+
+
+def _spread(accuracies: np.ndarray) -> float:
+    return float(accuracies.std())
 
 
 METRICS: dict[str, Metric] = {
@@ -68,7 +104,11 @@ METRICS: dict[str, Metric] = {
     for metric in (
         Metric("accuracy", "mean test accuracy"),
         Metric("balanced_accuracy", "mean balanced test accuracy", of_client=_balanced_accuracy),
+        Metric("macro_f1", "mean macro-averaged F1", of_client=_macro_f1),
+        Metric("auc", "mean area under the ROC curve", of_client=_auc),
+        Metric("calibration_error", "mean calibration error", higher_is_better=False, of_client=_calibration_error),
         Metric("worst_decile", "mean test accuracy of the worst tenth", of_clients=_worst_decile),
+        Metric("spread", "standard deviation of clients' test accuracy", higher_is_better=False, of_clients=_spread),
     )
 }
 BUILT_IN = frozenset(METRICS.values())

@@ -18,11 +18,16 @@ FILES = {
 }
 UPPER = ("lab", "papers", "show", "flower")
 COMMANDS = tuple(name for name in FILES if name.split(".")[1:2] == ["cli"])
-DOORS = ("fedlib", "fedlib.__main__", *COMMANDS)  # public names, all lazy, and the command line
+DOORS = ("fedlib", "fedlib.__main__", "fedlib.study", *COMMANDS)  # public names, all lazy, and the command line
 GROUND = [name for name in FILES if name not in DOORS and name.split(".")[1] not in UPPER]
 
 # Libraries besides torch and NumPy on the ground floor, each inside the one function that needs it.
-LIBRARIES = {"torchvision": "fedlib.data.readers.", "kmedoids": "fedlib.algorithms.pfedhr.reassembly"}
+LIBRARIES = {
+    "torchvision": "fedlib.data.",
+    "pandas": "fedlib.data.readers.pamap2",
+    "h5py": "fedlib.data.readers.femnist",
+    "kmedoids": "fedlib.algorithms.pfedhr.reassembly",
+}
 
 
 def imports(name: str) -> Iterator[tuple[str, bool]]:

@@ -21,6 +21,31 @@ def test_balanced_accuracy_weighs_classes_alike():
     assert METRICS["balanced_accuracy"].of_client(logits, labels).item() == 0.75
 
 
+def of(name: str, logits: list[list[float]], labels: list[int]) -> float:
+    return float(metrics.METRICS[name].of_client(torch.tensor(logits), torch.tensor(labels)))
+
+
+def test_f1_of_each_class_counts_alike():
+    """Class 0: 1 of 2 found, 1 of another taken for it, 2 * 1 / (2 + 2) = 1/2; class 1: 2 * 2 / (3 + 3) = 2/3."""
+    logits = [[1, 0, 0], [0, 1, 0], [0, 1, 0], [0, 1, 0], [1, 0, 0]]
+    assert of("macro_f1", logits, [0, 0, 1, 1, 1]) == pytest.approx((1 / 2 + 2 / 3) / 2)
+    assert of("macro_f1", [[0, 0, 1]], [0]) == 0  # nothing found, and no class that nobody holds counts
+
+
+def test_the_area_under_the_curve_is_how_often_a_pair_is_in_order():
+    """Scores of class 1: positives 0.9 and 0.4, negatives 0.4 and 0.1: three pairs in order and one tie of four."""
+    logits = [[0.0, float(np.log(p / (1 - p)))] for p in (0.9, 0.4, 0.4, 0.1)]
+    assert of("auc", logits, [1, 1, 0, 0]) == pytest.approx(3.5 / 4)
+    assert np.isnan(of("auc", logits, [1, 1, 1, 1]))
+
+
+def test_calibration_error_weighs_bins_by_their_samples():
+    """Confidences 0.9 (right, right, wrong: off by 2/3 - 0.9) and 0.55 (right: off by 0.45)."""
+    logits = [[0.0, float(np.log(p / (1 - p)))] for p in (0.9, 0.9, 0.9, 0.55)]
+    expected = 3 / 4 * abs(2 / 3 - 0.9) + 1 / 4 * 0.45
+    assert of("calibration_error", logits, [1, 1, 0, 1]) == pytest.approx(expected, rel=1e-5)
+
+
 def test_the_worst_decile_is_of_whole_clients():
     worst = METRICS["worst_decile"].of_clients
     assert worst(np.arange(20)[::-1] / 20) == pytest.approx(0.025) and worst(np.array([0.7, 0.5])) == 0.5

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torchvision.io import write_png
 
 from fedlib import RunSpec, __main__, data, models, run
 from fedlib.sample import Sample
@@ -62,7 +63,14 @@ def test_the_data_and_networks_of_the_page_own_can_be_run(tmp_path, monkeypatch)
     page, stream = (ROOT / "docs/pages/own.md").read_text(encoding="utf-8"), np.random.default_rng(0)
     known = {f"x_{part}": stream.random((size, 561)) for part, size in (("train", 300), ("test", 60))}
     known |= {f"y_{part}": np.arange(size) % 6 for part, size in (("train", 300), ("test", 60))}
+    monkeypatch.chdir(tmp_path)
+    for domain in ("amazon", "caltech", "dslr", "webcam"):
+        for number in range(20):
+            place = tmp_path / "office_caltech_10" / domain / f"class{number % 2}"
+            place.mkdir(parents=True, exist_ok=True)
+            write_png(torch.full((3, 40, 50), 10 * number, dtype=torch.uint8), str(place / f"{number}.png"))
     for source in re.findall(r"```python\n(.*?)```", page, re.S)[1:]:
+        source = source.replace("rounds=20", "rounds=1")
         exec(source.replace("num_clients=10", "num_clients=4, rounds=1"), known)
     sample = Sample("tokens", (5,), "int64", 9)
     words = models.build("Words", 3, sample, np.random.default_rng(0))

@@ -1,5 +1,6 @@
 """The round loop: sampling, who is evaluated when, what is recorded, and a user's own parts."""
 
+import dataclasses
 import inspect
 import textwrap
 from dataclasses import dataclass
@@ -42,6 +43,35 @@ def ten_clients(seed: int = 0, architectures=("tiny-a", "tiny-b")) -> Federation
 )
 def test_participants_round_half_up(num_clients, participation, selected):
     assert simulation.participants(num_clients, participation) == selected
+
+
+def test_words_are_counted_without_those_that_the_papers_leave_out():
+    message = Message({"rows": torch.zeros(2, 5), "classes": torch.zeros(2, dtype=torch.long)})
+    assert message.words() == 12 and message.words({"classes"}) == 10
+
+
+def test_training_takes_another_rate_and_a_second_stream(monkeypatch):
+    """What a method hands to `context.train`, and each stream under the purpose that it names."""
+    taken = {}
+
+    def train(loss, modules, pool, indices, settings, stream, named, second, augment):
+        taken.update(lr=settings.lr, first=stream.random(), second=second.random())
+        return torch.zeros(())
+
+    monkeypatch.setattr("fedlib.training.train", train)
+    context = ten_clients().client_context(3, round=2)
+    context.train(support="method", lr=0.125)
+    drawn = {purpose: generator(0, purpose, 2, 3).random() for purpose in ("batches", "method")}
+    assert taken == {"lr": 0.125, "first": drawn["batches"], "second": drawn["method"]}
+    monkeypatch.setattr("fedlib.training.train", lambda loss, modules, pool, indices, settings, *rest: settings.lr)
+    assert context.train() == context.settings.lr
+
+
+def test_augmentation_draws_from_its_own_stream(monkeypatch):
+    federation = ten_clients()
+    monkeypatch.setattr("fedlib.training.Ahead", lambda stream, count, device: stream)
+    context = dataclasses.replace(federation.client_context(3, round=2), augmentation="released")
+    assert context.augment.keywords["stream"].random() == generator(0, "augmentation", 2, 3).random()
 
 
 @pytest.mark.parametrize("participation", [0, -0.1, 1.01])

@@ -358,6 +358,40 @@ def test_one_thread_is_restored():
         torch.set_num_threads(before)
 
 
+def test_training_is_float32_whatever_the_process_had_set():
+    torch.set_default_dtype(torch.float64)
+    try:
+        with training.one_thread():
+            assert torch.get_default_dtype() == torch.float32
+        assert torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_the_proximal_term_is_half_the_weighted_squared_distance():
+    """w = (1, 2), b = 0 and a reference of zeros: 0.3 / 2 * (1 + 4)."""
+    model, reference = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
+    model.load_state_dict({"weight": torch.tensor([[1.0, 2.0]]), "bias": torch.zeros(1)})
+    reference.load_state_dict({"weight": torch.zeros(1, 2), "bias": torch.zeros(1)})
+    images, labels = torch.ones(3, 2), torch.zeros(3, dtype=torch.long)  # one class: no cross-entropy
+    loss = training.proximal_cross_entropy(model, images, labels, reference, 0.3)
+    assert loss.item() == pytest.approx(0.75)
+
+
+def test_no_gradient_reaches_the_teacher():
+    teacher, logits = torch.randn(4, 3, requires_grad=True), torch.randn(4, 3, requires_grad=True)
+    training.kl_divergence(teacher, logits).backward()
+    assert teacher.grad is None and logits.grad is not None
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_one_number_that_is_not_finite_is_found(bad):
+    device = torch.device("cpu")
+    assert training.all_finite({"a": torch.ones(3), "b": [torch.tensor(1.0), torch.ones(0), torch.tensor(7)]}, device)
+    assert not training.all_finite({"a": torch.ones(3), "b": [torch.tensor(bad)]}, device)
+    assert not training.all_finite((torch.ones(3), torch.tensor([1.0, bad])), device)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
 def test_training_keeps_its_memory():
     """A tensor of 64 MiB, made and freed in turns, is fetched from the system a few times, 16 384 pages each, not all ten times."""

@@ -24,9 +24,10 @@ def list_(*, costs: bool = False) -> None:
     print(f"{'method':<12} {'models':<7}{'public data':<12}exchanged; models: any, or the same for all")
     for method in algorithms.ALGORITHMS.values():
         same = "same" if method.needs == "architecture" else "any"
+        images = ("for images alone",) if method.needs == "images" else ()
         print(fill(method.exchanges, f"{method.name:<12} {same:<7}{method.public_data:<12}"))
         parameters = [f"{item.name}\u00a0=\u00a0{item.default}" for item in dataclasses.fields(method)]
-        for text in (method.paper, f"parameters: {', '.join(parameters)}" if parameters else ""):
+        for text in (*images, method.paper, f"parameters: {', '.join(parameters)}" if parameters else ""):
             if text:
                 print(fill(text, " " * 13))
     return None

@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from ..errors import FedlibError, check_name, choose, folder_from, others_code, require
 from . import dataset, readers
 from .dataset import Dataset
+from .folders import from_folders
 from .info import BUILT_IN, READERS, REGISTERED, DatasetInfo, provide
 
 EMBEDDED = tuple(name for name, reader in READERS.items() if not reader.folder)  # stand-ins
@@ -55,10 +56,12 @@ def loader(name: str) -> Callable[[], Dataset] | None:
 
 def info(name: str) -> DatasetInfo:
     """Classes, channels, sizes and fingerprint of the data set called `name`: known beforehand of a built-in one, so
-    that nothing is read or downloaded; one registered in this process is loaded. Raises FedlibError for unknown names.
+    that nothing is read or downloaded; one registered in this process is loaded, and so is a published one of which
+    nobody knows a check sum (PAMAP2). Raises FedlibError for unknown names.
     """
     choose("dataset", name, names())
-    return replace(load(name).info, name=name) if name in REGISTERED else BUILT_IN[name]
+    known = name in BUILT_IN and name not in REGISTERED
+    return BUILT_IN[name] if known else replace(load(name).info, name=name)
 
 
 def available(name: str) -> bool:
@@ -110,9 +113,11 @@ load.cache_clear = _loaded.cache_clear  # type: ignore[attr-defined]
 
 
 def _read(name: str, folder: Path, download: bool = False) -> Dataset:
-    """The data set, if it is what `BUILT_IN` says."""
-    reader, expected = READERS[name], BUILT_IN[name]
+    """The data set, if it is what `BUILT_IN` says, where that knows it."""
+    reader, expected = READERS[name], BUILT_IN.get(name)
     dataset = reader.read(folder, download)
+    if expected is None:
+        return dataset
     found = replace(dataset.info, fingerprint=expected.fingerprint) if reader.checked_files else dataset.info
     for field in fields(DatasetInfo):
         value, known = getattr(found, field.name), getattr(expected, field.name)
@@ -143,6 +148,7 @@ __all__ = [
     "DatasetInfo",
     "available",
     "dataset",
+    "from_folders",
     "info",
     "load",
     "names",

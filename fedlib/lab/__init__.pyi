@@ -22,6 +22,7 @@ from .records import Record as Record
 from .records import Unreadable as Unreadable
 from .records import computing as computing
 from .records import delete as delete
+from .records import load_weights as load_weights
 from .records import read as read
 from .records import state as state
 from .records import store as store
@@ -44,3 +45,6 @@ from .tables import counts as counts
 from .tables import owners as owners
 from .tables import rounds_of as rounds_of
 from .tables import timing_of as timing_of
+from .tuning import Tuned as Tuned
+from .tuning import default_ranges as default_ranges
+from .tuning import tune as tune

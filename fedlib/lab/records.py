@@ -20,8 +20,9 @@ import shutil
 import subprocess
 import sys
 import time
+import warnings
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -31,13 +32,15 @@ import numpy as np
 import pandas as pd
 import torch
 
-from .. import numerics, training
-from ..errors import FedlibError, choose
+from .. import data, numerics, training
+from ..errors import FedlibError, choose, coerce, require
+from ..models import Model
 from ..simulation import Outcome
 from . import clientfiles, files
+from .build import federation_of
 from .places import home
 from .progress import notice
-from .spec import KEEP, FilledSpec, Resolved
+from .spec import KEEP, FilledSpec, Resolved, resolve
 from .tables import clients_of, rounds_of, timing_of
 
 
@@ -97,6 +100,50 @@ class Record:
     def final(self) -> pd.DataFrame:
         """Each client's last measured row."""
         return self.clients.groupby("client", as_index=False).last()
+
+    def client(self, id: int) -> Model:
+        """The network of client `id` as the run left it, on the CPU, in evaluation mode: images, normalised as in training, to
+        logits. Raises FedlibError where the run did not keep its clients (`keep="clients"`) or never visited this one.
+        """
+        snapshots = load_weights(self, "clients")["clients"]
+        id = coerce("client", id, int)
+        visited = f"one that was visited: {', '.join(map(str, sorted(snapshots)[:20]))}"
+        require(id in snapshots, "client", id, visited + (", ..." if len(snapshots) > 20 else ""))
+        client = federation_of(resolve(replace(self.spec, device="cpu"))).clients[id]
+        client.restore(snapshots[id])
+        return client.model.eval()
+
+    def save(self, id: int, path: str | Path) -> Path:
+        """Write the weights of client `id` as safetensors, with the run's key, the client and its architecture as metadata; they
+        are read by `safetensors.torch.load_file` into `models.build(architecture, ...)`. Raises FedlibError as `client` does.
+        """
+        from safetensors.torch import save
+
+        model, path = self.client(id), Path(path).expanduser()
+        named = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
+        architecture = str(self.clients.loc[self.clients["client"] == id, "architecture"].iloc[0])
+        said = {"run": self.key, "client": str(id), "architecture": architecture}
+        files.write_bytes(path, save(named, metadata=said))
+        return path
+
+    def export(self, id: int, path: str | Path) -> Path:
+        """Write the network of client `id` as an ONNX model, from `samples` (any number of them) to `logits`; with `pip install
+        'fedlib[onnx]'`. Raises FedlibError as `client` does, and where it is not installed.
+        """
+        model, path = self.client(id), Path(path).expanduser()
+        sample = data.info(self.spec.dataset).sample
+        whole = sample.kind == "tokens"
+        samples = torch.zeros(2, *sample.shape, dtype=torch.int64 if whole else torch.float32)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                torch.onnx.export(
+                    model, (samples,), str(path), input_names=["samples"], output_names=["logits"],
+                    dynamic_shapes=({0: torch.export.Dim("n")},), dynamo=True, external_data=False, verbose=False,
+                )  # fmt: skip
+        except ImportError:
+            raise FedlibError("onnx is not installed; `pip install 'fedlib[onnx]'` installs it") from None
+        return path
 
 
 TABLES = ("rounds", "clients", "timing")
@@ -161,6 +208,22 @@ def _clear(path: Path) -> None:
         if left.exists() and left.stat().st_mtime <= done.stat().st_mtime:
             with lock_of(path.name).acquire(timeout=0):
                 clientfiles.remove(left)
+
+
+def load_weights(record: Record, what: str) -> dict[str, Any]:
+    """The weights of a run, on the CPU: {"server": ...} and, where `what` is `clients`, {"clients": {id: snapshot}} too.
+
+    Raises FedlibError when the run did not keep them, or when they are not what it wrote.
+    """
+    if record.of_record:
+        raise FedlibError(
+            f"run {record.key}: a result of record keeps no weights; train_cells(..., whole=True) trains it"
+        )
+    found = weights(record, what)
+    if found is None:
+        raise FedlibError(f"run {record.key}: it kept no weights of the {what}; run it again with keep={what!r}")
+    loaded: dict[str, Any] = torch.load(found, map_location="cpu", weights_only=True)
+    return loaded
 
 
 def weights(record: Record, what: str) -> Path | None:

@@ -47,7 +47,8 @@ class RunSpec:
     params: dict[str, Any] = field(default_factory=dict, metadata={"help": "hyper-parameters of the method"})
     dataset: str | None = setting(
         None,
-        help="digits and digits100 are embedded; cifar10, cifar100, mnist, svhn, har, har-raw, ag-news, tiny-imagenet",
+        help="digits and digits100 are embedded; cifar10, cifar100, mnist, svhn, har, har-raw, pamap2, ag-news, femnist, "
+        "tiny-imagenet",
     )
     scenario: str | tuple[str, ...] | None = setting(
         None,
@@ -109,7 +110,8 @@ class RunSpec:
         "",
         neutral="",
         in_key=False,
-        help="what is measured on each client besides accuracy, names with commas between: balanced_accuracy",
+        help="what is measured on each client besides accuracy, names with commas between: balanced_accuracy, "
+        "macro_f1, auc, calibration_error",
     )
     newcomers: int = fields.later(
         0,

@@ -9,35 +9,19 @@ import math
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 
 from .. import federation, lab, models, randomness, training
-from ..errors import FedlibError, require
+from ..errors import require
 
 PERPLEXITY = 30.0  # of the t-SNE maps: the library's default; the papers state none (*chosen*)
 SHOWN = (  # how `enhance_images` shows pixels, for the foot of a picture
     "Originals as stored. Enhanced images are the extractor's output, which has no scale of pixels: each is rescaled by itself, "
     "its least value over all channels to 0 and its largest to 1."
 )
-
-
-def load_weights(record: lab.Record, what: str) -> dict[str, Any]:
-    """The weights of a run, on the CPU: {"server": ...} and, where `what` is `clients`, {"clients": {id: snapshot}} too.
-
-    Raises FedlibError when the run did not keep them, or when they are not what it wrote.
-    """
-    if record.of_record:
-        raise FedlibError(
-            f"run {record.key}: a result of record keeps no weights; train_cells(..., whole=True) trains it"
-        )
-    found = lab.weights(record, what)
-    if found is None:
-        raise FedlibError(f"run {record.key}: it kept no weights of the {what}; run it again with keep={what!r}")
-    return torch.load(found, map_location="cpu", weights_only=True)
 
 
 def _rebuilt(record: lab.Record) -> federation.Federation:
@@ -51,7 +35,7 @@ def extract_representations(record: lab.Record, per_client: int = 60) -> tuple[p
     that were never visited are absent. Needs a run with keep="clients".
     """
     require(per_client >= 1, "per_client", per_client, "at least 1")
-    snapshots, built = load_weights(record, "clients")["clients"], _rebuilt(record)
+    snapshots, built = lab.load_weights(record, "clients")["clients"], _rebuilt(record)
     rows, values = [], []
     with training.one_thread():
         for id, snapshot in snapshots.items():
@@ -123,7 +107,7 @@ def enhance_images(record: lab.Record, count: int = 5) -> dict[str, np.ndarray]:
     channel are shown grey. Needs a run of pFedES that kept the server's state.
     """
     require(record.spec.algorithm == "pFedES", "algorithm", record.spec.algorithm, "pFedES, which has the extractor")
-    state, resolved = load_weights(record, "server")["server"], lab.resolve(replace(record.spec, device="cpu"))
+    state, resolved = lab.load_weights(record, "server")["server"], lab.resolve(replace(record.spec, device="cpu"))
     data, pool = resolved.data, lab.federation_of(resolved).pool
     require(1 <= count <= data.num_classes, "count", count, f"between 1 and {data.num_classes}, the classes")
     extractor = models.proxy_extractor(data.images.shape[1], resolved.hashed["params"]["output"])

@@ -5,15 +5,32 @@ from typing import Any
 
 _DATASETS = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "mnist": "MNIST", "svhn": "SVHN"}
 _DATASETS |= {"har": "UCI HAR", "har-raw": "UCI HAR, raw", "ag-news": "AG News", "tiny-imagenet": "Tiny ImageNet"}
+_DATASETS |= {"pamap2": "PAMAP2", "femnist": "FEMNIST"}
 _DIGITS = tuple("0123456789")
+_CHARACTERS = tuple("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 _ACTIVITIES = ("walking", "upstairs", "downstairs", "sitting", "standing", "laying")
 _CLASSES = {  # in the order of the labels
     "cifar10": ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
     "mnist": _DIGITS,
     "svhn": _DIGITS,
     "digits": _DIGITS,
+    "femnist": _CHARACTERS,
     "har": _ACTIVITIES,
     "har-raw": _ACTIVITIES,
+    "pamap2": (
+        "lying",
+        "sitting",
+        "standing",
+        "walking",
+        "running",
+        "cycling",
+        "Nordic walking",
+        "upstairs",
+        "downstairs",
+        "vacuuming",
+        "ironing",
+        "rope jumping",
+    ),
     "ag-news": ("world", "sports", "business", "science"),
 }
 

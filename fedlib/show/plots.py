@@ -78,6 +78,10 @@ class Picture(Figure):
         self._foot = self.text(0.01, below - 0.01, _wrapped(self._notes, width), **style)
         return self
 
+    def savefig(self, fname: Any, **kwargs: Any) -> None:
+        """Write the picture into a file, legend and foot included, at 300 dpi where nothing else is said."""
+        super().savefig(fname, **({"bbox_inches": "tight", "pad_inches": 0.05, "dpi": 300} | kwargs))
+
     def png(self) -> bytes:
         """The picture as a PNG, the same bytes whenever it is drawn from the same data."""
         return self._drawn("png", {"Software": None})
@@ -92,7 +96,7 @@ class Picture(Figure):
             if self.get_layout_engine() is not None:  # lay out once: each further pass would move things a little
                 self.draw_without_rendering()
                 self.set_layout_engine("none")
-            self.savefig(buffer, format=kind, metadata=metadata, bbox_inches="tight", pad_inches=0.05)
+            super().savefig(buffer, format=kind, metadata=metadata, bbox_inches="tight", pad_inches=0.05)
         return buffer.getvalue()
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:

@@ -80,9 +80,20 @@ class Ranked:
         return str(styler.to_html(exclude_styles=True, caption=under or None))
 
     def to_latex(self, caption: str = "") -> str:
-        """As a LaTeX table for the booktabs package."""
+        """As a LaTeX table for the booktabs package; caption: by default the note."""
         styler = self._styled(latex_text, r"\textbf{{{}}}", r"\underline{{{}}}")
-        return str(styler.to_latex(caption=latex_text(caption) or None, hrules=True))
+        return str(styler.to_latex(caption=latex_text(caption or self.note) or None, hrules=True))
+
+    def to_markdown(self) -> str:
+        """As a Markdown table, best in bold, second in italics, the note beneath."""
+        signs = {BEST: "**{}**", SECOND: "*{}*", "": "{}"}
+        rows = [
+            [str(name), *(signs[mark].format(text) for text, mark in zip(own, marks, strict=True))]
+            for name, own, marks in zip(self.table.index, self.table.to_numpy(), self.marks.to_numpy(), strict=True)
+        ]
+        head = [str(self.table.index.name or ""), *map(str, self.table.columns)]
+        lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in [head, *rows]]
+        return "\n".join([lines[0], "|" + " --- |" * len(head), *lines[1:], *(["", self.note] if self.note else [])])
 
     def _styled(self, escape: Callable[[str], str], best: str, second: str) -> Styler:
         def form_of(form: str) -> Callable[[object], str]:

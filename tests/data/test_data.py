@@ -221,7 +221,8 @@ def test_fingerprint_sees_pixels_labels_and_the_split():
 
 def test_own_images_are_augmented_only_if_they_say_so():
     """What the papers train on says so; that it may be says nothing of what the images are."""
-    assert all(info.augment == (info.kind == "image") for info in data.BUILT_IN.values())
+    flipped = {name for name, info in data.BUILT_IN.items() if info.augment}
+    assert flipped == {*(name for name, info in data.BUILT_IN.items() if info.kind == "image")} - {"femnist"}
     images, labels = some_images(6, 1, 32, 32), np.arange(6) % 2
     plain, flipped = (Dataset.from_arrays("own", images, labels, images, labels, augment=say) for say in (False, True))
     assert not Dataset.from_arrays("own", images, labels, images, labels).augment

@@ -18,7 +18,6 @@ from fedlib import FedlibError, RunSpec, lab, models, run, simulation
 from fedlib.__main__ import main
 from fedlib.lab import checkpoint, clientfiles, launch, records
 from fedlib.lab.clientfiles import ClientFiles
-from fedlib.papers import views
 
 SPEC = RunSpec(
     algorithm="FedSSA", scenario="tiny", num_clients=5, participation=0.4, rounds=3, batch_size=16, keep="clients"
@@ -73,13 +72,13 @@ def test_every_flipped_bit_of_a_finished_run_is_noticed(tmp_path, home, capsys):
     for name, bit in flips(whole):
         flip(record.path / name, bit)
         with pytest.raises(FedlibError, match=f"run {record.key}: its record is damaged"):
-            views.load_weights(lab.read(record.path), "clients")
+            lab.load_weights(lab.read(record.path), "clients")
         assert records.usable(resolved, reuse_stale=True) is None, (name, bit)
         shutil.copy(whole / name, record.path / name)
     assert records.usable(resolved, reuse_stale=False) is not None
     flip(record.path / "final-clients.pt", 12345)
     again = run(SPEC, progress=False)
-    assert again.digest == record.digest and views.load_weights(again, "clients")
+    assert again.digest == record.digest and lab.load_weights(again, "clients")
     assert "final-clients.pt is not what was written" in capsys.readouterr().err
     assert (home / "runs" / f"{record.key}.damaged-1" / "DONE").exists()
 
@@ -142,7 +141,7 @@ def test_a_run_folder_that_is_deleted_while_it_trains(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "CHECKPOINT_SECONDS", 0.0)
     record = run(SPEC, progress=False, log=lambda row: shutil.rmtree(lab.store()))
     assert processes.bits(record.path) == expected
-    assert views.load_weights(record, "clients")
+    assert lab.load_weights(record, "clients")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -179,9 +178,7 @@ def test_servers_weights_are_in_the_clients_file(monkeypatch):
     monkeypatch.setattr(launch, "_compute", None)  # nothing is computed
     server = RunSpec(**vars(SPEC) | {"keep": "server"})
     assert run(server, progress=False).digest == record.digest
-    assert (
-        views.load_weights(record, "server")["server"].keys() == views.load_weights(record, "clients")["server"].keys()
-    )
+    assert lab.load_weights(record, "server")["server"].keys() == lab.load_weights(record, "clients")["server"].keys()
 
     monkeypatch.setattr(launch, "_compute", compute)
     other = RunSpec(**vars(server) | {"seed": 1})
@@ -206,7 +203,7 @@ def test_a_better_record_replaces_the_old_one_only_when_it_is_whole(monkeypatch)
         with pytest.raises(FedlibError, match="No space left on device"):
             run(SPEC, progress=False)
     assert lab.read(record.path).provenance == record.provenance
-    assert views.load_weights(run(SPEC, progress=False), "clients")
+    assert lab.load_weights(run(SPEC, progress=False), "clients")
 
 
 def test_a_failed_start_leaves_nothing(monkeypatch, home):

@@ -118,7 +118,7 @@ def test_a_notebook_reads_them(cells, monkeypatch, capsys):
     notebook.check_training(found.records, "FedSSA")
     assert "NO" not in capsys.readouterr().out
     with pytest.raises(FedlibError, match=r"keeps no weights.*whole=True"):
-        views.load_weights(found.records[0], "clients")
+        lab.load_weights(found.records[0], "clients")
     with pytest.raises(FedlibError, match=r"no details.*whole=True"):
         views.list_matches(found.records[0])
     notebook.train_cells(cells[:3], whole=True)

@@ -67,7 +67,7 @@ def test_enhanced_images_are_the_extractors_output_each_rescaled_on_its_own(reco
     assert {name: rows.shape for name, rows in pictures.items()} == dict.fromkeys(
         ("original", "enhanced"), (4, 32, 32, 3)
     )
-    state = views.load_weights(record, "server")["server"]
+    state = lab.load_weights(record, "server")["server"]
     data = lab.resolve(record.spec).data
     original = torch.from_numpy(pictures["original"]).permute(0, 3, 1, 2)
     mean, std = (torch.tensor(values).view(1, 3, 1, 1) for values in (data.mean, data.std))

@@ -1,0 +1,229 @@
+"""Your own experiment from end to end: methods beside each other, tuned, with seeds, a table, curves and differences.
+
+>>> from fedlib import study  # doctest: +SKIP
+>>> found = study.train(["Standalone", "FedProto", "FedSSA"], seeds=range(3), dataset="digits", rounds=10)
+>>> found.table(reference="Standalone")
+
+`Runs` are finished runs as tables; `Cell` is a run with the label of its row, and `train_cells` trains any cells, for grids of
+your own; `compare` sets any runs beside each other, client by client; `settings` checks the parameters of a notebook.
+`fedlib.show.plots` draws further figures of these tables.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from . import data, lab, metrics
+from .errors import FedlibError, choose, require
+from .lab import RunSpec, Tuned, costs
+from .papers.comparison import compare
+from .papers.exhibits import Cell
+from .papers.loading import train_cells
+from .papers.results import Runs, note
+from .papers.settings import settings
+from .show import labels, plots, tables
+from .show.intervals import SELECTION_RULES
+
+Method = str | RunSpec | Tuned | Mapping[str, Any]
+Methods = Iterable[str] | Mapping[str, Method]
+
+
+class Tunings(dict[str, Tuned]):
+    """What `tune` chose for each method, by its label: `train` takes it in place of the methods."""
+
+    @property
+    def note(self) -> str:
+        """How the methods were tuned, in a sentence; tables of their runs have it beneath."""
+        return f"Hyper-parameters chosen by validation accuracy, {labels.seeds_range(one.trials for one in self.values())} trials each."
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """A row a method: trials, how many of them were pruned, validation accuracy of the best (per cent), what was chosen."""
+        rows = {
+            label: {
+                "trials": one.trials,
+                "pruned": int((one.table["state"] == "pruned").sum()),
+                "validation": round(one.validation, 2),
+                "chosen": one.words,
+            }
+            for label, one in self.items()
+        }
+        return pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
+
+
+@dataclass(frozen=True)
+class Study:
+    """Trained methods beside each other. runs: their runs; methods: their labels, in the order of the rows; note: how they were
+    tuned, if they were.
+    """
+
+    runs: Runs
+    methods: list[str]
+    note: str = ""
+
+    def table(
+        self,
+        rule: str = "last",
+        metric: str = "accuracy",
+        *,
+        reference: str = "",
+        people: bool = False,
+        prices: bool = False,
+    ) -> tables.Ranked:
+        """Methods down: the mean over clients with its 95 % interval over seeds, best in bold, second underlined; HTML in a
+        notebook, `.to_latex()` and `.to_markdown()` for a paper.
+
+        rule: the round that is reported, of `SELECTION_RULES`; metric: of `metrics.METRICS`; reference: a method to which the
+        differences are given, in points, paired by seed, simultaneous over the table, with the number of seeds; people: the worst decile of
+        the clients and their standard deviation, too; prices: KB a client and round, and FLOPs of local training by the
+        cheapest method's. Raises FedlibError for an unknown name.
+        """
+        choose("rule", rule, SELECTION_RULES)
+        if reference:
+            choose("reference", reference, self.methods)
+        summary = self.runs.summary(rule, metric)
+        ranked = tables.wide(summary, self.methods, metric=metric)
+        several = len(ranked.table.columns) > 1
+        columns: dict[str, list[str]] = {}
+        for setting in ranked.table.columns:
+            columns[setting] = list(ranked.table[setting])
+            own = Runs.of_pairs(pair for pair in self.runs.pairs if pair[0].setting == setting)
+            for name, cells in self._more(own, rule, reference, people, prices).items():
+                columns[f"{setting}: {name}" if several else name] = cells
+        table = pd.DataFrame(columns, index=ranked.table.index)
+        datasets = list(dict.fromkeys(cell.dataset for cell in self.runs.cells))
+        said = tables.caption(
+            scale="", datasets=datasets, protocol="", rule=rule, metric=metric,
+            embedded=any(data.info(name).embedded for name in datasets), seeds=len({cell.spec.seed for cell in self.runs.cells}),
+            note=note(self.runs.cells),
+        )  # fmt: skip
+        marks = ranked.marks.reindex(columns=table.columns, fill_value="")
+        return tables.Ranked(
+            table, marks, " ".join(filter(None, (said.replace(f" {tables.MARKED}", ""), ranked.note, self.note)))
+        )
+
+    def _more(self, own: Runs, rule: str, reference: str, people: bool, prices: bool) -> dict[str, list[str]]:
+        """Further columns of one setting: name -> a cell a method."""
+        columns = {}
+        if reference:
+            rows = {row["method"]: row for row in own.differences(reference, rule).to_dict("records")}
+            columns[f"difference to {reference}"] = [_difference(rows.get(one)) for one in self.methods]
+        if people:
+            for name in ("worst_decile", "spread"):
+                values = own.summary(rule, name).set_index("method")["ours"].to_dict()
+                columns[name.replace("_", " ")] = [tables.plain(values.get(one, np.nan)) for one in self.methods]
+        if prices:
+            spent = pd.DataFrame([_price(cell.method, record) for cell, record in own.pairs]).groupby("method").mean()
+            least = spent["flops"].min()
+            columns["KB a client and round"] = [
+                tables.short(float(spent["kb"].get(one, np.nan))) for one in self.methods
+            ]
+            columns["FLOPs"] = [f"{float(spent['flops'].get(one, np.nan)) / least:.2f}" for one in self.methods]
+        return columns
+
+    def curves(self, metric: str = "accuracy", along: str = "rounds") -> plots.Picture:
+        """The metric as training goes on, a panel a setting; the band is the 95 % interval over seeds. along: rounds, epochs,
+        words or flops.
+        """
+        choose("along", along, plots.ALONG)
+        of_clients = metrics.find(metric).of_clients is not None  # computed; others are columns of the rounds
+        more = [*([metric] if of_clients else []), *([along] if along != "rounds" else [])]
+        settings = dict.fromkeys(cell.setting for cell in self.runs.cells)
+        drawn = plots.curves(self.runs.rounds(*more), dict.fromkeys(settings, self.methods), metric=metric, along=along)
+        if any(data.info(cell.dataset).embedded for cell in self.runs.cells):
+            plots.label_stand_in(drawn)
+        return drawn
+
+    def clients(self) -> pd.DataFrame:
+        """Each client's last measured row, with method, setting and seed."""
+        return self.runs.clients()
+
+
+def tune(
+    methods: Methods,
+    *,
+    trials: int = 20,
+    ranges: Mapping[str, Mapping[str, Any]] | None = None,
+    scale: str | None = None,
+    progress: bool = True,
+    **settings: Any,
+) -> Tunings:
+    """Choose each method's hyper-parameters by validation accuracy, all with the same number of trials; see `lab.tune`.
+
+    methods, settings: as in `train`; ranges: label -> the ranges of that method, in place of `lab.default_ranges`.
+    """
+    named = _named(methods)
+    for label in ranges or {}:
+        choose("ranges", label, named)
+    specs = {label: _spec(label, one, settings) for label, one in named.items()}
+    return Tunings(
+        {
+            label: lab.tune(spec, (ranges or {}).get(label), trials=trials, scale=scale, progress=progress)
+            for label, spec in specs.items()
+        }
+    )
+
+
+def train(
+    methods: Methods, *, seeds: Iterable[int] = (0,), jobs: int = 2, scale: str | None = None, **settings: Any
+) -> Study:
+    """The runs of some methods with each of the seeds: read from the store, or trained, `jobs` side by side.
+
+    methods: names, or label -> a name, the fields of a RunSpec, a RunSpec, or what `lab.tune` chose; `tune`'s answer is such a
+    mapping; settings: fields of RunSpec, the same for all, which a method's own precede. Raises FedlibError for what is unknown.
+    """
+    named, listed = _named(methods), list(seeds)
+    require(bool(listed) and len(set(listed)) == len(listed), "seeds", listed, "one or more different whole numbers")
+    cells = [
+        Cell(label, lab.resolve(dataclasses.replace(_spec(label, one, settings), seed=seed), scale).spec)
+        for label, one in named.items()
+        for seed in listed
+    ]
+    return Study(train_cells(cells, jobs), list(named), methods.note if isinstance(methods, Tunings) else "")
+
+
+def _named(methods: Methods) -> dict[str, Method]:
+    """label -> method."""
+    allowed = "names of methods, or a mapping of labels to methods"
+    require(isinstance(methods, Iterable) and not isinstance(methods, str), "methods", methods, allowed)
+    named: dict[str, Method] = dict(methods) if isinstance(methods, Mapping) else {}
+    if not isinstance(methods, Mapping):
+        for name in methods:
+            require(isinstance(name, str) and name not in named, "methods", name, f"each once; {allowed}")
+            named[name] = name
+    require(bool(named), "methods", list(named), "one or more")
+    return named
+
+
+def _spec(label: str, method: Method, settings: Mapping[str, Any]) -> RunSpec:
+    """The specification of a method under common settings, which its own precede."""
+    if isinstance(method, Tuned):
+        return method.spec
+    if isinstance(method, RunSpec):
+        usual = {item.name: getattr(RunSpec(), item.name) for item in dataclasses.fields(RunSpec)}
+        given = {name: value for name, value in vars(method).items() if value != usual[name]}
+        method = {"algorithm": method.algorithm} | given
+    own = {"algorithm": method} if isinstance(method, str) else dict(method)
+    try:
+        return lab.spec_from({"algorithm": label} | dict(settings) | own)
+    except FedlibError as error:
+        raise FedlibError(f"{label}: {error}") from None
+
+
+def _price(method: str, record: Any) -> dict[str, Any]:
+    """What a run sent by client and round, both ways (KB), and the FLOPs of its local training in all."""
+    words = (record.rounds["download_words"] + record.rounds["upload_words"]).sum()
+    kilobytes = costs.kilobytes(words / record.rounds["selected"].sum())
+    return {"method": method, "kb": kilobytes, "flops": float(costs.of_run(record)[-1])}
+
+
+def _difference(row: Mapping[Any, Any] | None) -> str:
+    """`+1.20 ± 0.80 (n = 3)`, of a row of `Runs.differences`; a dash for the reference."""
+    return f"{tables.format_difference(row['difference'], row['ci95'])} (n = {int(row['n'])})" if row else "–"
+
+
+__all__ = ["Cell", "Runs", "Study", "Tunings", "compare", "settings", "train", "train_cells", "tune"]

@@ -1,0 +1,109 @@
+"""One's own experiment from end to end, without an import from fedlib.papers."""
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from fedlib import FedlibError, RunSpec, lab, study
+
+SMALL = {"dataset": "digits", "num_clients": 4, "rounds": 2}
+
+
+@pytest.fixture
+def found(small_digits):
+    return study.train({"alone": "Standalone", "FedSSA": {"params": {"mu0": 0.4}}}, seeds=(0, 1), jobs=1, **SMALL)
+
+
+def test_a_table_has_accuracies_differences_people_and_prices(found):
+    table = found.table(reference="alone", people=True, prices=True)
+    assert list(table.table.index) == ["alone", "FedSSA"]
+    setting, *more = table.table.columns
+    assert more == ["difference to alone", "worst decile", "spread", "KB a client and round", "FLOPs"]
+    of = {name: [record for cell, record in found.runs.pairs if cell.method == name] for name in found.methods}
+    last = {name: [100 * one.rounds["accuracy"].iloc[-1] for one in records] for name, records in of.items()}
+    mean = {name: sum(values) / 2 for name, values in last.items()}
+    assert table.table.at["FedSSA", setting].startswith(f"{mean['FedSSA']:.2f} ±")
+    apart = f"{mean['FedSSA'] - mean['alone']:+.2f} ±"
+    assert table.table.at["FedSSA", "difference to alone"].startswith(apart)
+    assert table.table.at["FedSSA", "difference to alone"].endswith("(n = 2)")
+    assert table.table.at["alone", "KB a client and round"] == "0" and table.table["FLOPs"].min() == "1.00"
+    spread = sum(100 * one.final()["accuracy"].std(ddof=0) for one in of["alone"]) / 2
+    assert table.table.at["alone", "spread"] == f"{spread:.2f}"
+    assert of["FedSSA"][0].spec.params["mu0"] == 0.4
+
+
+def test_a_table_goes_into_a_paper(found):
+    table = found.table(reference="alone")
+    latex, markdown = table.to_latex(), table.to_markdown()
+    assert r"\textbf{" in latex and "Mean test accuracy" in latex and r"$\pm$" in latex
+    assert markdown.splitlines()[1] == "| --- | --- | --- |" and "**" in markdown and markdown.count("\n") == 5
+
+
+def test_curves_along_what_is_spent(found):
+    for along in ("rounds", "words", "flops"):
+        axes = found.curves(along=along).axes[0]
+        assert axes.lines
+    assert found.curves("worst_decile").axes[0].lines and found.curves("loss", along="epochs").axes[0].lines
+    with pytest.raises(FedlibError, match="along = 'minutes' is unknown"):
+        found.curves(along="minutes")
+
+
+def test_a_saved_figure_has_its_legend_and_foot(found, tmp_path):
+    picture = found.curves()
+    picture.savefig(tmp_path / "a.png")
+    shown, drawn = (Image.open(file).size for file in (tmp_path / "a.png", io.BytesIO(picture.png())))
+    assert shown[0] / drawn[0] == pytest.approx(1.5, rel=0.02)  # 300 dpi and 200, of the same area
+    assert shown[1] / drawn[1] == pytest.approx(1.5, rel=0.02)
+
+
+def test_clients_one_by_one(found):
+    assert len(found.clients()) == 2 * 2 * 4 and set(found.clients()["method"]) == {"alone", "FedSSA"}
+
+
+def test_tuned_methods_have_the_number_of_trials_beneath_every_table(small_digits):
+    tuned = study.tune(["Standalone", "FedProto"], trials=2, progress=False, **SMALL)
+    assert list(tuned.table["trials"]) == [2, 2]
+    found = study.train(tuned, seeds=(0, 1), jobs=1)
+    assert found.table().note.endswith("Hyper-parameters chosen by validation accuracy, 2 trials each.")
+    assert {cell.spec.lr for cell in found.runs.cells if cell.method == "FedProto"} == {tuned["FedProto"].spec.lr}
+    assert len(lab.stored()) <= 4 + 4  # seed 0 of what was chosen is a trial
+
+
+def test_a_specification_keeps_its_own_fields(small_digits):
+    found = study.train({"one": RunSpec("FedProto", rounds=1), "two": "FedProto"}, jobs=1, **SMALL)
+    assert [cell.spec.rounds for cell in found.runs.cells] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("methods", "more", "line"),
+    [
+        ("FedSSA", {}, "methods = 'FedSSA': must be names of methods"),
+        ([], {}, "methods = .*: must be one or more"),
+        (["FedSSA", "FedSSA"], {}, "methods = 'FedSSA': must be each once"),
+        (["FedSSB"], {}, "FedSSB.*did you mean 'FedSSA'"),
+        (["FedSSA"], {"seeds": ()}, "seeds = .*: must be one or more different"),
+        (["FedSSA"], {"rouns": 3}, "FedSSA: field = 'rouns' is unknown: did you mean 'rounds'"),
+    ],
+)
+def test_what_is_unknown_is_refused_in_one_line(methods, more, line):
+    with pytest.raises(FedlibError, match=line):
+        study.train(methods, **more)
+
+
+def test_the_page_your_paper_runs_from_an_empty_folder(small_digits, tmp_path, monkeypatch):
+    """In under 60 lines, without an import from fedlib.papers."""
+    page = (Path(__file__).parents[1] / "docs/pages/paper.md").read_text(encoding="utf-8")
+    (source,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    assert len(source.splitlines()) < 60 and "papers" not in source
+    monkeypatch.chdir(tmp_path)
+    for full, small in (
+        ("trials=20", "trials=1"),
+        ('"num_clients": 10, "rounds": 20', '"num_clients": 4, "rounds": 1'),
+    ):
+        assert full in source
+        source = source.replace(full, small)
+    exec(source, {})
+    assert {path.name for path in tmp_path.glob("*.*")} >= {"table.tex", "rounds.pdf", "flops.pdf"}
