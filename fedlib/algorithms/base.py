@@ -100,7 +100,7 @@ class Algorithm:
         different = sorted(set(federation.architectures))
         if self.needs == "architecture" and len(different) > 1:
             raise FedlibError(
-                f"algorithm = {self.name!r}: averages whole models, so every client needs the same architecture; "
+                f"algorithm = {self.name!r}: averages networks or their extractors, so every client needs the same architecture; "
                 f"got {', '.join(different)} (use scenario homogeneous, homogeneous-M1 or homogeneous-M4)"
             )
         if self.needs == "features":
