@@ -176,6 +176,19 @@ FAULTS: dict[str, list[tuple[str, str, str]]] = {
         ("algorithms/fedbabu.py", 'context.train(split_loss, {"extractor": model.extractor}, header=model.header)', "context.train()"),
         ("algorithms/fedbabu.py", "self.tune_epochs, extractor", "1, extractor"),
     ],
+    "FedGen": [
+        ("algorithms/fedgen.py", "+ weight * F.cross_entropy(", "- weight * F.cross_entropy("),
+        ("algorithms/fedgen.py", 'context.generator("method")', 'context.generator("server")'),
+        ("algorithms/fedgen.py", "mean(list(weights))", "sum(list(weights))"),
+        ("algorithms/fedgen.py", "return loss + diversity", "return loss - diversity"),
+    ],
+    "FedL2G": [
+        ("algorithms/fedl2g.py", "+ F.mse_loss(g,", "- F.mse_loss(g,"),
+        ("algorithms/fedl2g.py", "parameter - eta * slope", "parameter + eta * slope"),
+        ("algorithms/fedl2g.py", "create_graph=True)\n", "create_graph=True)\n    slopes = [2 * slope for slope in slopes]\n"),
+        ("algorithms/fedl2g.py", 'generator("pretrain")', 'generator("method")'),
+        ("algorithms/fedl2g.py", 'stream, named = context.generator("batches")', 'stream, named = context.generator("method")'),
+    ],
 }  # fmt: skip
 
 # Reads [case, folders of copies] and prints, for each copy, the values that moved, as JSON lines.

@@ -13,9 +13,11 @@ from .fd import FD
 from .fedavg import FedAvg
 from .fedbabu import FedBABU
 from .fedclassavg import FedClassAvg
+from .fedgen import FedGen
 from .fedgh import FedGH
 from .fedkd import FedKD
 from .fedkemf import FedKEMF
+from .fedl2g import FedL2G
 from .fedmd import FedMD
 from .fedmrl import FedMRL
 from .fedper import FedPer
@@ -39,9 +41,12 @@ OF_THE_PAPERS: tuple[type[Algorithm], ...] = (
     FedMD, FCCL, FedKEMF,
     FedGH, FedSSA, PFedES, PFedHR,
 )  # fmt: skip
-ABOUT_FURTHER = "Further baselines, for comparisons of your own; none of the four papers' tables has them."
+ABOUT_FURTHER = (
+    "Further baselines, for comparisons of your own; none of the four papers' tables has them. With these here are all methods of "
+    "HtFLlib but FedKTL, which needs a pre-trained generator."
+)
 FURTHER: tuple[type[Algorithm], ...] = (
-    FedTGP, FedMRL, FedPer, FedRep, Ditto, FedBABU,
+    FedTGP, FedMRL, FedPer, FedRep, Ditto, FedBABU, FedGen, FedL2G,
 )  # fmt: skip
 
 ALGORITHMS: dict[str, type[Algorithm]] = {method.name: method for method in (*OF_THE_PAPERS, *FURTHER)}
