@@ -66,7 +66,7 @@ USUAL: dict[str, dict[str, Any]] = {
     "FedGH": {"params": {"server_lr": 0.1}},
     "pFedES": {"params": {"mu": 0.5}},
     "pFedHR": {"params": {"clusters": 2, "server_epochs": 1, "max_candidates": 2, "weight": 1.0}},
-    "FedTGP": {"params": {"lam": 1.0, "server_epochs": 10, "server_lr": 0.1}},
+    "FedTGP": {"batch_size": 8, "params": {"lam": 1.0, "server_epochs": 10, "server_lr": 0.1}},
     "FedRep": {"params": {"head_epochs": 2}},
     "FedBABU": {"params": {"tune_epochs": 2}},
     "FedGen": {"params": {"generator_steps": 5, "generator_lr": 0.01}},

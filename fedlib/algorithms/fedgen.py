@@ -21,7 +21,7 @@ adds a divergence to Eq. 5 and leaves out the second term in round 0; none of it
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from ..fields import setting
 from ..models import Model
 from ..randomness import fork_torch
-from ..training import mean
+from ..training import fresh_optimiser, mean
 from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
 
 
@@ -119,9 +119,10 @@ class FedGen(Algorithm):
         width = context.build(context.first_architecture).header.in_features  # type: ignore[union-attr]
         with fork_torch(context.shared_generator("server")):
             generator = Generator(context.num_classes, self.noise, self.hidden, width)  # type: ignore[arg-type]
+        generator = generator.to(context.device)
         if state is not None:
             generator.load_state_dict(_part(state, "generator."))
-        return generator.to(context.device)
+        return generator
 
     def download(self, server: ServerState, info: ClientInfo, context: ServerContext) -> Message:
         return Message(dict(server))
@@ -130,7 +131,8 @@ class FedGen(Algorithm):
         client.model.header.load_state_dict(_part(message.tensors, "header."))
         generator = self._generator(context, message.tensors)
         context.train(regularised_loss, generator=generator, prior=message["prior"], weight=self.weight)
-        counts = client.pool.labels[client.train].bincount(minlength=context.num_classes)
+        labels, classes = client.pool.labels[client.train], torch.arange(context.num_classes, device=context.device)
+        counts = (labels == classes[:, None]).sum(1)
         return Message(dict(client.model.header.state_dict()) | {"counts": counts}, client.num_samples)
 
     def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
@@ -139,7 +141,8 @@ class FedGen(Algorithm):
         counts = torch.stack([message["counts"] for _, message in uploads]).sum(0)
         server["prior"] = counts / counts.sum()
         generator = self._generator(context, server)
-        optimiser = torch.optim.Adam(generator.parameters(), self.generator_lr)
+        settings = replace(context.settings, optimiser="adam", lr=self.generator_lr, weight_decay=0.0)
+        optimiser = fresh_optimiser({"generator": generator}, settings)
         with fork_torch(context.generator("method")):
             for _ in range(self.generator_steps):
                 labels, noise = generator.sample(server["prior"], self.generator_batch)
