@@ -179,8 +179,8 @@ FAULTS: dict[str, list[tuple[str, str, str]]] = {
     "FedGen": [
         ("algorithms/fedgen.py", "+ weight * F.cross_entropy(", "- weight * F.cross_entropy("),
         ("algorithms/fedgen.py", 'context.generator("method")', 'context.generator("server")'),
-        ("algorithms/fedgen.py", "mean(list(weights))", "sum(list(weights))"),
-        ("algorithms/fedgen.py", "return loss + diversity", "return loss - diversity"),
+        ("algorithms/fedgen.py", "mean([message[name]", "sum([message[name]"),
+        ("algorithms/fedgen.py", "loss = loss + diversity", "loss = loss - diversity"),
     ],
     "FedL2G": [
         ("algorithms/fedl2g.py", "+ F.mse_loss(g,", "- F.mse_loss(g,"),

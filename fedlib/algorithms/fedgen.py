@@ -27,6 +27,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .. import models
 from ..fields import setting
 from ..models import Model
 from ..randomness import fork_torch
@@ -57,22 +58,17 @@ class Generator(nn.Module):
 
 
 def ensemble_loss(
-    generator: Generator,
-    weights: Tensor,
-    biases: Tensor,
-    labels: Tensor,
-    noise: Tensor,
-    other: Tensor,
-    diversity: float,
+    generator: nn.Module, header: dict[str, Tensor], labels: Tensor, noise: Tensor, other: Tensor, diversity: float
 ) -> Tensor:
-    """Eq. 4; weights (K, C, d) and biases (K, C) of the round's headers; noise, other: two for each label."""
-    made, again = generator(labels, noise), generator(labels, other)
-    loss = F.cross_entropy(
-        F.linear(made, weights.mean(0), biases.mean(0)), labels
-    )  # a mean of logits, since h is linear
-    if not diversity:
-        return loss
-    return loss + diversity * (noise - other).abs().mean() / ((made - again).abs().mean() + 1e-5)
+    """Eq. 4; header: the mean of the round's headers, whose logits are the mean of theirs, since they are linear;
+    noise, other: two for each label.
+    """
+    made = generator(labels, noise)
+    loss = F.cross_entropy(F.linear(made, header["weight"], header["bias"]), labels)
+    if diversity:
+        apart = (made - generator(labels, other)).abs().mean()
+        loss = loss + diversity * (noise - other).abs().mean() / (apart + 1e-5)
+    return loss
 
 
 def regularised_loss(
@@ -116,9 +112,9 @@ class FedGen(Algorithm):
 
     def _generator(self, context: ServerContext | ClientContext, state: dict[str, Tensor] | None = None) -> Generator:
         """A new one or, of what a server or a message holds, G as it is."""
-        width = context.build(context.first_architecture).header.in_features  # type: ignore[union-attr]
+        width = models.feature_width(context.first_architecture, context.num_classes, context.sample)
         with fork_torch(context.shared_generator("server")):
-            generator = Generator(context.num_classes, self.noise, self.hidden, width)  # type: ignore[arg-type]
+            generator = Generator(context.num_classes, self.noise, self.hidden, width)
         generator = generator.to(context.device)
         if state is not None:
             generator.load_state_dict(_part(state, "generator."))
@@ -136,8 +132,8 @@ class FedGen(Algorithm):
         return Message(dict(client.model.header.state_dict()) | {"counts": counts}, client.num_samples)
 
     def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
-        weights, biases = (torch.stack([message[name] for _, message in uploads]) for name in ("weight", "bias"))
-        server["header.weight"], server["header.bias"] = mean(list(weights)), mean(list(biases))
+        header = {name: mean([message[name] for _, message in uploads]) for name in ("weight", "bias")}
+        server.update({f"header.{name}": tensor for name, tensor in header.items()})
         counts = torch.stack([message["counts"] for _, message in uploads]).sum(0)
         server["prior"] = counts / counts.sum()
         generator = self._generator(context, server)
@@ -147,8 +143,7 @@ class FedGen(Algorithm):
             for _ in range(self.generator_steps):
                 labels, noise = generator.sample(server["prior"], self.generator_batch)
                 optimiser.zero_grad()
-                named = (labels, noise, torch.randn_like(noise), self.diversity)
-                ensemble_loss(generator, weights, biases, *named).backward()
+                ensemble_loss(generator, header, labels, noise, torch.randn_like(noise), self.diversity).backward()
                 optimiser.step()
         server.update(generator.state_dict(prefix="generator."))
 

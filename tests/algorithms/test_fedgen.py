@@ -42,9 +42,10 @@ def test_the_generators_loss_in_numbers():
     noise, other, labels = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 0.0]]), torch.tensor([0])
     weights = torch.tensor([[[1.0, 0.0], [0.0, 0.0]], [[2.0, 0.0], [0.0, 5.0]]])  # two headers of two classes
     biases = torch.tensor([[0.0, 1.0], [0.0, 0.0]])
-    loss = ensemble_loss(Fixed(), weights, biases, labels, noise, other, 0.0)
+    header = {"weight": weights.mean(0), "bias": biases.mean(0)}
+    loss = ensemble_loss(Fixed(), header, labels, noise, other, 0.0)
     assert loss.item() == pytest.approx(-np.log(np.exp(3) / (np.exp(3) + np.exp(0.5))))  # logits (2, 1) and (4, 0)
-    more = ensemble_loss(Fixed(), weights, biases, labels, noise, other, 0.3)
+    more = ensemble_loss(Fixed(), header, labels, noise, other, 0.3)
     assert (more - loss).item() == pytest.approx(0.3 * 0.5 / (1.0 + 1e-5), rel=1e-4)
 
 
