@@ -152,6 +152,7 @@ OTHER_PARAMETERS: list[tuple[str, dict[str, Any]]] = [
     ("pFedHR", {"public_only": True}),
     ("pFedHR", {"merge_same": True, "stitch_layers": 2, "client_reset": True, "cka_samples": 8}),
     ("FedTGP", {"distance": "mse"}),
+    ("FedMRL", {"width": 100, "m_small": 0.5}),
     ("FedBABU", {"tuned": "model"}),
     ("FedL2G", {"space": "features", "warm_up": 0.5}),
 ]

@@ -7,7 +7,7 @@ import torch
 from tiny import LABELS, LR
 from torch import nn
 
-from fedlib import Model, models, simulate
+from fedlib import FedlibError, Model, models, simulate
 from fedlib.algorithms.fedmrl import FedMRL, nested_loss
 
 
@@ -103,6 +103,29 @@ def test_projectors_start_apart() -> None:
         tiny.begin(method, client, federation)
     one, other = (client.state["projector"]["weight"] for client in federation.clients)
     assert not torch.equal(one, other)
+
+
+def test_d_1_is_the_width_of_the_small_models_last_hidden_layer() -> None:
+    """100 numbers in CNN-5 in place of 500: of 250 500 + 5 010 numbers 50 100 + 1 010 are left; each seed has its own."""
+    whole, method = 670_058 - 250_500 - 5_010, FedMRL(width=100)
+    assert tiny.words(method, 10, [[0, 1, 0]], 0) == (whole + 50_100 + 1_010,) * 2
+    built = tiny.federation_of([[0, 1, 0]] * 2, classes=10, architectures=["CNN-5"], channels=3)
+    one, other = (method.init_server(tiny.context(built)) for _ in range(2))
+    assert tiny.equal_states(one, other) and one["header.weight"].shape == (10, 100)
+    assert 0.9 < one["header.weight"].std() * 100**0.5 * 3**0.5 < 1.1  # PyTorch's own: uniform within 1 / sqrt(100)
+    outcome = simulate(built, method, 2)
+    assert outcome.status == "finished"
+    assert outcome.clients[0].state["projector"]["weight"].shape == (500, 600)
+
+
+def test_a_small_model_that_cannot_be_narrowed(monkeypatch) -> None:
+    monkeypatch.setitem(
+        models.BUILDERS, "flat", lambda classes, channels: Model(tiny.FirstPixels(), nn.Linear(2, classes))
+    )
+    with pytest.raises(
+        FedlibError, match="FedMRL width = 3: must be 0, since the small network's extractor has no linear"
+    ):
+        simulate(tiny.federation_of(LABELS), FedMRL(shared="flat", width=3), 1)
 
 
 @pytest.mark.parametrize(("classes", "words"), [(10, 670_058), (100, 715_148)])
