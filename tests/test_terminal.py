@@ -26,7 +26,18 @@ def eighty(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
 
 
-COMMANDS = ("list", "data", "run", "tune", "exhibits", "exhibits show", "reproduce", "record", "notebooks", "notebooks copy")
+COMMANDS = (
+    "list",
+    "data",
+    "run",
+    "tune",
+    "exhibits",
+    "exhibits show",
+    "reproduce",
+    "record",
+    "notebooks",
+    "notebooks copy",
+)
 COMMANDS += (
     "workflow",
     "workflow copy",
