@@ -623,6 +623,7 @@ def methods_index() -> str:
             "exchanged": escape(method.exchanges),
             "models": "one for all" if method.needs == "architecture" else "any",
             "public data": method.public_data,
+            "in": "no paper's table" if method in algorithms.FURTHER else "the papers' tables",
         }
         for name, method in algorithms.ALGORITHMS.items()
     ]
@@ -630,8 +631,9 @@ def methods_index() -> str:
     return f"""# The methods
 
 {len(rows)} methods, in the order of every table. Each page has the equations, the source of a round, and its results of record.
+{algorithms.ABOUT_FURTHER}
 
-{table(rows, select=("models", "public data"), markup=("method", "paper", "exchanged"))}
+{table(rows, select=("models", "public data", "in"), markup=("method", "paper", "exchanged"))}
 
 ```{{toctree}}
 :hidden:

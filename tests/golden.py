@@ -66,6 +66,11 @@ USUAL: dict[str, dict[str, Any]] = {
     "FedGH": {"params": {"server_lr": 0.1}},
     "pFedES": {"params": {"mu": 0.5}},
     "pFedHR": {"params": {"clusters": 2, "server_epochs": 1, "max_candidates": 2, "weight": 1.0}},
+    "FedTGP": {"batch_size": 8, "params": {"lam": 1.0, "server_epochs": 10, "server_lr": 0.1}},
+    "FedRep": {"params": {"head_epochs": 2}},
+    "FedBABU": {"params": {"tune_epochs": 2}},
+    "FedGen": {"params": {"generator_steps": 5, "generator_lr": 0.01}},
+    "FedL2G": {"params": {"server_lr": 100.0}},
 }
 
 
@@ -146,6 +151,10 @@ OTHER_PARAMETERS: list[tuple[str, dict[str, Any]]] = [
     ("pFedHR", {"kd": "raw", "teacher": "last_match", "search": "exhaustive", "activations": "pooled"}),
     ("pFedHR", {"public_only": True}),
     ("pFedHR", {"merge_same": True, "stitch_layers": 2, "client_reset": True, "cka_samples": 8}),
+    ("FedTGP", {"distance": "mse"}),
+    ("FedMRL", {"width": 100, "m_small": 0.5}),
+    ("FedBABU", {"tuned": "model"}),
+    ("FedL2G", {"space": "features", "warm_up": 0.5}),
 ]
 CASES = cases()
 

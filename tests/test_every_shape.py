@@ -22,7 +22,8 @@ SHAPES = {  # of a sample -> its kind and the built-in network for it
     (16,): ("tokens", "fastText"),
 }
 DTYPES = ("uint8", "float32", "int64")
-SHARED = {"FML": "shared", "FedKD": "shared", "FedKEMF": "knowledge"}  # methods with a network of their own
+# Methods with a network of their own, and its name.
+SHARED = {"FML": "shared", "FedKD": "shared", "FedMRL": "shared", "FedKEMF": "knowledge"}
 CASES = list(itertools.product(ALGORITHMS, SHAPES, DTYPES))
 # A method of each kind of exchange, on each kind of data.
 SAMPLE = [

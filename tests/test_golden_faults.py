@@ -141,6 +141,54 @@ FAULTS: dict[str, list[tuple[str, str, str]]] = {
         ("algorithms/pfedhr/__init__.py", "kl_divergence(target, logits)", "kl_divergence(logits, target)"),
         ("algorithms/pfedhr/reassembly.py", "max(row, key", "min(row, key"),
     ],
+    "FedTGP": [
+        ("algorithms/fedtgp.py", "+ weight * (phi * known[labels]).mean()", "- weight * (phi * known[labels]).mean()"),
+        ("algorithms/fedtgp.py", "apart = features - prototypes", "apart = features.detach() - prototypes"),
+        ("algorithms/fedtgp.py", "+ margin * own)", "- margin * own)"),
+        ("algorithms/fedtgp.py", 'stream = context.generator("server")', 'stream = context.generator("method")'),
+        ("algorithms/fedtgp.py", 'with fork_torch(context.generator("server"))', 'with fork_torch(context.generator("init"))'),
+    ],
+    "FedMRL": [
+        ("algorithms/fedmrl.py", "return m_small * F", "return -m_small * F"),
+        ("algorithms/fedmrl.py", "[small(images), model.extractor(images)]", "[model.extractor(images), small(images)]"),
+        ("algorithms/fedmrl.py", 'generator("method")', 'generator("server")'),
+        ("algorithms/fedmrl.py", "weights = [message.num_samples for", "weights = [1 + message.num_samples % 2 for"),
+    ],
+    "FedPer": [
+        ("algorithms/fedper.py", "weights = [message.num_samples for", "weights = [1 + message.num_samples % 2 for"),
+        ("algorithms/fedper.py", "client.model.extractor.load_state_dict(message.tensors)", "pass"),
+        ("algorithms/fedper.py", "context.train()", 'context.train(purpose="method")'),
+    ],
+    "FedRep": [
+        ("algorithms/fedrep.py", '"method", self.head_epochs', '"batches", self.head_epochs'),
+        ("algorithms/fedrep.py", "self.head_epochs, extractor", "1, extractor"),
+        ("algorithms/fedrep.py", "mean([message", "sum([message"),
+        ("algorithms/fedrep.py", 'context.train(split_loss, {"extractor": extractor}, header=header)', "pass"),
+    ],
+    "Ditto": [
+        ("algorithms/ditto.py", 'purpose="method"', 'purpose="batches"'),
+        ("algorithms/ditto.py", "weight=self.lam)", "weight=-self.lam)"),
+        ("algorithms/ditto.py", "reference=downloaded", "reference=trained"),
+    ],
+    "FedBABU": [
+        ("algorithms/fedbabu.py", "tensor.clone() for", "0.9 * tensor.clone() for"),
+        ("algorithms/fedbabu.py", '"method", self.tune_epochs', '"batches", self.tune_epochs'),
+        ("algorithms/fedbabu.py", 'context.train(split_loss, {"extractor": model.extractor}, header=model.header)', "context.train()"),
+        ("algorithms/fedbabu.py", "self.tune_epochs, extractor", "1, extractor"),
+    ],
+    "FedGen": [
+        ("algorithms/fedgen.py", "+ weight * F.cross_entropy(", "- weight * F.cross_entropy("),
+        ("algorithms/fedgen.py", 'context.generator("method")', 'context.generator("server")'),
+        ("algorithms/fedgen.py", "mean([message[name]", "sum([message[name]"),
+        ("algorithms/fedgen.py", "loss = loss + diversity", "loss = loss - diversity"),
+    ],
+    "FedL2G": [
+        ("algorithms/fedl2g.py", "+ F.mse_loss(g,", "- F.mse_loss(g,"),
+        ("algorithms/fedl2g.py", "parameter - eta * slope", "parameter + eta * slope"),
+        ("algorithms/fedl2g.py", "create_graph=True)\n", "create_graph=True)\n    slopes = [2 * slope for slope in slopes]\n"),
+        ("algorithms/fedl2g.py", 'generator("pretrain")', 'generator("method")'),
+        ("algorithms/fedl2g.py", 'stream, named = context.generator("batches")', 'stream, named = context.generator("method")'),
+    ],
 }  # fmt: skip
 
 # Reads [case, folders of copies] and prints, for each copy, the values that moved, as JSON lines.

@@ -19,10 +19,10 @@ ROUNDS, CLIENTS, PARTICIPATION = 2, 4, 0.5
 VISITS = 4
 ALWAYS = ("Standalone", "FedSSA", "FedProto")  # the others are slow
 PARAMS = {"pFedHR": {"clusters": 2, "server_epochs": 1, "max_candidates": 2}}
-# The host waits when a round is over, for accuracy, validation accuracy and loss of each visit (another accuracy is one
-# more, and so is a mask of the classes that the server knows), and twice a round: is the server's state finite, how many
-# rows has each class. FedKD looks at singular values, pFedHR's server at the similarity of layers.
-WAITS_A_VISIT, WAITS_A_ROUND = {"FD": 4, "FedProto": 5, "FedKD": 50, "pFedHR": 70}, 2
+# The host waits when a round is over, for accuracy, validation accuracy and loss of each visit (another accuracy or number
+# is one more, and so is a mask of the classes that the server knows), and twice a round: is the server's state finite, how
+# many rows has each class. FedKD looks at singular values, pFedHR's server at the similarity of layers.
+WAITS_A_VISIT, WAITS_A_ROUND = {"FD": 4, "FedProto": 5, "FedTGP": 5, "FedL2G": 4, "FedKD": 50, "pFedHR": 70}, 2
 
 
 def simulated(method: Any, **asked: Any) -> pretend.Cuda:

@@ -1,4 +1,4 @@
-"""The methods, in the order of every table's rows."""
+"""The methods, in the order of every table's rows: first those of the four papers' tables, then further baselines."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -7,17 +7,25 @@ from typing import Any
 from .. import fields
 from ..errors import FedlibError, check_name, choose, coerce, require
 from .base import Algorithm, ServerState
+from .ditto import Ditto
 from .fccl import FCCL
 from .fd import FD
 from .fedavg import FedAvg
+from .fedbabu import FedBABU
 from .fedclassavg import FedClassAvg
+from .fedgen import FedGen
 from .fedgh import FedGH
 from .fedkd import FedKD
 from .fedkemf import FedKEMF
+from .fedl2g import FedL2G
 from .fedmd import FedMD
+from .fedmrl import FedMRL
+from .fedper import FedPer
 from .fedproto import FedProto
 from .fedprox import FedProx
+from .fedrep import FedRep
 from .fedssa import FedSSA
+from .fedtgp import FedTGP
 from .fml import FML
 from .lg_fedavg import LGFedAvg
 from .per_fedavg import PerFedAvg
@@ -27,16 +35,21 @@ from .pfedhr import PFedHR
 from .pfedme import PFedMe
 from .standalone import Standalone
 
-ALGORITHMS: dict[str, type[Algorithm]] = {
-    method.name: method
-    for method in (
-        Standalone, FedAvg, FedProx, PerFedAvg, PFedMe, PFedBayes, FML, FedKD,
-        LGFedAvg, FedClassAvg, FD, FedProto,
-        FedMD, FCCL, FedKEMF,
-        FedGH, FedSSA, PFedES, PFedHR,
-    )
-}  # fmt: skip
+OF_THE_PAPERS: tuple[type[Algorithm], ...] = (
+    Standalone, FedAvg, FedProx, PerFedAvg, PFedMe, PFedBayes, FML, FedKD,
+    LGFedAvg, FedClassAvg, FD, FedProto,
+    FedMD, FCCL, FedKEMF,
+    FedGH, FedSSA, PFedES, PFedHR,
+)  # fmt: skip
+ABOUT_FURTHER = (
+    "Further baselines, for comparisons of your own; none of the four papers' tables has them. With these here are all methods of "
+    "HtFLlib but FedKTL, which needs a pre-trained generator."
+)
+FURTHER: tuple[type[Algorithm], ...] = (
+    FedTGP, FedMRL, FedPer, FedRep, Ditto, FedBABU, FedGen, FedL2G,
+)  # fmt: skip
 
+ALGORITHMS: dict[str, type[Algorithm]] = {method.name: method for method in (*OF_THE_PAPERS, *FURTHER)}
 BUILT_IN = frozenset(ALGORITHMS.values())
 
 
@@ -91,4 +104,4 @@ def make(name: str, params: dict[str, Any] | None = None) -> Algorithm:
     return method(**{parameter: coerce(parameter, value, kinds[parameter]) for parameter, value in params.items()})
 
 
-__all__ = ["ALGORITHMS", "BUILT_IN", "Algorithm", "ServerState", "make", "register"]
+__all__ = ["ABOUT_FURTHER", "ALGORITHMS", "BUILT_IN", "FURTHER", "Algorithm", "ServerState", "make", "register"]

@@ -100,16 +100,21 @@ class Algorithm:
         different = sorted(set(federation.architectures))
         if self.needs == "architecture" and len(different) > 1:
             raise FedlibError(
-                f"algorithm = {self.name!r}: averages whole models, so every client needs the same architecture; "
+                f"algorithm = {self.name!r}: averages networks or their extractors, so every client needs the same architecture; "
                 f"got {', '.join(different)} (use scenario homogeneous, homogeneous-M1 or homogeneous-M4)"
             )
         if self.needs == "features":
-            widths = {name: models.feature_width(name, federation.num_classes, federation.sample) for name in different}
-            if len(set(widths.values())) > 1:
-                raise FedlibError(
-                    f"algorithm = {self.name!r}: what it shares depends on the header's input width, which must be "
-                    f"equal for all clients; got {widths} (use scenario heterogeneous or reassembly-500)"
-                )
+            self.check_widths(federation)
+
+    def check_widths(self, federation: Federation) -> None:
+        """Raise FedlibError in one line unless all clients' headers have the same number of inputs."""
+        names = sorted(set(federation.architectures))
+        widths = {name: models.feature_width(name, federation.num_classes, federation.sample) for name in names}
+        if len(set(widths.values())) > 1:
+            raise FedlibError(
+                f"algorithm = {self.name!r}: what it shares depends on the header's input width, which must be "
+                f"equal for all clients; got {widths} (use scenario heterogeneous or reassembly-500)"
+            )
 
     def check_samples(self, architectures: Iterable[str], sample: Sample) -> None:
         """Raise FedlibError in one line when this method, or a network of it or of a client, is not for such samples; before any is

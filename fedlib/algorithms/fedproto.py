@@ -38,6 +38,27 @@ def prototype_loss(
     return F.cross_entropy(model.header(features), labels) + weight * distance.mean()
 
 
+def global_prototypes(message: Message, context: ClientContext) -> tuple[Tensor, Tensor]:
+    """Those that came down, in their classes' rows (C, d), and known (C,): 1 of a class that has one, else 0."""
+    prototypes = torch.zeros(context.num_classes, context.client.model.header.in_features, device=context.device)
+    known = torch.zeros(context.num_classes, device=context.device)
+    prototypes[message["classes"]], known[message["classes"]] = message["prototypes"], 1.0
+    return prototypes, known
+
+
+def by_classifier_and_nearest_prototype(client: Client, images: Tensor) -> dict[str, Tensor]:
+    """Logits (n, C) of the classifier and, where `client.state` has prototypes, less the distances from those."""
+    features = client.model.extractor(images)
+    prediction = {"accuracy": client.model.header(features)}
+    if len(client.state.get("classes", ())):
+        nearest = torch.full_like(prediction["accuracy"], -torch.inf)
+        nearest[:, client.state["classes"]] = -torch.cdist(features.float(), client.state["prototypes"]).to(
+            nearest.dtype
+        )
+        prediction["prototype_accuracy"] = nearest
+    return prediction
+
+
 @dataclass(frozen=True)
 class FedProto(Algorithm):
     """lam: weight of the prototype term, >= 0; 0 is Standalone. Default 1 as in the authors' code (their README: 0.1
@@ -68,9 +89,7 @@ class FedProto(Algorithm):
         return Message({"classes": classes, "prototypes": server["prototypes"][classes]})
 
     def local_round(self, client: Client, message: Message, context: ClientContext) -> Message:
-        prototypes = torch.zeros(context.num_classes, client.model.header.in_features, device=context.device)
-        known = torch.zeros(context.num_classes, device=context.device)
-        prototypes[message["classes"]], known[message["classes"]] = message["prototypes"], 1.0
+        prototypes, known = global_prototypes(message, context)
         context.train(prototype_loss, prototypes=prototypes, known=known, weight=self.lam)
         client.state.update(classes=message["classes"], prototypes=message["prototypes"])
         means = class_means(client.model.extractor, client.pool, client.train, client.classes)  # Eq. 3
@@ -91,12 +110,4 @@ class FedProto(Algorithm):
                 server["prototypes"][s], server["known"][s] = (owned[:, None] * means).sum(0) / owned.sum(), 1.0
 
     def predict(self, client: Client, images: Tensor) -> dict[str, Tensor]:
-        features = client.model.extractor(images)
-        prediction = {"accuracy": client.model.header(features)}
-        if len(client.state.get("classes", ())):
-            nearest = torch.full_like(prediction["accuracy"], -torch.inf)
-            nearest[:, client.state["classes"]] = -torch.cdist(features.float(), client.state["prototypes"]).to(
-                nearest.dtype
-            )
-            prediction["prototype_accuracy"] = nearest
-        return prediction
+        return by_classifier_and_nearest_prototype(client, images)

@@ -23,6 +23,8 @@ def list_(*, costs: bool = False) -> None:
         return _costs()
     print(f"{'method':<12} {'models':<7}{'public data':<12}exchanged; models: any, or the same for all")
     for method in algorithms.ALGORITHMS.values():
+        if method is algorithms.FURTHER[0]:
+            print(f"\n{fill(algorithms.ABOUT_FURTHER)}")
         same = "same" if method.needs == "architecture" else "any"
         images = ("for images alone",) if method.needs == "images" else ()
         print(fill(method.exchanges, f"{method.name:<12} {same:<7}{method.public_data:<12}"))

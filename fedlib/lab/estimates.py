@@ -37,9 +37,10 @@ class Work:
 
 
 # Steps by Algorithm, and where time differs from the count of steps, as tests/benchmarks/bench_methods.py measures it:
-# random weights (pFedBayes), factors (FedKD), frozen networks and small filters (pFedES). Methods not named train
-# their client's model and nothing else.
-WORK = {
+# random weights (pFedBayes), factors (FedKD), frozen networks and small filters (pFedES). `PLAIN` ones train their client's
+# model and nothing else; what a method that is not named computes is counted, see `_counted_work`.
+PLAIN = ("Standalone", "FedAvg", "FedProx", "LG-FedAvg", "FedClassAvg", "FedSSA")
+WORK = dict.fromkeys(PLAIN, Work()) | {
     "Per-FedAvg": Work(own=2.0),
     "pFedMe": Work(own=5.0),  # inner steps
     "pFedBayes": Work(own=5.6),
@@ -165,9 +166,8 @@ def relative_work(item: Resolved) -> float:
             networks = min(selected, len(set(item.architectures)))
         twice = 1 if spec.public_labels else 2  # two views of each image
         return (1 + FORWARD) + networks * public * (params["server_epochs"] * twice + FORWARD) / plain
-    work = WORK.get(spec.algorithm, Work())
-    if type(item.algorithm) not in algorithms.BUILT_IN:
-        work = _own_work(spec.algorithm)
+    named = type(item.algorithm) in algorithms.BUILT_IN and spec.algorithm in WORK
+    work = WORK[spec.algorithm] if named else _counted_work(spec.algorithm)
     if spec.algorithm == "pFedES":
         epochs = params["extractor_epochs"] or spec.local_epochs + params["extra_epochs"]
         work = replace(work, after=epochs * work.after)
@@ -189,9 +189,9 @@ def training_work(item: Resolved) -> float:
 
 
 @cache
-def _own_work(algorithm: str) -> Work:
-    """Of a person's own method, whose FLOPs are counted on a few small rounds of CNN-3; it counts as plain training where
-    that cannot be done.
+def _counted_work(algorithm: str) -> Work:
+    """Of a method that is not in `WORK`, such as a person's own: its FLOPs are counted on a few small rounds of CNN-3, at its
+    default parameters; it counts as plain training where that cannot be done.
     """
     try:
         cost = costs.flops(algorithms.make(algorithm, {}), "CNN-3")

@@ -80,7 +80,8 @@ class Picture(Figure):
 
     def savefig(self, fname: Any, **kwargs: Any) -> None:
         """Write the picture into a file, legend and foot included, at 300 dpi where nothing else is said."""
-        super().savefig(fname, **({"bbox_inches": "tight", "pad_inches": 0.05, "dpi": 300} | kwargs))
+        chosen: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.05, "dpi": 300} | kwargs
+        super().savefig(fname, **chosen)
 
     def png(self) -> bytes:
         """The picture as a PNG, the same bytes whenever it is drawn from the same data."""

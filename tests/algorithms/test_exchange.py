@@ -82,7 +82,12 @@ def with_a_posted_server(algorithm: Algorithm) -> Algorithm:
     return type(own.__name__, (own,), {"aggregate": aggregate})(**dataclasses.asdict(algorithm))
 
 
-SWITCHED = {"FML": {"score_shared": True}, "FedKD": {"score_shared": True}, "pFedHR": {"public_only": True}}
+SWITCHED = {
+    "FML": {"score_shared": True},
+    "FedKD": {"score_shared": True},
+    "pFedHR": {"public_only": True},
+    "FedL2G": {"space": "features", "warm_up": 0.5},
+}
 
 
 @pytest.mark.parametrize(("name", "switched"), [*((name, {}) for name in ALGORITHMS), *SWITCHED.items()], ids=str)

@@ -62,7 +62,7 @@ def tiny_networks(monkeypatch):
     monkeypatch.setattr(plots.Picture, "png", lambda figure: png)
     monkeypatch.setattr(plots.Picture, "_repr_png_", lambda figure: png)
     monkeypatch.setattr(views, "tsne", lambda features, *settings: np.ascontiguousarray(features[:, :2]))
-    counted = (costs.flops, estimates._own_work, hours._of_grid)  # of networks of these names
+    counted = (costs.flops, estimates._counted_work, hours._of_grid)  # of networks of these names
     for cached in counted:
         cached.cache_clear()
     yield

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pandas as pd
 
+from fedlib import ALGORITHMS
 from fedlib.__main__ import app, parse
 from fedlib.papers import conclusions, exhibits, loading, notebook, prices, printed
 from fedlib.show import tables
@@ -79,6 +80,10 @@ def test_what_it_says_of_each_paper_is_the_ledgers_verdict():
     for paper, (claim, words) in said.items():
         line = text[text.index(f"**{paper}**", text.index("## What came out")) :]
         assert words in line[:250] and judged[paper, claim] in words
+
+
+def test_it_says_how_many_methods_there_are():
+    assert f"with {len(ALGORITHMS)} methods" in (ROOT / "README.md").read_text()
 
 
 def test_it_is_short():

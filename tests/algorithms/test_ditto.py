@@ -1,0 +1,36 @@
+"""Ditto: two rounds by hand, and its limit."""
+
+import dataclasses
+
+import tiny
+from steps import LABELS, federation, mean, moved, pull, slopes
+
+from fedlib import simulate
+from fedlib.algorithms.ditto import Ditto
+from fedlib.algorithms.standalone import Standalone
+
+
+def test_ditto_two_rounds_by_hand() -> None:
+    """w is FedAvg's; v_k goes down the slope of its loss + lambda (v_k - w), with the w that came down."""
+    built, lam = federation(), 0.4
+    data = [tiny.training_data(client) for client in built.clients]
+    personal = [tiny.Net(client.model) for client in built.clients]
+    w = tiny.Net(built.build("tiny"))
+    outcome = simulate(built, Ditto(lam=lam), 2)
+    for _ in range(2):
+        trained = [moved(w, tiny.LR, slopes(w, x, y)) for x, y in data]
+        personal = [
+            moved(v, tiny.LR, slopes(v, x, y), pull(v, w, lam)) for v, (x, y) in zip(personal, data, strict=True)
+        ]
+        w = mean(trained)
+    w.agrees(outcome.server)
+    for client, v in zip(built.clients, personal, strict=True):
+        v.agrees(client.model)
+
+
+def test_ditto_with_lam_0_is_standalone_to_the_bit() -> None:
+    runs = [tiny.federation_of(LABELS) for _ in range(3)]
+    for built, method in zip(runs, (Ditto(lam=0.0), Standalone(), Ditto()), strict=True):
+        built.settings = dataclasses.replace(built.settings, epochs=2, batch_size=2)
+        simulate(built, method, 3)
+    assert tiny.same_models(runs[0], runs[1]) and not tiny.same_models(runs[0], runs[2])
