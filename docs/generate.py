@@ -316,6 +316,7 @@ commands
 numbers
 protocols
 own
+paper
 machines
 api/index
 ```
