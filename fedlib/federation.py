@@ -191,7 +191,7 @@ def statistics(dataset: Dataset, normalise: str) -> tuple[tuple[float, ...], tup
 class Initial:
     """Called with an architecture, a copy of its initial network: one initial state an architecture or, of the `client`
     whose id it has (`Protocol.starts` apart), one drawn from that client's own stream. Knows nothing else of the
-    clients, so that a federation is freed as soon as nobody holds it.
+    clients, so that a federation is freed as soon as nobody holds it. weights: what is loaded into a network that was drawn.
     """
 
     seed: int
@@ -200,6 +200,7 @@ class Initial:
     device: torch.device
     states: dict[str, nn.Module] = field(default_factory=dict)
     layouts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    weights: Mapping[str, dict[str, Tensor]] = field(default_factory=dict)
     client: int | None = None
 
     def __call__(self, architecture: str) -> nn.Module:
@@ -218,7 +219,12 @@ class Initial:
 
     def _drawn(self, architecture: str, whose: int) -> nn.Module:
         stream = randomness.generator(self.seed, "init", client=whose)
-        return models.build(architecture, self.num_classes, self.sample, stream).to(self.device)
+        network = models.build(architecture, self.num_classes, self.sample, stream)
+        if architecture in self.weights:
+            from . import zoo
+
+            zoo.load(architecture, network, self.weights[architecture])
+        return network.to(self.device)
 
 
 Held = np.ndarray | tuple[np.ndarray, np.ndarray, np.ndarray]  # what a client holds: to be split, or split already
@@ -278,7 +284,8 @@ class Federation:
     clients 0, 1, 2, ... in turn; public: for methods that need public data, indices into the pooled images that no
     client holds, or into those of `public_dataset`; public_labels: whether they come with their labels;
     metrics: names of what is measured besides accuracy, see `metrics.measured`; newcomers: how many clients, drawn by
-    the seed, take no part before the last round, which is theirs alone. Raises
+    the seed, take no part before the last round, which is theirs alone; weights: of an architecture, tensors by name that its
+    networks start from, see `zoo.load`. Raises
     FedlibError when a client would hold fewer than three images, and when an image is held twice: by two clients, in
     two parts of one, or by a client and the public; and when the protocol would augment images of a data set that does
     not say that they may be.
@@ -301,6 +308,7 @@ class Federation:
         public_labels: bool = True,
         metrics: str = "",
         newcomers: int = 0,
+        weights: Mapping[str, dict[str, Tensor]] | None = None,
     ):
         require(isinstance(dataset, Dataset), "dataset", dataset, "a Dataset, such as data.load('digits')")
         protocol = Protocol() if protocol is None else protocol
@@ -351,7 +359,7 @@ class Federation:
         self.public = None if public is None else self._public(public, public_dataset, public_labels, shared.augment)
         self.last_trained: dict[str, int] = {}  # architecture -> id of the last client that trained
         self.after_visit: Callable[[Client], None] | None = None  # called when a client's part of a round is over
-        self.build = Initial(seed, self.num_classes, self.sample, self.device)
+        self.build = Initial(seed, self.num_classes, self.sample, self.device, weights=weights or {})
         labels = dataset.labels.numpy()
         self.clients = [self._client(id, part, labels, len(parts)) for id, part in enumerate(parts)]
         newcomers = coerce("newcomers", newcomers, int)

@@ -18,7 +18,7 @@ from .. import data
 from ..data import Dataset
 from ..errors import FedlibError, coerce, require
 from ..federation import Client, ClientInfo, Federation, Held
-from ..lab import files
+from ..lab import files, pretrained
 from ..lab.build import federation_of
 from ..lab.spec import Resolved, RunSpec, resolve, spec_from
 from . import wire
@@ -174,4 +174,5 @@ def _federation(
         public_labels=spec.public_labels,
         metrics=spec.metrics,
         newcomers=spec.newcomers,
+        weights=pretrained.read(spec.weights),
     )

@@ -7,6 +7,7 @@ import numpy as np
 
 from .. import partition
 from ..federation import Federation
+from . import pretrained
 from .spec import Resolved, read_images
 
 
@@ -63,6 +64,7 @@ def federation_of(resolved: Resolved) -> Federation:
         public_labels=spec.public_labels,
         metrics=spec.metrics,
         newcomers=spec.newcomers,
+        weights=pretrained.read(spec.weights),
     )
 
 

@@ -16,7 +16,8 @@ from ..errors import FedlibError, choose, coerce, require
 from ..fields import setting
 from ..isolated import Isolated, check_isolated
 from ..protocol import Protocol
-from . import own, plugins, presets
+from ..sample import Sample
+from . import own, plugins, presets, pretrained
 
 # What a scale fills in where a specification is silent. `record` is one point of the texts' own grids (T of {100, 500}, E of
 # {1, 10}, B of {64..512}). At `paper`, the released homogeneous script's defaults are *chosen* from these grids.
@@ -54,7 +55,8 @@ class RunSpec:
         None,
         help="architectures: homogeneous (all CNN-1), heterogeneous (CNN-1..5 in turn), reassembly (M1..M4 in "
         "turn), reassembly-500 (the same with 500 features each), homogeneous-M1, homogeneous-M4, or names of "
-        "architectures in turn, such as CNN-1,CNN-5; default heterogeneous, or reassembly under pFedHR's protocol",
+        "architectures in turn, such as ResNet-18,MobileNet-V2,ViT-S (`fedlib list`); default heterogeneous, or "
+        "reassembly under pFedHR's protocol",
     )
     num_clients: int | None = setting(None, ge=1, help="N, clients in all")
     participation: float | None = setting(
@@ -117,6 +119,11 @@ class RunSpec:
         0,
         neutral=0,
         help="how many of the N clients, drawn by the seed, take no part before the last round, which is theirs alone",
+    )
+    weights: str = fields.later(
+        "",
+        neutral="",
+        help="files that the clients' networks start from, such as ResNet-18=resnet18.pt; more with commas between",
     )
     isolated: bool = fields.later(
         False,
@@ -385,6 +392,7 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
     if dataset.kind != "image" and "normalise" not in values["overrides"]:  # of the presets `half` is for pictures
         preset = dataclasses.replace(preset, normalise="dataset")
     preset.check_augmentation(dataset.name, dataset.augment)
+    method = _fitting(method, given, dataset.sample)
     method.check_samples(models.architectures(values["scenario"]), dataset.sample)
     if values["public_dataset"] is not None:
         choose("public_dataset", values["public_dataset"], data.names())
@@ -405,6 +413,14 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
     require(3 * values["num_clients"] <= images, "num_clients", values["num_clients"], allowed)
 
     return Resolved(FilledSpec(**values), method, preset, dataset, _hashed(values, method, preset, dataset))
+
+
+def _fitting(method: algorithms.Algorithm, given: Mapping[str, Any], sample: Sample) -> algorithms.Algorithm:
+    """The method with its networks by default, such as FML's shared CNN-5, where they are not for such samples, replaced."""
+    defaults = {item.name: getattr(method, item.name) for item in dataclasses.fields(method) if item.name not in given}
+    networks = {name: value for name, value in defaults.items() if isinstance(value, str) and value in models.BUILDERS}
+    others = {name: models.fitting(value, sample) for name, value in networks.items()}
+    return dataclasses.replace(method, **others) if others != networks else method
 
 
 def _hashed(
@@ -435,6 +451,8 @@ def _hashed(
             if name in fields.neutral(type(dataset))
         },
     }
+    if values["weights"]:
+        hashed["weights"] = pretrained.digests(values["weights"], models.architectures(values["scenario"]))
     digests = _own_parts(method, hashed["architectures"], values["partition"])
     if digests:
         hashed["own"] = digests
@@ -500,6 +518,7 @@ def differences(spec: FilledSpec) -> list[str]:
     if spec.batch_size != (32 if spec.dataset in data.EMBEDDED else 64):
         found.append(f"B={spec.batch_size}")
     found += [f"{spec.newcomers} newcomers"] if spec.newcomers else []
+    found += [f"weights {spec.weights}"] if spec.weights else []
     found += ["isolated"] if spec.isolated else []
     found += [] if spec.precision == "fp32" else [spec.precision]
     return found + ([] if spec.device == "cpu" else [spec.device])
