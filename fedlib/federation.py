@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from . import models, partition, randomness, training
 from .data import Dataset
-from .errors import FedlibError, choose, coerce, require
+from .errors import FedlibError, choose, coerce, require, whole_or_part
 from .metrics import measured
 from .protocol import Protocol
 from .sample import KINDS, Sample
@@ -284,7 +284,8 @@ class Federation:
     clients 0, 1, 2, ... in turn; public: for methods that need public data, indices into the pooled images that no
     client holds, or into those of `public_dataset`; public_labels: whether they come with their labels;
     metrics: names of what is measured besides accuracy, see `metrics.measured`; newcomers: how many clients, drawn by
-    the seed, take no part before the last round, which is theirs alone; weights: of an architecture, tensors by name that its
+    the seed, take no part before the last round, which is theirs alone; schedule: of the rate over the rounds, see
+    `optimisers.rates`, empty for none; weights: of an architecture, tensors by name that its
     networks start from, see `zoo.load`. Raises
     FedlibError when a client would hold fewer than three images, and when an image is held twice: by two clients, in
     two parts of one, or by a client and the public; and when the protocol would augment images of a data set that does
@@ -298,7 +299,7 @@ class Federation:
         architectures: Sequence[str] = models.SCENARIOS["heterogeneous"],
         *,
         protocol: Protocol | None = None,
-        local_epochs: int = 1,
+        local_epochs: float = 1,
         batch_size: int = 64,
         seed: int = 0,
         device: str = "cpu",
@@ -308,15 +309,16 @@ class Federation:
         public_labels: bool = True,
         metrics: str = "",
         newcomers: int = 0,
+        schedule: str = "",
         weights: Mapping[str, dict[str, Tensor]] | None = None,
     ):
         require(isinstance(dataset, Dataset), "dataset", dataset, "a Dataset, such as data.load('digits')")
         protocol = Protocol() if protocol is None else protocol
         require(isinstance(protocol, Protocol), "protocol", protocol, "a Protocol")
         protocol.check_augmentation(dataset.name, dataset.augment)
-        local_epochs, batch_size = coerce("local_epochs", local_epochs, int), coerce("batch_size", batch_size, int)
-        for name, value in (("local_epochs", local_epochs), ("batch_size", batch_size)):
-            require(1 <= value < 2**63, name, value, "between 1 and 2**63 - 1")
+        local_epochs, batch_size = whole_or_part("local_epochs", local_epochs), coerce("batch_size", batch_size, int)
+        require(0 < local_epochs < 2**63, "local_epochs", local_epochs, "above 0 and below 2**63")
+        require(1 <= batch_size < 2**63, "batch_size", batch_size, "between 1 and 2**63 - 1")
         seed = coerce("seed", seed, int)
         require(0 <= seed < 2**63, "seed", seed, "between 0 and 2**63 - 1")
         choose("precision", precision, ("fp32", "bf16"))
@@ -341,6 +343,7 @@ class Federation:
             protocol.clip_norm,
             protocol.optimiser,
         )
+        self.schedule = coerce("schedule", schedule, str)
         self.metrics = measured(coerce("metrics", metrics, str))
         mean, std = statistics(dataset, protocol.normalise)
         subtracted, divided = (self.sample.shaped(values, self.device) for values in (mean, std))
@@ -418,11 +421,16 @@ class Federation:
 
     def _known(self, round: int, rounds: int) -> dict[str, Any]:
         """The fields of `SharedContext`."""
+        settings = self.settings
+        if self.schedule:
+            from .optimisers import rate
+
+            settings = replace(settings, lr=rate(self.schedule, settings.lr, round, rounds))
         return {
             "seed": self.seed,
             "round": round,
             "rounds": rounds,
-            "settings": self.settings,
+            "settings": settings,
             "augmentation": self.protocol.augmentation,
             "num_classes": self.num_classes,
             "sample": self.sample,
@@ -544,7 +552,7 @@ class ClientContext(SharedContext):
         loss: Callable[..., Tensor] = training.cross_entropy,
         modules: Mapping[str, nn.Module] | None = None,
         purpose: str = "batches",
-        epochs: int | None = None,
+        epochs: float | None = None,
         lr: float | None = None,
         support: str | None = None,
         **named: Any,

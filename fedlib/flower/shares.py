@@ -174,5 +174,6 @@ def _federation(
         public_labels=spec.public_labels,
         metrics=spec.metrics,
         newcomers=spec.newcomers,
+        schedule=spec.schedule,
         weights=pretrained.read(spec.weights),
     )

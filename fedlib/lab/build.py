@@ -64,6 +64,7 @@ def federation_of(resolved: Resolved) -> Federation:
         public_labels=spec.public_labels,
         metrics=spec.metrics,
         newcomers=spec.newcomers,
+        schedule=spec.schedule,
         weights=pretrained.read(spec.weights),
     )
 

@@ -160,7 +160,7 @@ def _compute(
                 with _side_by_side(processes):
                     outcome = checkpoint.simulate(
                         built, resolved.simulated, spec.rounds, spec.participation,
-                        checkpoint=path / "checkpoint.pt", label=resolved.session, progress=after_round,
+                        checkpoint=path / "checkpoint.pt", label=resolved.session, progress=after_round, patience=spec.patience,
                     )  # fmt: skip
             more = ({"commits": commits} if len(commits) > 1 else {}) | ({"made": made} if made else {})
             write(path, outcome, resolved, stored, more)

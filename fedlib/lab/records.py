@@ -188,7 +188,7 @@ def _made(path: Path, done: dict[str, Any], content: dict[str, bytes]) -> Record
     names = TABLES[:2] if of_record else TABLES
     tables = {name: pd.read_csv(io.BytesIO(content[f"{name}.csv"])) for name in names}
     last = int(tables["rounds"]["round"].iloc[-1]) + 1
-    if last != spec.rounds and done["status"] == "finished":
+    if (last > spec.rounds or (last < spec.rounds and not spec.patience)) and done["status"] == "finished":
         raise ValueError(f"{last} of {spec.rounds} rounds")
     numbers = hashlib.sha256(content["rounds.csv"] + content["clients.csv"]).hexdigest()
     noted = [json.loads(line) for line in content.get("details.jsonl", b"").splitlines()]

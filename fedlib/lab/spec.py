@@ -12,7 +12,7 @@ import filelock
 import torch
 
 from .. import algorithms, data, fields, metrics, models, numerics, partition, simulation
-from ..errors import FedlibError, choose, coerce, require
+from ..errors import FedlibError, choose, coerce, require, whole_or_part
 from ..fields import setting
 from ..isolated import Isolated, check_isolated
 from ..protocol import Protocol
@@ -73,7 +73,9 @@ class RunSpec:
     classes_per_client: int | None = setting(None, help="classes a client holds (by-class); default 2 of 10, 10 of 100")
     alpha: float = setting(0.5, gt=0, help="concentration of the Dirichlet partition and of the quantity skew, above 0")
     rounds: int | None = setting(None, ge=1, help="T, communication rounds")
-    local_epochs: int | None = setting(None, ge=1, help="E, local epochs per round")
+    local_epochs: float | int | None = setting(
+        None, gt=0, help="E, local epochs per round; 0.5: one on half of a client's images"
+    )
     batch_size: int | None = setting(None, ge=1, help="B, batch size in images")
     lr: float | None = setting(None, help="learning rate of local training; default the protocol's")
     seed: int = setting(0, help="seed of every random stream")
@@ -120,6 +122,17 @@ class RunSpec:
         neutral=0,
         help="how many of the N clients, drawn by the seed, take no part before the last round, which is theirs alone",
     )
+    schedule: str = fields.later(
+        "",
+        neutral="",
+        help="of the learning rate over the rounds, one of torch's, such as CosineAnnealingLR or StepLR(step_size=30)",
+    )
+    patience: int = fields.later(
+        0,
+        neutral=0,
+        ge=0,
+        help="rounds without a better mean validation accuracy of the visited clients after which a run ends; 0: never",
+    )
     weights: str = fields.later(
         "",
         neutral="",
@@ -145,7 +158,7 @@ class FilledSpec(RunSpec):
     num_clients: int = 0
     participation: float = 0.0
     rounds: int = 0
-    local_epochs: int = 0
+    local_epochs: float | int = 0
     batch_size: int = 0
     lr: float = 0.0
     paper: str = ""
@@ -368,6 +381,7 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
         if kind in (int, float, str, bool) and values[item.name] is not None:
             values[item.name] = coerce(item.name, values[item.name], kind)
             fields.check(item, values[item.name])
+    values["local_epochs"] = whole_or_part("local_epochs", values["local_epochs"])
     if values["participation"] is None:
         values["participation"] = min(1.0, SELECTED / max(1, values["num_clients"]))
     choose("partition", values["partition"], [*partition.BUILT_IN, *partition.REGISTERED])
@@ -380,6 +394,14 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
     require(0 <= values["newcomers"] < values["num_clients"], "newcomers", values["newcomers"], allowed)
     allowed = "at least 2, of which the last is the newcomers'"
     require(values["rounds"] >= 2 or not values["newcomers"], "rounds", values["rounds"], allowed)
+    if values["schedule"]:
+        from .. import optimisers
+
+        values["schedule"] = optimisers.spelled("schedule", values["schedule"])
+        optimisers.rates(values["schedule"], preset.lr, values["rounds"])
+    allowed = "0 where clients have no validation images, or newcomers wait for the last round"
+    stops = preset.parts[1] > 0 and not values["newcomers"]
+    require(stops or not values["patience"], "patience", values["patience"], allowed)
     if values["device"] == "auto":
         values["device"] = "cuda" if torch.cuda.is_available() else "cpu"
     allowed = "cpu on this machine, which has no CUDA device"
@@ -518,6 +540,8 @@ def differences(spec: FilledSpec) -> list[str]:
     if spec.batch_size != (32 if spec.dataset in data.EMBEDDED else 64):
         found.append(f"B={spec.batch_size}")
     found += [f"{spec.newcomers} newcomers"] if spec.newcomers else []
+    found += [f"schedule {spec.schedule}"] if spec.schedule else []
+    found += [f"patience {spec.patience}"] if spec.patience else []
     found += [f"weights {spec.weights}"] if spec.weights else []
     found += ["isolated"] if spec.isolated else []
     found += [] if spec.precision == "fp32" else [spec.precision]
