@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from . import models, partition, randomness, training
+from . import devices, models, partition, randomness, training
 from .data import Dataset
 from .errors import FedlibError, choose, coerce, require, whole_or_part
 from .metrics import measured
@@ -285,7 +285,8 @@ class Federation:
     client holds, or into those of `public_dataset`; public_labels: whether they come with their labels;
     metrics: names of what is measured besides accuracy, see `metrics.measured`; newcomers: how many clients, drawn by
     the seed, take no part before the last round, which is theirs alone; schedule: of the rate over the rounds, see
-    `optimisers.rates`, empty for none; weights: of an architecture, tensors by name that its
+    `optimisers.rates`, empty for none; deterministic: on CUDA, the same bits each time, and an error where a layer has no such
+    kernel; weights: of an architecture, tensors by name that its
     networks start from, see `zoo.load`. Raises
     FedlibError when a client would hold fewer than three images, and when an image is held twice: by two clients, in
     two parts of one, or by a client and the public; and when the protocol would augment images of a data set that does
@@ -310,6 +311,7 @@ class Federation:
         metrics: str = "",
         newcomers: int = 0,
         schedule: str = "",
+        deterministic: bool = True,
         weights: Mapping[str, dict[str, Tensor]] | None = None,
     ):
         require(isinstance(dataset, Dataset), "dataset", dataset, "a Dataset, such as data.load('digits')")
@@ -326,12 +328,8 @@ class Federation:
         require(listed, "architectures", architectures, "a list of names, at least one")
         for architecture in architectures:
             choose("architecture", architecture, models.BUILDERS)
-        try:
-            self.seed, self.device, self.protocol = seed, torch.device(device), protocol
-            there = self.device.type == "cpu" or (self.device.type == "cuda" and torch.cuda.is_available())
-        except Exception:  # torch raises many kinds, and another's __str__ any
-            there = False
-        require(there, "device", device, "cpu or cuda, and on this machine")
+        self.seed, self.device, self.protocol = seed, devices.found(device), protocol
+        self.deterministic = coerce("deterministic", deterministic, bool)
         self.num_classes, self.sample = dataset.num_classes, dataset.sample
         self.architectures = tuple(architectures)
         self.settings = training.Settings(

@@ -4,10 +4,8 @@
 is a client's side. The default exchange, `in_process`, is a loop over the federation's own clients.
 """
 
-import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -17,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from . import border, metrics, models, randomness, training
+from . import border, devices, metrics, models, randomness, training
 from .algorithms import Algorithm, ServerState
 from .errors import FedlibError, coerce, require, shown
 from .federation import Client, ClientContext, ClientInfo, Federation, Message, ServerContext, Upload
@@ -124,7 +122,7 @@ def answer(federation: Federation, algorithm: Algorithm, request: Request) -> Re
     client of `federation` is touched, and what it is to remember between rounds is its `snapshot`.
     """
     client = federation.clients[request.client]
-    with training.one_thread(), _deterministic(federation.device):
+    with training.one_thread(), devices.deterministic(federation.device, federation.deterministic):
         if request.round < 0:
             return _evaluate_initial(federation, [client])[0]
         context = federation.client_context(client.id, request.round, request.rounds)
@@ -212,7 +210,7 @@ def simulate(
     after so many rounds without a better mean validation accuracy of the visited clients there are no more; 0: never.
     """
     rounds, participation = check(federation, algorithm, rounds, participation, exchange, patience)
-    with training.one_thread(), _deterministic(federation.device):
+    with training.one_thread(), devices.deterministic(federation.device, federation.deterministic):
         started = time.perf_counter()
         border.fits(algorithm, federation)
         if outcome is None:
@@ -461,21 +459,6 @@ def _evaluate_initial(federation: Federation, clients: Sequence[Client]) -> list
                 others = _metrics(partial(_plain, model), client, federation.metrics)
             replies[client.id] = Reply(_accuracies(client, {"accuracy": part}) | others)
     return [replies[client.id] for client in clients]
-
-
-@contextmanager
-def _deterministic(device: torch.device) -> Iterator[None]:
-    """Deterministic algorithms on CUDA; the CPU's already are under one thread."""
-    if device.type != "cuda":
-        yield
-        return
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    before = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(True)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(before)
 
 
 def clients_of_round(federation: Federation, round: int, rounds: int, participation: float) -> np.ndarray:

@@ -21,6 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from . import devices
 from .randomness import exclusive, fork_torch
 
 # Processes that the run in this thread may use, for methods whose server can train networks side by side; bits do not
@@ -316,11 +317,12 @@ def step(
     modes = [layer.training for layer in still]
     for layer in still:
         layer.eval()
-    with pool.autocast():
-        value = loss(**modules, **batch)
-    for layer, mode in zip(still, modes, strict=True):
-        layer.train(mode)
-    value.backward()
+    with devices.naming_layers(modules, images):
+        with pool.autocast():
+            value = loss(**modules, **batch)
+        for layer, mode in zip(still, modes, strict=True):
+            layer.train(mode)
+        value.backward()
     if settings.clip_norm:
         for module in modules.values():
             nn.utils.clip_grad_norm_(module.parameters(), settings.clip_norm)

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .. import data
+from .. import data, devices
 from ..data import Dataset
 from ..errors import FedlibError, coerce, require
 from ..federation import Client, ClientInfo, Federation, Held
@@ -167,7 +167,7 @@ def _federation(
         local_epochs=spec.local_epochs,
         batch_size=spec.batch_size,
         seed=spec.seed,
-        device=spec.device,
+        device=devices.first(spec.device),
         precision=spec.precision,
         public=None if shared is None else np.arange(len(shared.labels)),
         public_dataset=shared,
@@ -175,5 +175,6 @@ def _federation(
         metrics=spec.metrics,
         newcomers=spec.newcomers,
         schedule=spec.schedule,
+        deterministic=spec.deterministic,
         weights=pretrained.read(spec.weights),
     )

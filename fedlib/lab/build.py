@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import partition
+from .. import devices, partition
 from ..federation import Federation
 from . import pretrained
 from .spec import Resolved, read_images
@@ -57,7 +57,7 @@ def federation_of(resolved: Resolved) -> Federation:
         local_epochs=spec.local_epochs,
         batch_size=spec.batch_size,
         seed=spec.seed,
-        device=spec.device,
+        device=devices.first(spec.device),
         precision=spec.precision,
         public=public_of(resolved),
         public_dataset=read_images(spec.public_dataset) if spec.public_dataset else None,
@@ -65,6 +65,7 @@ def federation_of(resolved: Resolved) -> Federation:
         metrics=spec.metrics,
         newcomers=spec.newcomers,
         schedule=spec.schedule,
+        deterministic=spec.deterministic,
         weights=pretrained.read(spec.weights),
     )
 

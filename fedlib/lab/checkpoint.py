@@ -53,7 +53,7 @@ def simulate(
 
     checkpoint: a file, written when `every` seconds have passed (a minute; 0: after each round) and on SIGINT, SIGTERM
     or SIGHUP (which only the main thread can heed), from which the same call (same `label`) resumes. With it, clients
-    beyond a memory limit (`clientfiles.MEMORY`) are kept in files in the folder `<checkpoint>.clients`, which stays until
+    beyond a memory limit (`clientfiles.memory`) are kept in files in the folder `<checkpoint>.clients`, which stays until
     it is deleted, and are read when they are used. progress: called after each round with that round's row and
     its timing. patience: as in `fedlib.simulate`. Raises `Interrupted` where a signal ended it.
     """

@@ -32,7 +32,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from .. import data, numerics, training
+from .. import data, devices, numerics, training
 from ..errors import FedlibError, choose, coerce, require
 from ..models import Model
 from ..simulation import Outcome
@@ -457,6 +457,7 @@ def _provenance(spec: FilledSpec, seconds: float) -> dict[str, Any]:
     except metadata.PackageNotFoundError:
         torchvision = "none"
     model, flags = processor()
+    device = devices.found(devices.first(spec.device))
     return {
         "commit": commit_of_code(),
         "python": platform.python_version(),
@@ -468,7 +469,7 @@ def _provenance(spec: FilledSpec, seconds: float) -> dict[str, Any]:
         "flags": flags,
         "capability": torch.backends.cpu.get_cpu_capability(),
         "threads": training.THREADS,
-        "device": torch.cuda.get_device_name() if spec.device == "cuda" else "cpu",
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "seconds": round(seconds, 2),
     }

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import filelock
-import torch
 
-from .. import algorithms, data, fields, metrics, models, numerics, partition, simulation
+from .. import algorithms, data, devices, fields, metrics, models, numerics, partition, simulation
 from ..errors import FedlibError, choose, coerce, require, whole_or_part
 from ..fields import setting
 from ..isolated import Isolated, check_isolated
@@ -106,7 +105,10 @@ class RunSpec:
         choices=("fp32", "bf16"),
         help="fp32, or bf16 arithmetic (faster, other numbers); default the scale's",
     )
-    device: str = setting("cpu", choices=("cpu", "cuda", "auto"), help="cpu, cuda, or auto (cuda where there is one)")
+    device: str = setting(
+        "cpu",
+        help="cpu, cuda, cuda:1, mps, or auto (cuda where there is one); the workers of a sweep take several in turn: cuda:0,cuda:1",
+    )
     keep: str = setting(
         "none", choices=KEEP, help="weights kept in final.pt: none, server or clients (with the server's)"
     )
@@ -121,6 +123,11 @@ class RunSpec:
         0,
         neutral=0,
         help="how many of the N clients, drawn by the seed, take no part before the last round, which is theirs alone",
+    )
+    deterministic: bool = fields.later(
+        True,
+        neutral=True,
+        help="on CUDA, whether only kernels are used that give the same bits each time; false for a layer that has none",
     )
     schedule: str = fields.later(
         "",
@@ -402,10 +409,11 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
     allowed = "0 where clients have no validation images, or newcomers wait for the last round"
     stops = preset.parts[1] > 0 and not values["newcomers"]
     require(stops or not values["patience"], "patience", values["patience"], allowed)
-    if values["device"] == "auto":
-        values["device"] = "cuda" if torch.cuda.is_available() else "cpu"
-    allowed = "cpu on this machine, which has no CUDA device"
-    require(values["device"] == "cpu" or torch.cuda.is_available(), "device", values["device"], allowed)
+    values["device"] = devices.several(values["device"])
+    on_cuda = devices.kind(values["device"]) == "cuda"
+    require(
+        on_cuda or values["deterministic"], "deterministic", values["deterministic"], "true but on CUDA, as others are"
+    )
 
     dataset = data.info(values["dataset"])
     # A preset's augmentation is for data that may be flipped.
@@ -451,6 +459,7 @@ def _hashed(
     """What a run's key is a hash of: all that decides its numbers, and nothing that it has no use for."""
     left_out = ("paper", "protocol", "overrides", "keep", "lr")  # the protocol's fields stand in their place
     asked = {name: value for name, value in values.items() if name not in left_out}
+    asked["device"] = devices.kind(values["device"])
     hashed = fields.in_key(RunSpec, asked | {"params": fields.in_key(type(method), values["params"])})
     if values["partition"] not in ("dirichlet", "quantity-skew"):
         del hashed["alpha"]
