@@ -54,6 +54,11 @@ def first(given: str) -> str:
     return given.partition(",")[0]
 
 
+def widest(device: torch.device) -> torch.dtype:
+    """float64, which no sum of float32 rounds; float32 on mps, which has no other."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
 @contextmanager
 def deterministic(device: torch.device, wanted: bool = True) -> Iterator[None]:
     """Deterministic algorithms on CUDA, or others where they are not wanted; the CPU's already are under one thread."""

@@ -110,7 +110,8 @@ def participate(client: Client, algorithm: Algorithm, download: Message, context
     accuracies = _accuracies(client, hits) | others
     finite = finite & training.all_finite([client.snapshot(), upload.tensors], client.train.device)
     if loss is not None:  # float64 holds every number as it is, and nothing waits for the device
-        loss = torch.where(finite, torch.as_tensor(loss, dtype=torch.float64, device=finite.device), torch.nan)
+        wide = devices.widest(finite.device)
+        loss = torch.where(finite, torch.as_tensor(loss, dtype=wide, device=finite.device), torch.nan)
     elif not finite:
         loss = np.nan
     client.leave()
@@ -391,8 +392,9 @@ def _hits(algorithm: Algorithm, client: Client, num_classes: int) -> tuple[dict[
 def _accuracies(client: Client, hits: dict[str, Tensor]) -> dict[str, float | Tensor]:
     """Fractions of the test images, and of the validation images for the headline way of predicting."""
     cut = len(client.validation)
-    measured: dict[str, float | Tensor] = {name: hit[cut:].double().mean() for name, hit in hits.items()}
-    measured["validation_accuracy"] = next(iter(hits.values()))[:cut].double().mean()
+    wide = devices.widest(client.test.device)
+    measured: dict[str, float | Tensor] = {name: hit[cut:].to(wide).mean() for name, hit in hits.items()}
+    measured["validation_accuracy"] = next(iter(hits.values()))[:cut].to(wide).mean()
     return measured
 
 

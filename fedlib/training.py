@@ -178,14 +178,14 @@ class Ahead:
 
     def __init__(self, stream: np.random.Generator, count: int, device: torch.device):
         self.stream, self.count = stream, count
-        self.left = torch.empty(0, dtype=torch.float64, device=device)
+        self.left = torch.empty(0, dtype=devices.widest(device), device=device)
 
     def random(self, shape: tuple[int, ...]) -> Tensor:
         """As the stream's own, a tensor."""
         wanted = math.prod(shape)
         if len(self.left) < wanted:
             fresh = self.stream.random(max(self.count, wanted - len(self.left)))
-            self.left = torch.cat([self.left, torch.from_numpy(fresh).to(self.left.device)])
+            self.left = torch.cat([self.left, torch.from_numpy(fresh).to(self.left.dtype).to(self.left.device)])
         taken, self.left = self.left[:wanted], self.left[wanted:]
         return taken.view(shape)
 
@@ -417,8 +417,9 @@ def class_means(function: Callable[[Tensor], Tensor], pool: Pool, indices: Tenso
     extractor. Sums are float64, so the mean is exact to float32 rounding whatever the order. Every class must occur
     in `indices`.
     """
-    values = outputs(function, pool, indices).double()
-    member = (pool.labels[indices][None] == classes[:, None]).double()  # (classes, n)
+    wide = devices.widest(indices.device)
+    values = outputs(function, pool, indices).to(wide)
+    member = (pool.labels[indices][None] == classes[:, None]).to(wide)  # (classes, n)
     return (member @ values / member.sum(1, keepdim=True)).float()
 
 

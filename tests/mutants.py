@@ -51,7 +51,7 @@ MUTANTS: dict[str, tuple[str, list[Change]]] = {
             ("loss = torch.where(finite, ", "loss = torch.where(finite | True, "),
             ("elif not finite:\n        loss = np.nan", "elif not finite:\n        pass"),
             ("torch.cat([client.validation, client.test]))\n    return", "torch.cat([client.test, client.validation]))\n    return"),
-            ("hit[cut:].double().mean()", "hit.double().mean()"),
+            ("hit[cut:].to(wide).mean()", "hit.to(wide).mean()"),
             ('next(iter(hits.values()))[:cut]', 'next(iter(hits.values()))[cut:]'),
             ('row[name] = float(np.nanmean(measured))', 'row[name] = float(np.nanmean(values))'),
             ('float(np.mean(values[sampled]))', 'float(np.mean(values))'),

@@ -96,6 +96,7 @@ class Cuda(TorchFunctionMode):
         pretended = {
             "cuda.is_available": lambda: True,
             "cuda.device_count": lambda: 2,
+            "backends.mps.is_available": lambda: True,
             "cuda.is_current_stream_capturing": lambda: False,
             "autocast": lambda _, *given, **named: autocast("cpu", *given, **named),
             "_C._group_tensors_by_device_and_dtype": lambda *given: self._grouped(group(*given)),
@@ -121,6 +122,8 @@ class Cuda(TorchFunctionMode):
         for tensor in tensors_in(value):
             storage = tensor.untyped_storage()
             self._held.pop(storage._cdata, None)
+            if device.type == "mps" and tensor.dtype == torch.float64:
+                raise TypeError(f"Cannot convert a MPS Tensor to float64 dtype ({place()[0]})")
             if device != CPU:
                 self._held[storage._cdata] = StorageWeakRef(storage), device
         if len(self._held) > 20000:

@@ -147,6 +147,17 @@ def test_the_second_gpu_and_several(small_digits):
         lab.resolve(RunSpec(deterministic=False, **asked))
 
 
+def test_apples_gpu_which_has_no_float64(small_digits):
+    asked = {"num_clients": CLIENTS, "participation": PARTICIPATION, "batch_size": 16, "metrics": "auc", "rounds": 1}
+    with pretend.Cuda():
+        with pytest.raises(TypeError, match="Cannot convert a MPS Tensor to float64"):
+            torch.zeros(3, dtype=torch.float64, device="mps")
+        for name in ("FedSSA", "FedProto", "FD"):
+            run = lab.resolve(RunSpec(name, device="mps", **asked))
+            outcome = simulate(lab.federation_of(run), run.simulated, 1, PARTICIPATION)
+            assert outcome.status == "finished" and outcome.clients[0].train.device.type == "mps"
+
+
 def test_workers_take_several_gpus_in_turn():
     assert [launch._turn("cuda:0,cuda:1,cuda:2", worker) for worker in range(5)] == [
         f"cuda:{k}" for k in (0, 1, 2, 0, 1)
