@@ -122,3 +122,14 @@ def test_showing_loads_no_torch():
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", source], check=True, capture_output=True)
+
+
+def test_the_papers_networks_need_none_of_the_others():
+    source = (
+        "import sys\n"
+        "from fedlib import RunSpec, lab, simulate\n"
+        "run = lab.resolve(RunSpec('FedSSA', num_clients=5, participation=0.2, batch_size=500))\n"
+        "simulate(lab.federation_of(run), run.simulated, 1, 0.2)\n"
+        "assert not {'fedlib.zoo', 'fedlib.optimisers', 'torchvision'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", source], check=True, capture_output=True)
