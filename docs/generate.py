@@ -317,6 +317,7 @@ numbers
 protocols
 own
 paper
+networks
 machines
 api/index
 ```
