@@ -45,7 +45,7 @@ mutants: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/mutants.py
 
 lab: $(INSTALLED)
-	$(BIN)/jupyter lab --ServerApp.root_dir="$(CURDIR)" --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb
+	$(BIN)/jupyter lab --ServerApp.root_dir="$(CURDIR)" --LabApp.news_url=None --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb
 
 site: $(INSTALLED)
 	$(BIN)/python docs/build.py site

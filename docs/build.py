@@ -87,8 +87,12 @@ def stage(source: Path) -> None:
     for name in generate.notebooks():
         stage_notebook(name, source / name)
     (static / "figures").mkdir()
-    prices = generate.ROOT / "figures" / "record" / "fedssa" / "table2-prices-of-record.png"
-    shutil.copy(prices, static / "figures" / "fedssa-prices.png")
+    record = generate.ROOT / "figures" / "record" / "fedssa"
+    shutil.copy(record / "table2-prices-of-record.png", static / "figures" / "fedssa-prices.png")
+    shutil.copy(record / "table2-differences-of-record.png", static / "figures" / "fedssa-gains.png")
+    (static / "messages").mkdir()
+    for name, picture in generate.messages().items():
+        (static / "messages" / f"{name}.png").write_bytes(picture)
     shutil.copytree(generate.ROOT / "figures" / "benchmarks", source / "figures" / "benchmarks")
     runs = json.dumps(generate.runs_of_record(), separators=(",", ":"))
     (static / "runs.json").write_text(runs, encoding="utf-8")

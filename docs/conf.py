@@ -26,8 +26,9 @@ python_use_unqualified_type_names = True
 
 html_theme = "furo"
 html_title = "fedlib"
+html_favicon = "static/favicon.svg"
 html_css_files = ["style.css"]
-html_js_files = ["tables.js"]
+html_js_files = ["tables.js", "glossary.js"]
 html_show_sourcelink = False
 html_copy_source = False
 html_math_renderer = "mathml"

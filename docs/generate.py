@@ -10,6 +10,7 @@ import importlib
 import inspect
 import json
 import pkgutil
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -23,7 +24,7 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
 import fedlib
-from fedlib import algorithms, lab
+from fedlib import algorithms, fields, lab
 from fedlib.lab import presets
 from fedlib.papers import (
     checked,
@@ -33,6 +34,7 @@ from fedlib.papers import (
     contradictions,
     exhibits,
     loading,
+    prices,
     printed,
     recorded,
     results,
@@ -40,6 +42,7 @@ from fedlib.papers import (
 )
 from fedlib.papers.exhibits import RECORD
 from fedlib.papers.fields import NOT_REPRODUCED, field_table
+from fedlib.papers.pages import messages as draw_messages
 from fedlib.papers.pages import source
 from fedlib.papers.results import Runs
 from fedlib.protocol import Protocol
@@ -230,20 +233,51 @@ never set against a paper's number; some need no run at all.
 {raw(f'<div class="cards" data-filter="paper|state">{cards}</div>')}"""
 
 
+DOORS = f"""* **Learn** a method in ten minutes, with a drawn round, numbers by hand and the source:
+  [FedSSA](notebooks/fedssa/1_method.ipynb), [FedGH](notebooks/fedgh/1_method.ipynb),
+  [pFedES](notebooks/pfedes/1_method.ipynb), [pFedHR](notebooks/pfedhr/1_method.ipynb).
+* **Judge** a claim: [the ledger](results/ledger.md), [all runs of record, to compare](results/compare.md), [all exhibits](gallery.md).
+* **Build** on it: [your own method, network and data](notebooks/01_your_own_method.ipynb),
+  [the {len(algorithms.BUILT_IN)} methods](methods/index.md), [the API](api/index.md)."""
+
+
+def front() -> str:
+    """README's question, picture's caption and table, so that both say the same."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return text[text.index("\nCIFAR-100, 100 clients") : text.index("## Try it")].strip()
+
+
 def landing(thumbs: Mapping[str, str]) -> str:
     rows, pictures = [], []
     for paper in exhibits.PAPERS:
         exhibit = exhibits.EXHIBITS[MAIN[paper.name]]
-        rows.append(_landing_row(paper.name, exhibit))
+        rows += _landing_rows(paper.name, exhibit)
         pictures.append(gallery_card(exhibit, thumbs[exhibit.name]))
     hundred = of_record("fedssa/heterogeneous")[0].where(num_clients=100)
     priced = conclusions.at_each_price(hundred, "FedSSA").astype(str).to_dict("records")
     total = ledger()["verdict"].value_counts()
     said = ", ".join(f"{total.get(name, 0)} {name}" for name in verdicts.VERDICTS if total.get(name, 0))
-    return f"""# What came out for four papers
+    return f"""# Do the published gains of model-heterogeneous federated learning hold up?
 
-Model-heterogeneous personalised federated learning, reproduced: each paper's own method on real data, against
-{REFERENCE}, which shares nothing. Of {len(ledger())} claims in their texts, our runs leave [{said}](results/ledger.md).
+Clients with different neural networks, and different data that stay with them, train together by exchanging something smaller than
+a model. fedlib re-runs four papers on this (FedSSA, FedGH, pFedES, pFedHR) and puts beside every number what the paper prints. Of
+{len(ledger())} claims in their texts, our runs leave [{said}](results/ledger.md).
+
+{raw('<img src="_static/figures/fedssa-gains.png" alt="Gain of each method over training alone, ours and the printed one">')}
+
+{front()}
+
+{DOORS}
+
+## Try it
+
+    git clone {REPOSITORY} && cd fedlib
+    make CPU=1 lab            # installs once (2 GB), opens the first notebook
+    .venv/bin/fedlib run FedSSA --dataset digits --rounds 3
+
+[Other ways to install](install.md); the same notebooks as pages: [start here](notebooks/00_start_here.ipynb).
+
+## Each paper's own method
 
 {table(rows, markup=("paper", "claims"))}
 {raw(f'<div class="cards four">{"".join(pictures)}</div>')}
@@ -259,8 +293,6 @@ rounds that are compared where one run is cut. A run cut at a round is not a run
 {raw('<img src="_static/figures/fedssa-prices.png" alt="FedSSA against each other method at three prices">')}
 
 {table(priced)}
-
-[All exhibits](gallery.md), [all runs of record, to compare](results/compare.md), [start here](notebooks/00_start_here.ipynb).
 
 ```{{toctree}}
 :hidden:
@@ -284,6 +316,7 @@ commands
 numbers
 protocols
 own
+paper
 networks
 machines
 api/index
@@ -293,27 +326,32 @@ api/index
 """
 
 
-def _landing_row(paper: str, exhibit: exhibits.Exhibit) -> dict[str, str]:
-    found, scale = max((of_record(grid) for grid in exhibit.grids), key=lambda one: len(one[0].cells))
-    ours, gain, printed_gain = "not yet", "–", "–"
-    own = [row for row in found.summary("last").to_dict("records") if row["method"] == paper]
-    if own:
-        row = max(own, key=lambda one: one["n"])
-        spec = next(cell.spec for cell in found.cells if cell.setting == row["setting"])
-        size = f"T = {spec.rounds}, E = {spec.local_epochs}; {scale}"
-        ours = f"{row['setting']}, {size}: {spread(row['ours'], row['ci95'], row['n'])}"
-        gain = spread(*differences(found, paper, row["setting"]), sign=True)
-        printed_gain = _printed_gap(paper, exhibit, row)
+@functools.cache
+def gains() -> dict[tuple[str, str], tuple[float, float, int]]:
+    """(method, setting of 100 clients) -> its gain over the reference, half-width and n, with the intervals of README's table."""
+    joined = Runs.joined([load("fedssa/heterogeneous", RECORD), load("pfedes/heterogeneous", RECORD).of("pFedES")])
+    rows = prices.over(joined.where(num_clients=100), REFERENCE).to_dict("records")
+    return {(row["own"], row["setting"]): (row["rounds"], row["rounds_ci95"], row["n"]) for row in rows}
+
+
+def _landing_rows(paper: str, exhibit: exhibits.Exhibit) -> list[dict[str, str]]:
+    """A paper's own method in each setting of its main exhibit that is on record, in its own grids or among FedSSA's baselines."""
     judged = {name: count for name, count in counts(paper).items() if count}
-    return {
-        "paper": f'<a href="methods/{paper}.html">{paper}</a>',
-        "our result": ours,
-        GAIN: gain,
-        "the paper's own gain": printed_gain,
-        "claims": " ".join(
-            f'<span class="state {name.split()[0]}">{count} {name}</span>' for name, count in judged.items()
-        ),
-    }
+    tags = " ".join(f'<span class="state {name.split()[0]}">{count} {name}</span>' for name, count in judged.items())
+    rows = []
+    for grid in dict.fromkeys([*exhibit.grids, "fedssa/heterogeneous"]):
+        found, scale = of_record(grid)
+        for row in found.summary("last").to_dict("records"):
+            if row["method"] == paper:
+                spec = next(cell.spec for cell in found.cells if cell.setting == row["setting"])
+                own = gains().get((paper, row["setting"])) or differences(found, paper, row["setting"])
+                gain = spread(*own, sign=True)
+                shown = {"setting": f"{row['setting']}, T = {spec.rounds}, E = {spec.local_epochs}; {scale}"}
+                shown |= {"our result": spread(row["ours"], row["ci95"], row["n"]), GAIN: gain}
+                rows.append(shown | {"the paper's own gain": _printed_gap(paper, exhibit, row)})
+    rows = rows or [{"setting": "not run yet", "our result": "–", GAIN: "–", "the paper's own gain": "–"}]
+    link = f'<a href="methods/{paper}.html">{paper}</a>'
+    return [{"paper": link, **row, "claims": tags if place == 0 else ""} for place, row in enumerate(rows)]
 
 
 def _printed_gap(paper: str, exhibit: exhibits.Exhibit, row: Mapping[Any, Any]) -> str:
@@ -356,21 +394,10 @@ def _notebook_trees() -> str:
 
 
 def ledger_page() -> str:
-    shown = {
-        "paper": "paper",
-        "where": "where",
-        "words": "claim",
-        "printed": "printed",
-        "own table": "own table",
-        "verdict": "verdict",
-    }
     rows = []
-    for place, row in ledger().iterrows():
-        cells: dict[str, Any] = {"no.": place} | {name: row[column] for column, name in shown.items()}
-        cells["printed"] = f"{row['printed']} {row['unit']}".strip() if row["printed"] else ""
-        cells["verdict"] = f'<span class="state {row["verdict"].split()[0]}">{row["verdict"]}</span>'
-        cells["why, and evidence"] = "; ".join(text for text in (row["why"], row["evidence"]) if text)
-        rows.append(cells)
+    for place, row in conclusions.readable(ledger()).iterrows():
+        verdict = f'<span class="state {row["verdict"].split()[0]}">{row["verdict"]}</span>'
+        rows.append({"no.": place, **row, "verdict": verdict})
     said = "; ".join(
         f"{paper.name}: " + ", ".join(f"{count} {name}" for name, count in counts(paper.name).items() if count)
         for paper in exhibits.PAPERS
@@ -387,7 +414,7 @@ Everything else is *undecided*, with the reason, or *not run*.
 The notebook is [audit 2](../notebooks/audit/2_claims.ipynb); how the numbers are meant is on [a page of its own](../numbers.md).
 {checked.last_agreed()}
 
-{table(rows, select=("paper", "own table", "verdict"), markup=("verdict",))}"""
+{table(rows, select=("paper", "own table", "verdict", "by"), markup=("verdict",))}"""
 
 
 def contradictions_page() -> str:
@@ -470,20 +497,71 @@ def method_page(name: str) -> str:
     folder = name.lower()
     own = [notebook for notebook in notebooks() if notebook.startswith(f"notebooks/{folder}/")]
     more = links_of({title_of(item).split(" (")[0]: f"../{item}" for item in own})
-    parts = [f"# {name}\n\n{facts}\n", f"Notebooks: {more}\n" if own else "", equations(name) if own else ""]
+    drawn = f'<img src="../_static/messages/{name}.png" alt="A round of {name}: what the server and a client exchange">'
+    parts = [
+        f"# {name}\n\n{facts}\n",
+        raw(drawn),
+        f"Notebooks: {more}\n" if own else "",
+        equations(name) if own else "",
+    ]
     parts.append("## What the file says\n\n" + rest(module))
     if dataclasses.fields(method):
-        rows = [
-            {"parameter": item.name, "default": item.default, "kind": getattr(item.type, "__name__", item.type)}
-            for item in dataclasses.fields(method)
-        ]
-        parts.append("## Parameters\n\n" + table(rows) + "\n" + rest(method))
+        together, rows = parameters(method)
+        parts.append(f"## Parameters\n\n{together}\n\n{table(rows, markup=tuple(rows[0]))}")
     parts.append(f"## A round, as it is run\n\n{code(source(method, 'local_round', 'aggregate').text)}")
     parts.append(f"[The whole file, with numbered lines](../source/{file.removesuffix('.py')}.md)\n")
     if name in details():
         parts.append(_details(name))
     parts.append("## Results of record\n\n" + _results(name))
+    parts.append("## Cite\n\n" + _citation(name))
     return "\n".join(parts)
+
+
+def messages() -> dict[str, bytes]:
+    """Method -> the picture of its round, whose messages are measured on random images."""
+    of_its_own = {"pFedHR": ("M1", "M2", "M3")}  # networks
+    return {
+        name: draw_messages(method(), method.exchanges, networks=of_its_own.get(name, ())).png()
+        for name, method in algorithms.ALGORITHMS.items()
+    }
+
+
+def parameters(method: type) -> tuple[str, list[dict[str, Any]]]:
+    """What a method's docstring says of its hyper-parameters together, and of each: name, default, what is allowed, and what it is,
+    with the default's source.
+    """
+    known = [item.name for item in dataclasses.fields(method)]
+    name = "|".join(map(re.escape, known))
+    text = " ".join((method.__doc__ or "").split())
+    found = re.split(rf"(?:^|(?<=[.;] ))((?:(?:{name}), )*(?:{name})): ", text)
+    described = zip(found[1::2], found[2::2], strict=True)
+    said = {one: words.strip(" ;") for names, words in described for one in names.split(", ")}
+    if set(said) != set(known):
+        raise ValueError(
+            f"{method.__name__}: its docstring describes {sorted(said)}, its parameters are {sorted(known)}"
+        )
+    rows = [
+        {
+            "parameter": escape(item.name),
+            "default": escape(item.default),
+            "allowed": escape(fields.allowed(item)),
+            "what it is": re.sub("`([^`]+)`", r"<code>\1</code>", escape(said[item.name])),
+        }
+        for item in dataclasses.fields(method)
+    ]
+    return found[0].strip(), rows
+
+
+def _citation(name: str) -> str:
+    """BibTeX of a method's page and, of the four papers, of the paper."""
+    own = re.search(rf"(?ms)^@\w+{{{name.lower()},.*?^}}$", (ROOT / "paper.bib").read_text(encoding="utf-8"))
+    page = [
+        f"@misc{{fedlib-{name.lower()},",
+        "  author = {{The fedlib authors}},",
+        f"  title = {{{{fedlib {fedlib.__version__}}}: {name}, its results of record}},",
+        f"  howpublished = {{Software}},\n  url = {{{REPOSITORY}}}\n}}",
+    ]
+    return "```bibtex\n" + "\n\n".join(filter(None, (own and own.group(), "\n".join(page)))) + "\n```\n"
 
 
 def rest(documented: ModuleType | type | None) -> str:
@@ -818,6 +896,19 @@ ROOMS = {
 }
 
 
+FIRST = """A run is a specification, `RunSpec`, and `run` trains it or reads it where it is stored:
+
+```python
+from fedlib import RunSpec, run
+
+record = run(RunSpec("FedSSA", dataset="digits", rounds=3))
+record.rounds[["round", "loss", "accuracy"]]
+```
+
+`run`, `sweep` and `RunSpec` are described with [fedlib.lab](fedlib.lab.md); what they stand on is below.
+"""
+
+
 def modules() -> list[str]:
     found = [info.name for info in pkgutil.walk_packages(fedlib.__path__, "fedlib.")]
     left_out = ("__main__", "flower.app")  # the second needs an extra that the site does without
@@ -831,6 +922,8 @@ def room(module: str) -> str:
 
 def api_page(name: str) -> str:
     parts = [f"# {name}: {ROOMS[name]}\n"]
+    if name == "fedlib":
+        parts.append(FIRST)
     for module in (one for one in modules() if room(one) == name):
         options = ["members", "ignore-module-all", "member-order: bysource"]
         above, _, last = module.rpartition(".")

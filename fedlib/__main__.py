@@ -51,9 +51,7 @@ describe it.""",
         """train one specification, or read it if it is stored
 
 Train one specification and store its record; the same command reads a finished run and resumes an interrupted one
-(Ctrl-C leaves a checkpoint).
-
-Example: `fedlib run FedSSA --dataset cifar10 --num-clients 10 --device auto --set mu0=0.5`""",
+(Ctrl-C leaves a checkpoint).""",
     ),
     (
         "run:tune",
@@ -61,9 +59,7 @@ Example: `fedlib run FedSSA --dataset cifar10 --num-clients 10 --device auto --s
         """choose a method's hyper-parameters by validation accuracy
 
 Every trial is a stored run, and the same command goes on where an interrupt stopped it. With `pip install
-'fedlib[tune]'`.
-
-Example: `fedlib tune FedProto --trials 20 --range lr=0.001..0.1 --range lam=0.1,1,10 --dataset digits`""",
+'fedlib[tune]'`.""",
     ),
     (
         "exhibits:exhibits_",
@@ -110,12 +106,32 @@ array, and the schema of a plan. `copy FOLDER` copies them.""",
         """compare runs: accuracies paired by seed, and client by client
 
 Compare stored runs or results of record. Runs that differ only in their seed share a row; the first row is the
-reference. For two runs, the fields, versions and bits in which they differ are listed too.
-
-Example: `fedlib compare Standalone-1f Standalone-2c FedSSA-07 FedSSA-9b --figure mine.png`""",
+reference. For two runs, the fields, versions and bits in which they differ are listed too.""",
     ),
     ("store:runs", "runs", "what is stored: list, show, prune, export"),
 )
+EXAMPLES = {
+    "list": ("fedlib list", "fedlib list --costs"),
+    "data": ("fedlib data", "fedlib data cifar10"),
+    "run": (
+        "fedlib run FedSSA --dataset digits --rounds 3",
+        "fedlib run FedSSA --dataset cifar10 --device auto --set mu0=0.5",
+    ),
+    "tune": (
+        "fedlib tune FedSSA --range mu0=0.1,0.5",
+        "fedlib tune FedProto --trials 20 --range lr=0.001..0.1",
+    ),
+    "exhibits": ("fedlib exhibits", "fedlib exhibits show fedssa/table2 --scale record"),
+    "reproduce": ("fedlib reproduce fedssa/fig6", "fedlib reproduce fedssa/table2 --scale demo --dry-run"),
+    "record": ("fedlib record", "fedlib record precision --jobs 2"),
+    "notebooks": ("fedlib notebooks", "fedlib notebooks copy my-notebooks"),
+    "workflow": ("fedlib workflow", "fedlib workflow copy my-workflow"),
+    "compare": (
+        "fedlib compare Standalone-1f FedSSA-07",
+        "fedlib compare Standalone-1f FedSSA-07 --figure mine.png",
+    ),
+    "runs": ("fedlib runs", "fedlib runs show FedSSA-07"),
+}
 NO_LINES = Box("    \n" * 8, ascii=True)
 
 app = App(
@@ -127,7 +143,8 @@ app = App(
     default_parameter=Parameter(negative=(), show_default=False),
 )
 for order, (place, name, text) in enumerate(COMMANDS):
-    app.command(f"fedlib.cli.{place}", name=name, help=text, sort_key=order)
+    examples = "".join(f"\n* `{example}`" for example in EXAMPLES[name])
+    app.command(f"fedlib.cli.{place}", name=name, help=f"{text}\n{examples}", sort_key=order)
 
 
 @app.default
@@ -139,7 +156,10 @@ def greet() -> None:
 def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
     """a script by which a shell completes commands, options and names
 
-    For bash: `fedlib completion bash > ~/.local/share/bash-completion/completions/fedlib`, in the next shell.
+    It holds in the next shell.
+
+    * `fedlib completion bash > ~/.local/share/bash-completion/completions/fedlib`
+    * `fedlib completion fish > ~/.config/fish/completions/fedlib.fish`
     """
     from . import lab
 

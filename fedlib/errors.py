@@ -69,7 +69,7 @@ def require(condition: bool, field: str, value: Any, allowed: str) -> None:
 def choose(field: str, value: Any, names: Iterable[str]) -> None:
     """Raise `FedlibError` with the nearest valid names, unless `value` is one of `names`.
 
-    Of a few names all are listed; of many the three nearest alone.
+    Of a few names all are listed; of many the three nearest alone, or all that end in `/value`.
     """
     known = list(names)
     if isinstance(value, str) and value in known:
@@ -77,6 +77,7 @@ def choose(field: str, value: Any, names: Iterable[str]) -> None:
     by_lower_case = {name.lower(): name for name in known}
     text = (value if isinstance(value, str) else shown(value)).lower()[:LONG]
     close = [text] if text in by_lower_case else difflib.get_close_matches(text, by_lower_case, n=3, cutoff=0.5)
+    close = [name for name in by_lower_case if name.endswith(f"/{text}")] or close
     near = [by_lower_case[name] for name in close]
     if len(known) <= FEW:
         hint = f"did you mean {near[0]!r}? " if near else ""

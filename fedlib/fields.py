@@ -59,6 +59,22 @@ def _allowed(limits: Mapping[str, Any]) -> str:
     return f"{words} ({limits['note']})" if "note" in limits else words
 
 
+def allowed(item: "dataclasses.Field[Any]") -> str:
+    """What a field allows, in words; of many names, that it is one of them."""
+    choices = list(item.metadata.get("choices", ()))
+    if choices:
+        return ", ".join(choices) if len(choices) <= 6 else f"one of {len(choices)} names"
+    if kind_of(item) is bool:
+        return "true or false"
+    return (
+        _allowed(item.metadata)
+        if _HOLDS.keys() & item.metadata.keys()
+        else "a number"
+        if kind_of(item) in (int, float)
+        else "text"
+    )
+
+
 def later(default: Any, neutral: Any, **metadata: Any) -> Any:
     """A dataclass field that was added after results were stored: `noise: float = later(0.0, neutral=0.0)`."""
     return dataclasses.field(default=default, metadata={"neutral": neutral} | metadata)

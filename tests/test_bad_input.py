@@ -40,6 +40,10 @@ def names(home) -> list[str]:
     [
         # unknown names, with the nearest valid one
         ("run FedSA", "algorithm = 'FedSA' is unknown: did you mean 'FedSSA' or 'pFedES' or 'FedAvg'?"),
+        (
+            "reproduce table2",
+            "exhibit = 'table2' is unknown: did you mean 'fedssa/table2' or 'fedgh/table2' or 'pfedes/table2' or 'pfedhr/table2'?",
+        ),
         ("rnu", "command = 'rnu' is unknown: did you mean 'run'?"),
         ("runs shwo", "command = 'shwo' is unknown: did you mean 'show'?"),
         ("run FedSSA --dataset digit", "dataset = 'digit' is unknown: did you mean 'digits' or"),

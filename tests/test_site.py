@@ -126,6 +126,23 @@ def watched(browser):
         context.close()
 
 
+def test_the_front_page_answers_and_says_how_to_install(site):
+    text = (site / "index.html").read_text(encoding="utf-8")
+    assert "_static/figures/fedssa-gains.png" in text and "make CPU=1 lab" in text and "+2.95 ± 0.84" in text
+    assert all(f"<strong>{door}</strong>" in text for door in ("Learn", "Judge", "Build"))
+    method = (site / "methods/FedSSA.html").read_text(encoding="utf-8")
+    assert "_static/messages/FedSSA.png" in method and "@inproceedings{fedssa" in method
+
+
+def test_letters_say_what_they_mean(site, watched):
+    page, wrong = watched("light")
+    page.goto((site / "index.html").as_uri())
+    assert page.locator("article abbr", has_text="N").first.get_attribute("title") == "number of clients"
+    page.goto((site / "methods/FedSSA.html").as_uri())
+    assert page.locator("th abbr", has_text="T").first.get_attribute("title") == "communication rounds"
+    assert not page.locator("pre abbr").count() and not wrong
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_fit_both_widths_without_an_error(site, watched, scheme):
     page, wrong = watched(scheme)

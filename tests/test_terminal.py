@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,7 +11,7 @@ import pytest
 from processes import rewrite
 
 from fedlib import RunSpec, lab, run
-from fedlib.__main__ import app, main
+from fedlib.__main__ import app, main, parse
 from fedlib.papers import reproduce
 
 SPEC = RunSpec(algorithm="Standalone", num_clients=6, participation=1 / 3, rounds=3)
@@ -56,6 +57,17 @@ def test_pages_fit_80_columns(text, eighty, capsys):
     assert main(text.split()) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) > 2 and max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_each_command_has_two_examples_that_are_understood(command, eighty, capsys):
+    assert main([*command.split(), "--help"]) == 0
+    lines = [line.partition("\u2022 ")[2].strip() for line in capsys.readouterr().out.splitlines() if "\u2022 " in line]
+    assert len(lines) == 2
+    for line in lines:
+        words = shlex.split(line.partition("fedlib ")[2].partition(" > ")[0])
+        assert words[0] == command.split()[0]
+        parse(words)  # raises FedlibError for what no command understands
 
 
 def test_every_command_is_among_those_whose_help_fits():

@@ -43,6 +43,9 @@ def show(exhibit: Name, /, *, scale: Scale = "smoke") -> None:  # type: ignore[v
     A line for each setting with the methods run in it; then which layer gives which values, the later over the
     earlier: default, scale (T, E, B, precision, seeds), exhibit and row (both in exhibits.toml).
 
+    * `fedlib exhibits show fedssa/fig7`
+    * `fedlib exhibits show pfedhr/table2 --scale record`
+
     Parameters
     ----------
     exhibit
@@ -197,6 +200,9 @@ def list_notebooks() -> None:
 def copy(folder: str, /) -> None:
     """copy all notebooks into a folder; nothing there is replaced
 
+    * `fedlib notebooks copy my-notebooks`
+    * `fedlib notebooks copy .`
+
     Parameters
     ----------
     folder
@@ -215,6 +221,9 @@ def list_workflow() -> None:
 @workflow.command(name="copy")
 def copy_workflow(folder: str, /) -> None:
     """copy them into a folder; nothing there is replaced
+
+    * `fedlib workflow copy my-workflow`
+    * `fedlib workflow copy .`
 
     Parameters
     ----------

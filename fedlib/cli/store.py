@@ -40,6 +40,9 @@ def list_(name: str = "", /, *, as_json: Annotated[bool, Parameter(name="--json"
     Every stored run, a line each, by the time at which it finished; N clients, T rounds, E epochs. The last column
     names what differs from the method's usual setting and, on a terminal, is cut to its width.
 
+    * `fedlib runs list FedSSA`
+    * `fedlib runs list --json`
+
     Parameters
     ----------
     name
@@ -93,6 +96,9 @@ def _described(path: Path, state: str, record: "lab.Record | None") -> dict[str,
 def show_run(key: Annotated[str, KEY], /) -> None:
     """one run: specification, provenance, rounds
 
+    * `fedlib runs show FedSSA-07`
+    * `fedlib runs show Standalone-digits-1f`
+
     Parameters
     ----------
     key
@@ -111,6 +117,9 @@ def prune(*name: str, older_than: Annotated[str | None, Parameter(metavar="DAYS"
 
     Delete runs that are damaged by their own digests and, where NAME or --older-than says so, unfinished ones. A run
     that is whole is never deleted, whichever version computed it.
+
+    * `fedlib runs prune`
+    * `fedlib runs prune --older-than 30 --yes`
 
     Parameters
     ----------
@@ -159,7 +168,11 @@ def prune(*name: str, older_than: Annotated[str | None, Parameter(metavar="DAYS"
 
 @runs.command
 def export() -> None:
-    """write the finished real-data runs' summaries to results/ (the results of record)"""
+    """write the finished real-data runs' summaries to results/ (the results of record)
+
+    * `fedlib runs export`
+    * `FEDLIB_HOME=/shared/runs fedlib runs export`
+    """
     from ..papers import recorded
 
     print(f"wrote {recorded.export()} runs to {lab.home() / 'results'}")

@@ -21,12 +21,16 @@ from ..federation import Federation
 from ..simulation import Exchange, Outcome, in_process
 from . import clientfiles, files
 from .clientfiles import ClientFiles
+from .progress import in_notebook
 
 CHECKPOINT_SECONDS = 60.0
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C, SIGTERM or SIGHUP arrived and the round was finished; the message says what the same call would do."""
+    """Ctrl-C, SIGTERM or SIGHUP ended the work; the message says what was kept and what the same call would do."""
+
+    def _render_traceback_(self) -> list[str]:  # what a notebook shows, in place of the lines through this package
+        return [str(self)]
 
     @classmethod
     def after(cls, round: int, rounds: int, saved: bool) -> "Interrupted":
@@ -155,12 +159,12 @@ def signals() -> Iterator[list[int]]:
 
     def collect(number: int, frame: Any) -> None:
         if received:
-            raise KeyboardInterrupt("stopped inside a round; the last checkpoint, if any, is kept")
+            raise Interrupted("stopped inside a round; the last checkpoint, if any, is kept")
         received.append(number)
         said = "\nFinishing this round, then saving. Press Ctrl-C again to stop now."
         with suppress(OSError):  # the terminal may be gone
             try:
-                print(said, file=sys.stderr)
+                print(said, file=sys.stdout if in_notebook() else sys.stderr)  # a notebook paints the latter red
             except RuntimeError:  # in the middle of another line, where only the system's own call may write
                 os.write(2, f"{said}\n".encode())
 

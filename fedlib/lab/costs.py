@@ -67,16 +67,42 @@ def table(methods: Sequence[str] = (), public_samples: int = 5000) -> pd.DataFra
     rows = []
     for name in methods or ALGORITHMS:
         row: dict[str, Any] = {"method": name}
-        for dataset, num_classes, seen in (("cifar10", 10, 2), ("cifar100", 100, 10)):
+        for dataset in _SHAPES:
             algorithm = make(name)
             architecture = "CNN-1" if algorithm.needs == "architecture" else "CNN-5"
-            public = public_samples if hasattr(algorithm, "public_samples") else 64  # pFedHR sends none of them
-            federation = _federation(architecture, num_classes, Sample(), seen, 2 * seen, 64, 1, public)
+            federation = _small(algorithm, dataset, architecture, public_samples)
             messages, context = _steady_round(algorithm, federation)[:2], federation.server_context(1, 2)
             row[f"{dataset}_published"] = sum(algorithm.published_words(message, context) for message in messages)
             row[f"{dataset}_real"] = sum(message.words() for message in messages)
         rows.append(row)
     return pd.DataFrame(rows).set_index("method")
+
+
+def messages(
+    algorithm: Algorithm, dataset: str = "cifar10", architecture: str = "CNN-5", public_samples: int = 5000
+) -> pd.DataFrame:
+    """The tensors that a client of `architecture` and the server exchange, measured as for `table`, one row each: direction (`download`
+    to the client, `upload` to the server), tensor (its name), shape and words.
+    """
+    choose("dataset", dataset, _SHAPES)
+    choose("architecture", architecture, models.BUILDERS)
+    sent = _steady_round(algorithm, _small(algorithm, dataset, architecture, public_samples))[:2]
+    rows = [
+        {"direction": direction, "tensor": name, "shape": tuple(tensor.shape), "words": tensor.numel()}
+        for direction, message in zip(("download", "upload"), sent, strict=True)
+        for name, tensor in message.tensors.items()
+    ]
+    return pd.DataFrame(rows, columns=["direction", "tensor", "shape", "words"])
+
+
+_SHAPES = {"cifar10": (10, 2), "cifar100": (100, 10)}  # data set -> number of classes, seen classes of a client
+
+
+def _small(algorithm: Algorithm, dataset: str, architecture: str, public_samples: int) -> Federation:
+    """The federation of `table`."""
+    num_classes, seen = _SHAPES[dataset]
+    public = public_samples if hasattr(algorithm, "public_samples") else 64  # pFedHR sends none of them
+    return _federation(architecture, num_classes, Sample(), seen, 2 * seen, 64, 1, public)
 
 
 def _federation(

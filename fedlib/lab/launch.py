@@ -21,7 +21,7 @@ from ..federation import Federation
 from . import checkpoint, files
 from .build import federation_of, made_by_own_parts
 from .estimates import cores, expected_seconds, training_work
-from .progress import Progress
+from .progress import Progress, notice
 from .records import Record, begin_session, lock_of, read, store, stored_spec, tidy, usable, write
 from .spec import Resolved, RunSpec, resolve
 
@@ -70,7 +70,7 @@ def _run(
     if changed:
         stored, resolved = resolved.key, resolved.remade(made)
         said = f"{', '.join(changed)} made something else for {stored}, from the same source"
-        print(f"{resolved.label}: its {said}: this is another run, {resolved.key}", file=sys.stderr)
+        notice(f"{resolved.label}: its {said}: this is another run, {resolved.key}")
         record = usable(resolved, reuse_stale)
     if record is not None:
         return record
@@ -108,7 +108,7 @@ def _acquire(lock: filelock.BaseFileLock, label: str, patience: float | None) ->
     except filelock.Timeout:
         if patience is not None:
             raise Elsewhere from None
-        print(f"{label}: another process computes this run; waiting for it", file=sys.stderr)
+        notice(f"{label}: another process computes this run; waiting for it")
         try:
             lock.acquire()
         except RuntimeError:  # filelock's, of a lock that this thread holds
@@ -119,7 +119,7 @@ def _acquire(lock: filelock.BaseFileLock, label: str, patience: float | None) ->
 def _alone(label: str) -> Iterator[None]:
     """Hold `randomness.exclusive`; says so where another thread has it. Ctrl-C ends the waiting."""
     if not randomness.exclusive.acquire(blocking=False):
-        print(f"{label}: another thread of this process trains; waiting for it", file=sys.stderr)
+        notice(f"{label}: another thread of this process trains; waiting for it")
         randomness.exclusive.acquire()
     try:
         yield
@@ -227,7 +227,7 @@ def sweep(
         todo.sort(key=training_work, reverse=True)
     if jobs > 1 and len(wanted) - len(todo) > 1:
         line = f"{len(wanted) - len(todo)} of {len(wanted)} runs use classes defined in this session"
-        print(f"{line}; worker processes cannot import them, so they run here, one after the other", file=sys.stderr)
+        notice(f"{line}; worker processes cannot import them, so they run here, one after the other")
     failures = []
     if todo:
         _fetch(todo)
@@ -328,7 +328,7 @@ def _in_workers(
                 if worker.poll() is None:
                     worker.kill()
     if interrupt is not None:
-        raise KeyboardInterrupt(f"stopped with {finished} of {len(todo)} runs finished; the same command resumes")
+        raise checkpoint.Interrupted(f"stopped with {finished} of {len(todo)} runs finished; the same command resumes")
     return deaths + [f"{_counted(runs)}: {error}" for error, runs in failed.items()]
 
 

@@ -10,6 +10,7 @@ from tqdm import tqdm
 
 LAYOUT = "{desc} {percentage:3.0f} %|{bar:20}| {elapsed}, {remaining} left{postfix}"
 TENTHS = 10
+NOTICE = {"fedlib": "notice"}  # metadata of an output of `notice`
 
 
 class Progress:
@@ -21,7 +22,7 @@ class Progress:
     def __init__(self, label: str, total: float, shown: bool = True):
         self.label, self.total, self.done = label, total, 0.0
         terminal = sys.stderr is not None and sys.stderr.isatty()
-        kind: Any = _Notebook if _in_notebook() else tqdm if terminal else _Lines
+        kind: Any = _Notebook if in_notebook() else tqdm if terminal else _Lines
         file = sys.stderr if kind is tqdm else io.StringIO()
         how = {"bar_format": LAYOUT, "leave": False, "dynamic_ncols": True, "ascii": None if kind is tqdm else False}
         self._bar = kind(total=total, desc=label, disable=not shown, file=file, **how)
@@ -71,7 +72,19 @@ class _Notebook(tqdm):
         self.handle.update({"text/plain": str(self)} if msg is None else {}, raw=True)  # msg: "" at its end
 
 
-def _in_notebook() -> bool:
+def notice(text: str) -> None:
+    """An ordinary line beside the work: on standard error, and in a notebook, which paints that red, as an output that a committed
+    notebook leaves out.
+    """
+    if in_notebook():
+        from IPython.display import display
+
+        display({"text/plain": text}, raw=True, metadata=NOTICE)
+    else:
+        tqdm.write(text, file=sys.stderr)  # beside a bar, if there is one
+
+
+def in_notebook() -> bool:
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     return getattr(shell, "kernel", None) is not None

@@ -39,6 +39,7 @@ from ..simulation import Outcome
 from . import clientfiles, files
 from .build import federation_of
 from .places import home
+from .progress import notice
 from .spec import KEEP, FilledSpec, Resolved, resolve
 from .tables import clients_of, rounds_of, timing_of
 
@@ -333,7 +334,7 @@ def usable(resolved: Resolved, reuse_stale: bool, mend: bool = False) -> Record 
         return None
     if stale:
         if mend:
-            print(f"run {path.name}: the numbers of {', '.join(record.moved)} have changed since", file=sys.stderr)
+            notice(f"run {path.name}: the numbers of {', '.join(record.moved)} have changed since")
             files.set_aside(path, "stale")
         return None
     return record if enough else None

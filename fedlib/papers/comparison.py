@@ -14,6 +14,7 @@ from ..errors import FedlibError, require, shown
 from ..show import intervals, labels, paired, plots, tables
 from . import loading, recorded
 from .exhibits import Cell
+from .prose import say
 from .results import Runs, common_error, note
 
 # Fields of a specification in short, and those whose value says what they are; two runs whose _DEAL differs have other clients.
@@ -97,7 +98,7 @@ class ComparedRuns:
 
         display(self.figure)
         display(self.table)
-        print(*self.by_client, *self.notes, sep="\n")
+        say(*self.by_client, *self.notes)
 
 
 def compare(*runs: Any, rule: str = "last") -> ComparedRuns:

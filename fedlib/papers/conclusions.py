@@ -25,6 +25,24 @@ def judged(*grids: str, paper: str = "") -> pd.DataFrame:
     return claims.ledger(verdicts.Evidence(found, scale=RECORD), wanted)
 
 
+def readable(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows of `claims.ledger` for a reader: paper, where (and where again), claim, printed (with its unit), own table, verdict, by, and
+    why with the evidence and how the printed number compares.
+    """
+
+    def joined(*texts: str) -> str:
+        return "; ".join(filter(None, texts))
+
+    made = []
+    for row in rows.to_dict("records"):
+        shown = {"paper": row["paper"], "where": joined(row["where"], row["again"]), "claim": row["words"]}
+        shown |= {"printed": f"{row['printed']} {row['unit']}".strip() if row["printed"] else ""}
+        shown |= {name: row[name] for name in ("own table", "verdict", "by")}
+        size = f"the printed number lies {row['size']}" if row["size"] else ""
+        made.append(shown | {"why, and evidence": joined(row["why"], row["evidence"], size)})
+    return pd.DataFrame(made, index=rows.index)
+
+
 def said(*grids: str, paper: str = "") -> list[str]:
     """`judged`, a sentence or two a claim: the verdict, the claim and where it is made, why there is no verdict, and the evidence."""
     lines = []

@@ -9,6 +9,7 @@ from .. import lab
 from ..errors import require
 from . import exhibits, planned, views
 from .exhibits import RECORD
+from .prose import say
 from .recorded import by_key
 from .results import Runs
 
@@ -46,11 +47,11 @@ def train_cells(cells: Sequence[exhibits.Cell], jobs: int = 2, whole: bool = Fal
     }
     if read:
         said = f"{len(read)} runs are of record, read from results/."
-        print(" ".join(filter(None, (said, say_stale([*read.values()])))))
+        say(" ".join(filter(None, (said, say_stale([*read.values()])))))
     pairs = list(zip(cells, keys, strict=True))
     if blank := set() if jobs else missing - read.keys():
         require(len(blank) < len(set(keys)), "jobs", jobs, f"at least 1: none of the {len(set(keys))} runs is there")
-        print(f"{len(blank)} of {len(set(keys))} runs are missing and left out.")
+        say(f"{len(blank)} of {len(set(keys))} runs are missing and left out.")
         pairs = [(cell, key) for cell, key in pairs if key not in blank]
     trained = iter(lab.sweep([cell.spec for cell, key in pairs if key not in read], jobs=jobs or 1))
     return Runs.of_pairs([(cell, read[key] if key in read else next(trained)) for cell, key in pairs])

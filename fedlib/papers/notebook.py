@@ -5,6 +5,7 @@ Everything here is defined in a room of its own: settings, results, loading, sta
 
 from .comparison import compare
 from .loading import coverage, load_images, load_maps, load_matches, load_record, train_cells
+from .prose import say
 from .results import Runs, check_training
 from .settings import PARAMETERS, Parameters, settings
 from .stamps import NOTEBOOKS, figures, freshness, save, save_record
@@ -25,6 +26,7 @@ __all__ = [
     "load_record",
     "save",
     "save_record",
+    "say",
     "settings",
     "train_cells",
 ]

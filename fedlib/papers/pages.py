@@ -13,11 +13,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .. import data, lab, models, randomness
+from .. import algorithms, data, lab, models, randomness
 from ..algorithms.pfedhr import reassembly
 from ..errors import FedlibError, choose, require
-from ..show import intervals, plots, tables
+from ..lab import costs as measured
+from ..sample import Sample
+from ..show import intervals, labels, plots, tables
 from . import conclusions, exhibits, hours, notebook, parts, prices, printed, recorded, reproduce, results
+from .prose import say
 
 # ------------------------------------------------------------------------------------------------ a method's source
 
@@ -51,6 +54,25 @@ def source(method: type, *names: str) -> Source:
     return Source("\n\n".join(parts))
 
 
+def messages(
+    method: algorithms.Algorithm, server: str = "", dataset: str = "cifar10", networks: Sequence[str] = ()
+) -> plots.Picture:
+    """Draw a round of `method` on images of CIFAR's shape, two classes a client (CIFAR-100: ten): clients with `networks` (CNN-1, 3 and 5,
+    or CNN-1 where all must be alike), the tensors that the last of them receives and sends, and `server`, what the server does.
+    """
+    networks = networks or (("CNN-1",) * 3 if method.needs == "architecture" else ("CNN-1", "CNN-3", "CNN-5"))
+    widths, sizes = {}, {}
+    for id, name in enumerate(networks):
+        model = models.build(name, data.info(dataset).num_classes, Sample(), randomness.generator(0, "init"))
+        widths[f"client {id}"] = [len(weights) for weights in model.parameters() if weights.ndim > 1]
+        sizes[f"client {id}"] = f"{name}, {measured.kilobytes(models.num_floats(model)) / 1024:.2f} MiB"
+    drawn = plots.messages(measured.messages(method, dataset, networks[-1]), widths, sizes, server)
+    drawn.note("Networks: a bar is a layer, its height the logarithm of its width.")
+    return drawn.note(
+        f"Messages: of one client with {networks[-1]} in a real round; float32, {labels.dataset(dataset)}."
+    )
+
+
 # ------------------------------------------------------------------------------------------------ runs of a notebook
 
 
@@ -61,7 +83,7 @@ def provenance(records: Iterable[lab.Record]) -> pd.DataFrame:
     own = {record.key: record.provenance for record in records}
     shown = ["finished", "seconds", "device", "processor", "torch", "commit", "code"]
     table = pd.DataFrame(list(own.values()), index=pd.Index(own, name="run")).reindex(columns=shown)
-    print(f"{len(table)} runs, {table['seconds'].sum():.0f} s of training in all")
+    say(f"{len(table)} runs, {table['seconds'].sum():.0f} s of training in all")
     return table
 
 
@@ -79,7 +101,7 @@ def class_distribution(cells: Sequence[exhibits.Cell]) -> pd.DataFrame:
             try:
                 data.load(cell.dataset)
             except FedlibError as error:
-                print(error)
+                say(str(error))
                 return pd.DataFrame()
             found[key] = _held(cell)
     if not found:
@@ -123,7 +145,7 @@ def record_block(grids: str | Sequence[str], paper: pd.DataFrame | None = None) 
     """
     names = [grids] if isinstance(grids, str) else list(grids)
     found = [notebook.load_record(name) for name in names]
-    print(*(notebook.coverage(name) for name in names), sep="\n")
+    lines = [notebook.coverage(name) for name in names]
     record = notebook.Runs.joined(found)
     if record.cells:
         theirs = [cell.spec for name in names for cell in exhibits.cells(name, "paper", seeds=(0,))]
@@ -133,14 +155,15 @@ def record_block(grids: str | Sequence[str], paper: pd.DataFrame | None = None) 
             f"in the paper (N = {spec.num_clients})"
             for spec in {(spec.num_clients, spec.participation): spec for spec in own}.values()
         ]
-        print(f"Epochs that a client trains, on average: {'; '.join(said)}.")
+        lines.append(f"Epochs that a client trains, on average: {'; '.join(said)}.")
+    say(*lines)
     ours = record.summary("last")
     if paper is None:
         table, shown = ours.assign(paper=np.nan), _OURS
     else:
         table, shown = printed.beside_paper(ours, paper, ["method", "dataset", "clients"]), _BESIDE
     if len(table):
-        display(table[[name for name in shown if name in table]].round(2))
+        display(tables.Readable(table[[name for name in shown if name in table]]))
     return record, table
 
 
@@ -153,7 +176,7 @@ def figure_of_record(
     """
     present = [method for method in methods if method in set(table["method"])]
     if not present:
-        print(f"{name}: no results of record, so there is nothing to draw")
+        say(f"{name}: no results of record, so there is nothing to draw")
         return
     ranked, figure = tables.wide(table, present, absent=absent), plots.intervals(table, present, absent=absent)
     display(notebook.save_record(name, settings, figure, table.round(4), ranked), ranked)
@@ -165,7 +188,7 @@ def differences_of_record(name: str, settings: notebook.Parameters, runs_: noteb
     """
     rows = runs_.effects(reference, "last")
     if not len(rows):
-        print(f"{name}: no method is on record with {reference} yet, so there is nothing to draw")
+        say(f"{name}: no method is on record with {reference} yet, so there is nothing to draw")
         return
     # One round's ten clients differ by points from one round to the next: after the last round they say little.
     rows = rows.drop(columns=[name for name in rows if str(name).startswith("selected")])
@@ -189,7 +212,7 @@ def leads_of_record(
     """
     table = intervals.leads(runs_.rounds(), reference)
     if not len(table):
-        print(f"{name}: no method is on record with {reference} yet, so there is nothing to draw")
+        say(f"{name}: no method is on record with {reference} yet, so there is nothing to draw")
         return
     drawn = plots.leads(table, reference, banded).note("Each point is the mean of the ten rounds until then.")
     display(notebook.save_record(name, settings, drawn, table.round(4), used=runs_, view="leads"))
@@ -199,7 +222,7 @@ def prices_of_record(name: str, settings: notebook.Parameters, runs_: notebook.R
     """Save and show the leads of `method` over each other one at equal rounds, FLOPs and words; hands back the table in words."""
     rows = prices.against(runs_, method)
     if not len(rows):
-        print(f"{name}: no method is on record with {method} yet, so there is nothing to draw")
+        say(f"{name}: no method is on record with {method} yet, so there is nothing to draw")
         return pd.DataFrame()
     kinds = {kind: f"at equal {word}" for kind, word in prices.WORDS.items()}
     drawn = plots.differences(rows, "other", kinds, f"points of {method} above the method named")
@@ -215,7 +238,7 @@ def parts_of_record(name: str, settings: notebook.Parameters) -> pd.DataFrame:
     """Save and show what of each lead over training alone is local and what the exchange adds, of the isolated runs of record."""
     table = parts.parts(recorded.read_results())
     if not len(table):
-        print(f"{name}: no isolated run is on record yet, so there is nothing to draw")
+        say(f"{name}: no isolated run is on record yet, so there is nothing to draw")
         return table
     kinds = {"gain": "gain over training alone", "local": "local part", "exchange": "exchange part"}
     drawn = plots.differences(table, "method", kinds, "points of mean test accuracy")
@@ -237,7 +260,7 @@ def sweep_of_record(
     clients too.
     """
     if table.get("value", pd.Series(dtype=float)).nunique() < 2:
-        print(f"{name}: fewer than two values have results of record, so there is nothing to draw")
+        say(f"{name}: fewer than two values have results of record, so there is nothing to draw")
         return
     figure = plots.sweeps(table, methods, label, selected=selected)
     display(notebook.save_record(name, settings, figure, table.round(4), tables.wide(table, methods)))
@@ -343,14 +366,15 @@ def interact(function: Callable[..., Any], **choices: Any) -> None:
     if ipywidgets is None or not {"JPY_SESSION_NAME", "VSCODE_PID"} & set(
         os.environ
     ):  # as JupyterLab and VS Code set them
-        print(
-            f"sliders need JupyterLab and ipywidgets: call {function.__name__}({', '.join(choices)}) with other values"
-        )
+        say(f"sliders need JupyterLab and ipywidgets: call {function.__name__}({', '.join(choices)}) with other values")
         return
     if any(len(values) == 0 for values in choices.values()):
-        print("nothing to choose from yet")
+        say("nothing to choose from yet")
         return
-    display(ipywidgets.interactive(function, {"auto_display": True}, **choices))
+    shown = ipywidgets.interactive(function, {"auto_display": True}, **choices)
+    for child in shown.children[:-1]:  # the last is what the function shows
+        child.style.description_width = "initial"  # else a long name is cut
+    display(shown)
 
 
 def display(*shown: Any) -> None:

@@ -20,6 +20,7 @@ import psutil
 from .. import __version__, lab, models
 from ..errors import FedlibError, choose, coerce, require
 from ..lab import costs
+from ..lab.progress import NOTICE
 from . import exhibits, loading, notebook, recorded, settings
 
 # A busy machine may start a kernel slowly; the kernel's own log says nothing that a reader needs.
@@ -353,7 +354,7 @@ def refresh_one(file: str) -> None:
 
 def _tidy(cell: Any, stderr: bool = True) -> None:
     """Take out what a bar leaves behind in an executed cell, an output without content, what is nothing without its kernel, a
-    widget, and unless it is wanted `stderr`; and join what a stream wrote in parts, since where a part ends is chance.
+    widget, what a notice said, and unless it is wanted `stderr`; and join what a stream wrote in parts, since where a part ends is chance.
     """
     if cell.cell_type != "code":
         return
@@ -361,6 +362,8 @@ def _tidy(cell: Any, stderr: bool = True) -> None:
     for output in cell.outputs:
         name = output.get("name")
         if not output.get("data", True) or any("widget" in kind for kind in output.get("data", {})):
+            continue
+        if output.get("metadata") == NOTICE:
             continue
         if name == "stderr" and not stderr:
             continue

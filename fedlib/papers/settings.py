@@ -14,6 +14,7 @@ from ..lab import presets
 from ..show import intervals, tables
 from . import exhibits
 from .exhibits import DEMO, SMOKE
+from .prose import say
 from .results import note
 
 LONGEST_NAME = 95  # characters of a variation's files, so that the extension fits into a hundred
@@ -102,7 +103,7 @@ class Parameters:
         the parameter `methods` leaves that method out; in a batch at scale record or paper that of scale smoke, see `beside`.
         """
         if self.beside is not self:
-            print(
+            say(
                 f"in a batch at scale {self.scale}, what is changed by hand runs at scale smoke; in JupyterLab, at {self.scale}"
             )
         return replace(self.beside, methods=(method,)).cells(grid)[0].spec
@@ -162,7 +163,7 @@ def settings(
     require(values["jobs"] >= 0, "jobs", values["jobs"], "at least 1, or 0 to train nothing")
     values["seeds"] = values["seeds"] or exhibits.SEEDS[values["scale"]]
     made = Parameters(**values)
-    print(
+    say(
         f"scale {made.scale}; data {', '.join(made.datasets)}; methods {', '.join(made.methods) or 'all of the exhibit'}; "
         f"seeds {', '.join(map(str, made.seeds))}; rounds {made.rounds or 'as the scale says'}; "
         f"protocol {made.protocol or 'of the exhibit'}; device {made.device}; jobs {made.jobs}; "

@@ -1,6 +1,7 @@
 """Tables and sentences from tidy rows: methods down, settings across, best and second marked, as text, HTML and LaTeX."""
 
 import html
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -104,6 +105,22 @@ class Ranked:
             for column, marks in self.marks.items():
                 styler.format(form, subset=(marks.index[marks == mark], [column]))
         return styler
+
+
+@dataclass(frozen=True)
+class Readable:
+    """A table of words: a notebook wraps them and begins all at the left; of numbers two digits are shown, and a dash for none."""
+
+    table: pd.DataFrame
+
+    def __repr__(self) -> str:
+        return self.table.to_string(na_rep="–", float_format="{:.2f}".format)
+
+    def _repr_html_(self) -> str:
+        with pd.option_context("display.max_colwidth", None):
+            made = self.table.to_html(border=0, na_rep="–", float_format="{:.2f}".format)
+        style = "text-align: left; vertical-align: top; white-space: normal"
+        return re.sub(r"<(td|th)>", rf'<\1 style="{style}">', made)
 
 
 def latex_text(text: str) -> str:

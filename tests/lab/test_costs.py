@@ -6,6 +6,7 @@ import torch
 
 from fedlib import Dataset, Federation, lab, models, partition, simulate
 from fedlib.algorithms import make
+from fedlib.errors import FedlibError
 from fedlib.federation import Message
 from fedlib.lab import costs
 
@@ -72,3 +73,20 @@ MACS = {"CNN-1": 4_825_800, "CNN-2": 3_385_800, "CNN-3": 3_525_800, "CNN-4": 3_2
 @pytest.mark.parametrize("name", MACS)
 def test_training_flops_are_three_forwards_less_the_first_input_gradient(name):
     assert costs.training_flops(name, 10, 3) == 2 * (3 * MACS[name] - 940_800)
+
+
+@pytest.mark.parametrize("name", ["Standalone", "FedSSA", "FedGH", "FedMD"])
+def test_the_tensors_of_the_messages_are_the_words_of_the_table(name):
+    words = costs.table([name]).loc[name]
+    for dataset, seen in (("cifar10", 2), ("cifar100", 10)):
+        sent = costs.messages(make(name), dataset)
+        assert sent["words"].sum() == words[f"{dataset}_real"]
+        assert all(np.prod(row["shape"]) == row["words"] for row in sent.to_dict("records"))
+        if name == "FedSSA":
+            rows = sent.set_index(["direction", "tensor"])["shape"]
+            assert rows["download", "weight"] == rows["upload", "weight"] == (seen, D)
+
+
+def test_messages_of_shapes_that_are_not_known_are_refused():
+    with pytest.raises(FedlibError, match="dataset = 'mnist' is unknown"):
+        costs.messages(make("FedSSA"), "mnist")

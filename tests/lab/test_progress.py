@@ -5,7 +5,10 @@ import io
 
 import nbformat
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell, new_output
+from traitlets.config import Config
 
 from fedlib import FedlibError, RunSpec, lab, sweep
 from fedlib.lab import costs, estimates, launch, progress
@@ -222,3 +225,29 @@ def test_whoever_asks_is_told_how_many_runs_remain_after_each(tmp_path, monkeypa
     assert [left for left, _ in finished] == [2, 1, 0] and all(count >= 3 - left for left, count in finished)
     sweep(specs, jobs=1, progress=False, each=each)  # now nothing is trained
     assert len(finished) == 3
+
+
+def test_a_notice_is_on_standard_error_and_in_a_notebook_an_output_that_is_not_committed(monkeypatch, capsys):
+    progress.notice("waiting")
+    assert capsys.readouterr().err == "waiting\n"
+    shown = []
+    monkeypatch.setattr(progress, "in_notebook", lambda: True)
+    monkeypatch.setattr("IPython.display.display", lambda data, **how: shown.append((data, how["metadata"])))
+    progress.notice("waiting")
+    assert capsys.readouterr().err == "" and shown == [({"text/plain": "waiting"}, progress.NOTICE)]
+    kept = new_output("display_data", {"text/plain": "a table"})
+    cell = new_code_cell(outputs=[new_output("display_data", shown[0][0], metadata=shown[0][1]), kept])
+    reproduce._tidy(cell)
+    assert cell.outputs == [kept]
+
+
+def test_an_interrupt_is_one_line_in_a_notebook():
+    shell = InteractiveShell.instance(config=Config({"HistoryManager": {"hist_file": ":memory:"}}))
+    try:
+        shown = []
+        shell._showtraceback = lambda kind, value, lines: shown.append(lines)
+        shell.run_cell("from fedlib.lab.checkpoint import Interrupted\nraise Interrupted('stopped after round 1 of 3')")
+        assert shown == [["stopped after round 1 of 3"]]
+    finally:
+        shell.history_manager.end_session()
+        InteractiveShell.clear_instance()

@@ -135,3 +135,28 @@ def test_cells_are_means_over_seeds_and_differences_paired_by_seed(generate, mon
         found = cells(page, setting, metric)
         assert found["FedProto"] == {"last": "– (seed 1 diverged)", "differences": {"Standalone": "–"}}
     assert page["first"][setting] == ["Standalone", "FD", "FedProto"]
+
+
+def test_every_parameter_of_every_method_has_its_words(generate):
+    from fedlib import algorithms
+
+    for method in algorithms.BUILT_IN:
+        _, rows = generate.parameters(method)
+        assert [row["parameter"] for row in rows] == [item.name for item in fields(method)]
+        assert all(row["allowed"] and row["what it is"] for row in rows)
+    together, rows = generate.parameters(algorithms.ALGORITHMS["pFedMe"])
+    assert together == "Defaults are those of the authors' code, but for inner_lr."
+    (mu0, *_) = generate.parameters(algorithms.ALGORITHMS["FedSSA"])[1]
+    assert mu0["allowed"] == "in [0, 1]" and "Default 0.5 (Figure 3" in mu0["what it is"]
+
+
+def test_the_front_page_has_each_setting_of_a_method_and_readmes_table(generate):
+    from fedlib.papers import exhibits
+
+    rows = {name: generate._landing_rows(name, exhibits.EXHIBITS[item]) for name, item in generate.MAIN.items()}
+    assert any("CIFAR-100" in row["setting"] for row in rows["FedSSA"]) and len(rows["FedSSA"]) >= 2
+    assert any(
+        "CIFAR-10," in row["setting"] and row["our result"].endswith("(n\u00a0=\u00a03)") for row in rows["FedGH"]
+    )
+    assert rows["pFedHR"][0]["setting"] == "not run yet" and rows["pFedHR"][0]["claims"]
+    assert "| FedSSA | +2.95 ± 0.84 |" in generate.front()

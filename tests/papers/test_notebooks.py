@@ -261,8 +261,8 @@ def test_settings_understand_what_papermill_passes_as_text(capsys):
 
 def test_the_call_and_the_parameters_cell_have_the_same_names():
     for name in NOTEBOOKS:
-        (call,) = [cell.source for cell in code(read(name)) if "notebook.settings(" in cell.source]
-        assert f"notebook.settings({', '.join(notebook.PARAMETERS)})" in call, name
+        (call,) = [cell.source for cell in code(read(name)) if re.search(r"(notebook|study)\.settings\(", cell.source)]
+        assert f".settings({', '.join(notebook.PARAMETERS)})" in call, name
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)

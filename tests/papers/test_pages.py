@@ -111,10 +111,10 @@ def test_record_block_stands_beside_the_paper(monkeypatch, capsys):
     (row,) = rows.query("method == 'Standalone' and clients == 'N = 10, C = 100 %'").to_dict("records")
     assert row["paper"] == 96.53 and (row["all"], row["selected"]) == (85, 91)
     assert row["difference"] == pytest.approx(90 - 96.53)
-    assert {"paper", "ours", "all", "selected", "verdict"} <= set(tables[0])
+    assert {"paper", "ours", "all", "selected", "verdict"} <= set(tables[0].table)
     _, rows = pages.record_block(["fedssa/classes", "fedgh/classes"])
     assert rows["paper"].isna().all()
-    assert "verdict" not in tables[1]
+    assert "verdict" not in tables[1].table
     assert len(capsys.readouterr().out.splitlines()) == 3
 
 

@@ -495,3 +495,20 @@ def test_what_the_paper_prints_of_a_difference_is_a_tick_or_far_off_a_number():
     assert {"\u2190 -37.8", "+40.0 \u2192"} < texts
     assert axes.get_xlim()[0] > -8 and axes.get_xlim()[1] < 8
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["printed in the paper (arrow: off the axis)"]
+
+
+def test_messages_say_what_travels_and_how_large():
+    sent = pd.DataFrame(
+        [("download", "rows", (2, 512), 1024), *(("upload", f"w{place}", (256, 1024), 2**18) for place in range(6))],
+        columns=["direction", "tensor", "shape", "words"],
+    )
+    networks, sizes = {"client 0": [16, 500, 10]}, {"client 0": "CNN-1, 10 MiB"}
+    said = words(plots.messages(sent, networks, sizes, "averages"))
+    assert "download, 4.00 KB\nrows (2, 512)" in said and "averages" in said
+    assert "upload, 6.00 MiB\nw0 (256, 1024)\nw1 (256, 1024)\nw2 (256, 1024)\nand 3 more tensors" in said
+    figure = plots.messages(sent.query("direction == 'upload'"), networks, sizes)
+    assert "download: nothing" in words(figure)
+    heights = [
+        patch.get_height() for patch in figure.axes[0].patches[2:5]
+    ]  # of the layers, by the logarithm of their widths
+    assert heights == pytest.approx([0.72 * np.log(width) / np.log(500) for width in (16, 500, 10)])

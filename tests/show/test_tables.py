@@ -212,3 +212,13 @@ def test_leads_over_rounds_are_paired_by_seed_and_trailing_means():
     ]
     assert intervals.leads(rounds[rounds["method"] == "B"], "A").empty
     assert np.isnan(intervals.leads(rounds[rounds["seed"] == 0], "A")["ci95"]).all()  # one seed
+
+
+def test_a_readable_table_wraps_its_words_and_has_a_dash_for_no_number():
+    long = "a sentence that is longer than the fifty characters at which pandas cuts what stands in a cell"
+    shown = tables.Readable(pd.DataFrame({"words": [long, "<b>"], "points": [1.234, np.nan], "n": [3, 1]}))
+    made = shown._repr_html_()
+    assert long in made and "&lt;b&gt;" in made and "NaN" not in made
+    assert made.count("<td") == made.count("text-align: left") - made.count("<th ")
+    assert 'white-space: normal">1.23</td>' in made and ">–</td>" in made and ">3</td>" in made
+    assert repr(shown).splitlines()[1].endswith("1.23  3")
