@@ -28,7 +28,7 @@ initial rows for one that never did (those of the first header: the server knows
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -36,7 +36,19 @@ from torch import Tensor
 
 from ..fields import setting
 from ..training import by_class
-from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
+from .base import (
+    Algorithm,
+    Client,
+    ClientContext,
+    ClientInfo,
+    Look,
+    Message,
+    ServerContext,
+    ServerState,
+    Sized,
+    Upload,
+    by_seen_class,
+)
 
 
 @dataclass(frozen=True)
@@ -55,6 +67,7 @@ class FedSSA(Algorithm):
     paper = "Yi et al., IJCAI 2024"
     exchanges = "header rows of seen classes"
     needs = "features"
+    reports = ("mu",)
     look = Look("#0173b2", "s")
 
     mu0: float = setting(0.5, ge=0, le=1)
@@ -103,6 +116,14 @@ class FedSSA(Algorithm):
 
     def published_words(self, message: Message, context: ServerContext) -> int:
         return context.num_classes * (message["weight"].shape[1] + 1)  # a whole header, section 6.2 and Algorithm 1
+
+    def uploads(
+        self, names: Collection[str], info: ClientInfo, download: Message, context: ServerContext
+    ) -> dict[str, Sized]:
+        width = download["weight"].shape[1]
+        if self.aggregation == "whole":
+            return {"weight": Sized((context.num_classes, width)), "bias": Sized((context.num_classes,))}
+        return by_seen_class(info, weight=(width,), bias=())
 
     def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
         every = torch.arange(context.num_classes, device=context.device)  # a whole header has the rows of every class
