@@ -188,12 +188,11 @@ class Algorithm:
         self, names: Collection[str], info: ClientInfo, download: Message, context: ServerContext
     ) -> dict[str, Sized]:
         """What the client's upload must be, by name, where it has tensors of these `names`: a federation's server, which trusts
-        no client, refuses any other. By default what was downloaded or, under their own names, tensors of its model.
+        no client, refuses any other. By default what was downloaded or, where nothing was, tensors of its model by their names.
         """
-        if download.tensors.keys() != set(names):
+        if names and not download.tensors:
             own = context.build(info.architecture).state_dict()
-            if names and own.keys() >= set(names):
-                return like({name: own[name] for name in names})
+            return like({name: own[name] for name in names if name in own})
         return like(download.tensors)
 
     def aggregate(

@@ -60,7 +60,7 @@ def named(name, edit):
 def with_number(number):
     def edit(tensor):
         edited = tensor.clone()
-        edited.view(-1)[0] = number
+        edited[(0,) * tensor.ndim] = number
         return edited
 
     return edit
