@@ -115,6 +115,16 @@ reference. For two runs, the fields, versions and bits in which they differ are 
 Example: `fedlib compare Standalone-1f Standalone-2c FedSSA-07 FedSSA-9b --figure mine.png`""",
     ),
     ("store:runs", "runs", "what is stored: list, show, prune, export"),
+    (
+        "federate:node",
+        "node",
+        "an owner of data in a real federation; share: its part of a plan, made from its own images",
+    ),
+    (
+        "federate:server",
+        "server",
+        "the server of a real federation; share: its part of a plan; bundle: where its Flower app is",
+    ),
 )
 NO_LINES = Box("    \n" * 8, ascii=True)
 

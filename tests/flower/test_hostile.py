@@ -313,7 +313,9 @@ def attack(name, cases, folder, monkeypatch):
     monkeypatch.setattr(server, "PAUSE", 0.0)
     public = {"public_images": 16} if ALGORITHMS[name].public_data != "none" else {}
     scenario = {"scenario": "homogeneous"} if ALGORITHMS[name].needs == "architecture" else {}
-    spec = RunSpec(name, dataset="digits", num_clients=CLIENTS, rounds=2, batch_size=64, **public, **scenario)
+    spec = RunSpec(
+        name, dataset="digits", num_clients=CLIENTS, participation=1.0, rounds=2, batch_size=64, **public, **scenario
+    )
     run = shares.deal(dataclasses.replace(spec, **SPECS.get(name, {})), folder, NODES)
     post = Recorded(folder, 2, 1)
     honest = outcome_of(post, run, folder / "honest")
