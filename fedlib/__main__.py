@@ -123,7 +123,7 @@ Example: `fedlib compare Standalone-1f Standalone-2c FedSSA-07 FedSSA-9b --figur
     (
         "federate:server",
         "server",
-        "the server of a real federation; share: its part of a plan; bundle: where its Flower app is",
+        "the server of a real federation; share: its part of a plan; check, result: whether what Flower says is so",
     ),
 )
 NO_LINES = Box("    \n" * 8, ascii=True)

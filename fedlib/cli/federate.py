@@ -4,6 +4,8 @@ from pathlib import Path
 
 from cyclopts import App
 
+from ..errors import require
+from ..flower import check as checks
 from ..flower import owners
 from ..flower.loopback import BUNDLE
 
@@ -55,3 +57,32 @@ def server_share(plan: str, told: tuple[str, ...], /, *, out: str) -> None:
 def bundle() -> None:
     """where the app is that `flwr run` sends to the SuperLink"""
     print(BUNDLE)
+
+
+@server.command
+def check(superlink: str, /, *, nodes: int = 0) -> None:
+    """whether Flower's commands reach the SuperLink that they name, and which SuperNodes are there
+
+    Parameters
+    ----------
+    superlink
+        its name in Flower's config.toml
+    nodes
+        how many SuperNodes there must be (default 0)
+    """
+    address = checks.connection(superlink)
+    found = checks.online(superlink)
+    require(len(found) >= nodes, "SuperNodes that are there", len(found), f"{nodes} or more")
+    print(f"{superlink}: {address} answers with a trusted certificate; {len(found)} SuperNodes are there")
+
+
+@server.command
+def result(out: str, /) -> None:
+    """how far a run has come, or the line that it ended with
+
+    Parameters
+    ----------
+    out
+        the run's folder on the server's machine
+    """
+    print(f"the run {checks.result(out)}")

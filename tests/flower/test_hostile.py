@@ -77,6 +77,15 @@ def accuracies(**fields):
     return lambda value, other: wire.to_bytes(value | {"accuracies": value["accuracies"] | fields})
 
 
+def of_nothing(value, other):
+    """No validation accuracy, of a client that has validation images."""
+    return (
+        None
+        if value["accuracies"]["validation_accuracy"].isnan()
+        else accuracies(validation_accuracy=NAN)(value, other)
+    )
+
+
 def without(name):
     def changed(value, other):
         return wire.to_bytes(value | {"accuracies": {k: v for k, v in value["accuracies"].items() if k != name}})
@@ -162,7 +171,7 @@ REFUSED = {
     "an accuracy of 400 digits": accuracies(accuracy=10**400),
     "an accuracy that is a text": accuracies(accuracy="high"),
     "many accuracies": accuracies(accuracy=torch.ones(3)),
-    "a validation accuracy of NaN": accuracies(validation_accuracy=NAN),
+    "a validation accuracy of NaN": of_nothing,
     "a validation accuracy of -1": accuracies(validation_accuracy=-1.0),
     "no accuracy": without("accuracy"),
     "no validation accuracy": without("validation_accuracy"),
