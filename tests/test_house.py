@@ -112,7 +112,7 @@ def code_lines(file: Path) -> int:
 def test_the_ground_floor_is_thin():
     """Apart from what is read when it is asked for: readers of data sets, and networks for what is no image."""
     further = ("fedlib.data.readers.", "fedlib.zoo")
-    assert sum(code_lines(FILES[name]) for name in [*GROUND, "fedlib"] if not name.startswith(further)) <= 5100
+    assert sum(code_lines(FILES[name]) for name in [*GROUND, "fedlib"] if not name.startswith(further)) <= 5250
 
 
 def test_showing_loads_no_torch():

@@ -43,17 +43,16 @@ class Sized:
     least: float = -torch.inf
     most: float = torch.inf
 
+    @classmethod
+    def like(cls, tensors: Mapping[str, Tensor]) -> "dict[str, Sized]":
+        """What tensors of these names, shapes and dtypes must be."""
+        return {name: cls(tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
 
-def like(tensors: Mapping[str, Tensor]) -> dict[str, Sized]:
-    """What tensors of these names, shapes and dtypes must be."""
-    return {name: Sized(tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
-
-
-def by_seen_class(info: ClientInfo, **widths: tuple[int, ...]) -> dict[str, Sized]:
-    """An upload by class: `classes`, of the client's own, and tensors of these widths with a row for each of them."""
-    rows = Upto("classes", len(info.classes))
-    sized = {name: Sized((rows, *width)) for name, width in widths.items()}
-    return {"classes": Sized((rows,), torch.int64), **sized}
+    @classmethod
+    def by_class(cls, info: ClientInfo, **widths: tuple[int, ...]) -> "dict[str, Sized]":
+        """An upload by class: `classes`, of the client's own, and tensors of these widths with a row for each of them."""
+        rows = Upto("classes", len(info.classes))
+        return {"classes": cls((rows,), torch.int64)} | {name: cls((rows, *width)) for name, width in widths.items()}
 
 
 def check_public_labels(name: str, public: PublicData, num_classes: int) -> None:
@@ -192,8 +191,8 @@ class Algorithm:
         """
         if names and not download.tensors:
             own = context.build(info.architecture).state_dict()
-            return like({name: own[name] for name in names if name in own})
-        return like(download.tensors)
+            return Sized.like({name: own[name] for name in names if name in own})
+        return Sized.like(download.tensors)
 
     def aggregate(
         self, server: ServerState, uploads: Sequence[Upload], context: ServerContext
@@ -229,7 +228,5 @@ __all__ = [
     "Sized",
     "Upload",
     "Upto",
-    "by_seen_class",
     "check_public_labels",
-    "like",
 ]

@@ -27,19 +27,7 @@ from torch import Tensor, nn
 
 from ..fields import setting
 from ..training import class_means
-from .base import (
-    Algorithm,
-    Client,
-    ClientContext,
-    ClientInfo,
-    Look,
-    Message,
-    ServerContext,
-    ServerState,
-    Sized,
-    Upload,
-    by_seen_class,
-)
+from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Sized, Upload
 
 
 def fd_loss(
@@ -111,7 +99,7 @@ class FD(Algorithm):
     def uploads(
         self, names: Collection[str], info: ClientInfo, download: Message, context: ServerContext
     ) -> dict[str, Sized]:
-        return by_seen_class(info, outputs=(context.num_classes,))
+        return Sized.by_class(info, outputs=(context.num_classes,))
 
     def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
         for info, message in uploads:  # its latest vectors in the place of those before

@@ -22,19 +22,7 @@ import torch.nn.functional as F
 from ..fields import setting
 from ..randomness import fork_torch
 from ..training import class_means
-from .base import (
-    Algorithm,
-    Client,
-    ClientContext,
-    ClientInfo,
-    Look,
-    Message,
-    ServerContext,
-    ServerState,
-    Sized,
-    Upload,
-    by_seen_class,
-)
+from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Sized, Upload
 
 
 @dataclass(frozen=True)
@@ -85,7 +73,7 @@ class FedGH(Algorithm):
     def uploads(
         self, names: Collection[str], info: ClientInfo, download: Message, context: ServerContext
     ) -> dict[str, Sized]:
-        return by_seen_class(info, lars=(context.initial_header().in_features,))
+        return Sized.by_class(info, lars=(context.initial_header().in_features,))
 
     def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
         if self.server_update == "frozen":

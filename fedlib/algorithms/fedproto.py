@@ -24,19 +24,7 @@ from torch import Tensor
 from ..fields import setting
 from ..models import Model
 from ..training import by_class, class_means
-from .base import (
-    Algorithm,
-    Client,
-    ClientContext,
-    ClientInfo,
-    Look,
-    Message,
-    ServerContext,
-    ServerState,
-    Sized,
-    Upload,
-    by_seen_class,
-)
+from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Sized, Upload
 
 
 def prototype_loss(
@@ -114,7 +102,7 @@ class FedProto(Algorithm):
     def uploads(
         self, names: Collection[str], info: ClientInfo, download: Message, context: ServerContext
     ) -> dict[str, Sized]:
-        sized = by_seen_class(info, prototypes=(context.initial_header().in_features,))
+        sized = Sized.by_class(info, prototypes=(context.initial_header().in_features,))
         if self.weighted:
             sized["counts"] = Sized(sized["classes"].shape, torch.int64, least=1, most=info.num_samples)
         return sized

@@ -36,19 +36,7 @@ from torch import Tensor
 
 from ..fields import setting
 from ..training import by_class
-from .base import (
-    Algorithm,
-    Client,
-    ClientContext,
-    ClientInfo,
-    Look,
-    Message,
-    ServerContext,
-    ServerState,
-    Sized,
-    Upload,
-    by_seen_class,
-)
+from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Sized, Upload
 
 
 @dataclass(frozen=True)
@@ -123,7 +111,7 @@ class FedSSA(Algorithm):
         width = download["weight"].shape[1]
         if self.aggregation == "whole":
             return {"weight": Sized((context.num_classes, width)), "bias": Sized((context.num_classes,))}
-        return by_seen_class(info, weight=(width,), bias=())
+        return Sized.by_class(info, weight=(width,), bias=())
 
     def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
         every = torch.arange(context.num_classes, device=context.device)  # a whole header has the rows of every class

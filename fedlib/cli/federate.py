@@ -4,7 +4,7 @@ from pathlib import Path
 
 from cyclopts import App
 
-from ..errors import require
+from ..errors import coerce, require
 from ..flower import check as checks
 from ..flower import owners
 from ..flower.loopback import BUNDLE
@@ -14,7 +14,7 @@ server = App(name="server")
 
 
 @node.command
-def share(plan: str, /, *, client: int, images: str, out: str) -> None:
+def share(plan: str, /, *, client: str, images: str, out: str) -> None:
     """an owner's share of a plan, made from its own images where they lie
 
     Prints the file that the server is to get: seen classes and number of training images, no image. A node with several
@@ -33,8 +33,9 @@ def share(plan: str, /, *, client: int, images: str, out: str) -> None:
     """
     read = owners.read_plan(plan)
     found, labels = owners.read_images(images, read)
-    told = owners.own_share(read, client, found, labels, out)
-    print(f"run {read.run.key}: client {client} has {len(labels)} images; the server is to get {told}")
+    number = int(coerce("client", client, int))
+    told = owners.own_share(read, number, found, labels, out)
+    print(f"run {read.run.key}: client {number} has {len(labels)} images; the server is to get {told}")
 
 
 @server.command(name="share")
@@ -60,7 +61,7 @@ def bundle() -> None:
 
 
 @server.command
-def check(superlink: str, /, *, nodes: int = 0) -> None:
+def check(superlink: str, /, *, nodes: str = "0") -> None:
     """whether Flower's commands reach the SuperLink that they name, and which SuperNodes are there
 
     Parameters
@@ -70,9 +71,10 @@ def check(superlink: str, /, *, nodes: int = 0) -> None:
     nodes
         how many SuperNodes there must be (default 0)
     """
+    least = int(coerce("nodes", nodes, int))
     address = checks.connection(superlink)
     found = checks.online(superlink)
-    require(len(found) >= nodes, "SuperNodes that are there", len(found), f"{nodes} or more")
+    require(len(found) >= least, "SuperNodes that are there", len(found), f"{least} or more")
     print(f"{superlink}: {address} answers with a trusted certificate; {len(found)} SuperNodes are there")
 
 

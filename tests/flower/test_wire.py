@@ -12,7 +12,7 @@ import tiny
 import torch
 
 from fedlib import FedlibError
-from fedlib.algorithms.base import Algorithm, Sized, Upto, by_seen_class
+from fedlib.algorithms.base import Algorithm, Sized, Upto
 from fedlib.federation import ClientInfo, Message
 from fedlib.flower import wire
 from fedlib.simulation import Reply, Request
@@ -147,7 +147,7 @@ class Mine(Algorithm):
 @dataclasses.dataclass(frozen=True)
 class ByClass(Mine):
     def uploads(self, names, info, download, context):
-        return by_seen_class(info, lars=(5,)) | {"counts": Sized((Upto("classes", 2),), torch.int64, least=1, most=20)}
+        return Sized.by_class(info, lars=(5,)) | {"counts": Sized((Upto("classes", 2),), torch.int64, least=1, most=20)}
 
 
 def reply(tensors=None, **fields):

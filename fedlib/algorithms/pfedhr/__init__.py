@@ -54,7 +54,6 @@ from ..base import (
     Sized,
     Upload,
     check_public_labels,
-    like,
 )
 from . import contrastive, reassembly, side_by_side
 from .reassembly import Source
@@ -152,7 +151,7 @@ class PFedHR(Algorithm):
     def uploads(
         self, names: Collection[str], info: ClientInfo, download: Message, context: ServerContext
     ) -> dict[str, Sized]:
-        return like(context.build(info.architecture).state_dict())
+        return Sized.like(context.build(info.architecture).state_dict())
 
     def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> dict[str, Any]:
         uploads = sorted(uploads, key=lambda upload: upload.info.id)  # the order of arrival does not matter
