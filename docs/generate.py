@@ -284,6 +284,7 @@ commands
 numbers
 protocols
 own
+networks
 machines
 api/index
 ```

@@ -127,6 +127,12 @@ def distinct(field: str, values: Iterable[Any]) -> None:
         seen.append(value)
 
 
+def whole_or_part(field: str, value: Any) -> float:
+    """A number, an int where it is whole; raises `FedlibError` for anything else."""
+    number = coerce(field, value, float)
+    return int(number) if number.is_integer() else number
+
+
 def coerce(field: str, value: Any, kind: type) -> Any:
     """Turn `value` (perhaps a string from a command line or papermill) into `kind`, or raise `FedlibError`.
 

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from . import models, partition, randomness, training
+from . import devices, models, partition, randomness, training
 from .data import Dataset
-from .errors import FedlibError, choose, coerce, require
+from .errors import FedlibError, choose, coerce, require, whole_or_part
 from .metrics import measured
 from .protocol import Protocol
 from .sample import KINDS, Sample
@@ -191,7 +191,7 @@ def statistics(dataset: Dataset, normalise: str) -> tuple[tuple[float, ...], tup
 class Initial:
     """Called with an architecture, a copy of its initial network: one initial state an architecture or, of the `client`
     whose id it has (`Protocol.starts` apart), one drawn from that client's own stream. Knows nothing else of the
-    clients, so that a federation is freed as soon as nobody holds it.
+    clients, so that a federation is freed as soon as nobody holds it. weights: what is loaded into a network that was drawn.
     """
 
     seed: int
@@ -200,6 +200,7 @@ class Initial:
     device: torch.device
     states: dict[str, nn.Module] = field(default_factory=dict)
     layouts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    weights: Mapping[str, dict[str, Tensor]] = field(default_factory=dict)
     client: int | None = None
 
     def __call__(self, architecture: str) -> nn.Module:
@@ -218,7 +219,12 @@ class Initial:
 
     def _drawn(self, architecture: str, whose: int) -> nn.Module:
         stream = randomness.generator(self.seed, "init", client=whose)
-        return models.build(architecture, self.num_classes, self.sample, stream).to(self.device)
+        network = models.build(architecture, self.num_classes, self.sample, stream)
+        if architecture in self.weights:
+            from . import zoo
+
+            zoo.load(architecture, network, self.weights[architecture])
+        return network.to(self.device)
 
 
 Held = np.ndarray | tuple[np.ndarray, np.ndarray, np.ndarray]  # what a client holds: to be split, or split already
@@ -278,7 +284,10 @@ class Federation:
     clients 0, 1, 2, ... in turn; public: for methods that need public data, indices into the pooled images that no
     client holds, or into those of `public_dataset`; public_labels: whether they come with their labels;
     metrics: names of what is measured besides accuracy, see `metrics.measured`; newcomers: how many clients, drawn by
-    the seed, take no part before the last round, which is theirs alone. Raises
+    the seed, take no part before the last round, which is theirs alone; schedule: of the rate over the rounds, see
+    `optimisers.rates`, empty for none; deterministic: on CUDA, the same bits each time, and an error where a layer has no such
+    kernel; weights: of an architecture, tensors by name that its
+    networks start from, see `zoo.load`. Raises
     FedlibError when a client would hold fewer than three images, and when an image is held twice: by two clients, in
     two parts of one, or by a client and the public; and when the protocol would augment images of a data set that does
     not say that they may be.
@@ -291,7 +300,7 @@ class Federation:
         architectures: Sequence[str] = models.SCENARIOS["heterogeneous"],
         *,
         protocol: Protocol | None = None,
-        local_epochs: int = 1,
+        local_epochs: float = 1,
         batch_size: int = 64,
         seed: int = 0,
         device: str = "cpu",
@@ -301,14 +310,17 @@ class Federation:
         public_labels: bool = True,
         metrics: str = "",
         newcomers: int = 0,
+        schedule: str = "",
+        deterministic: bool = True,
+        weights: Mapping[str, dict[str, Tensor]] | None = None,
     ):
         require(isinstance(dataset, Dataset), "dataset", dataset, "a Dataset, such as data.load('digits')")
         protocol = Protocol() if protocol is None else protocol
         require(isinstance(protocol, Protocol), "protocol", protocol, "a Protocol")
         protocol.check_augmentation(dataset.name, dataset.augment)
-        local_epochs, batch_size = coerce("local_epochs", local_epochs, int), coerce("batch_size", batch_size, int)
-        for name, value in (("local_epochs", local_epochs), ("batch_size", batch_size)):
-            require(1 <= value < 2**63, name, value, "between 1 and 2**63 - 1")
+        local_epochs, batch_size = whole_or_part("local_epochs", local_epochs), coerce("batch_size", batch_size, int)
+        require(0 < local_epochs < 2**63, "local_epochs", local_epochs, "above 0 and below 2**63")
+        require(1 <= batch_size < 2**63, "batch_size", batch_size, "between 1 and 2**63 - 1")
         seed = coerce("seed", seed, int)
         require(0 <= seed < 2**63, "seed", seed, "between 0 and 2**63 - 1")
         choose("precision", precision, ("fp32", "bf16"))
@@ -316,12 +328,8 @@ class Federation:
         require(listed, "architectures", architectures, "a list of names, at least one")
         for architecture in architectures:
             choose("architecture", architecture, models.BUILDERS)
-        try:
-            self.seed, self.device, self.protocol = seed, torch.device(device), protocol
-            there = self.device.type == "cpu" or (self.device.type == "cuda" and torch.cuda.is_available())
-        except Exception:  # torch raises many kinds, and another's __str__ any
-            there = False
-        require(there, "device", device, "cpu or cuda, and on this machine")
+        self.seed, self.device, self.protocol = seed, devices.found(device), protocol
+        self.deterministic = coerce("deterministic", deterministic, bool)
         self.num_classes, self.sample = dataset.num_classes, dataset.sample
         self.architectures = tuple(architectures)
         self.settings = training.Settings(
@@ -333,6 +341,7 @@ class Federation:
             protocol.clip_norm,
             protocol.optimiser,
         )
+        self.schedule = coerce("schedule", schedule, str)
         self.metrics = measured(coerce("metrics", metrics, str))
         mean, std = statistics(dataset, protocol.normalise)
         subtracted, divided = (self.sample.shaped(values, self.device) for values in (mean, std))
@@ -351,7 +360,7 @@ class Federation:
         self.public = None if public is None else self._public(public, public_dataset, public_labels, shared.augment)
         self.last_trained: dict[str, int] = {}  # architecture -> id of the last client that trained
         self.after_visit: Callable[[Client], None] | None = None  # called when a client's part of a round is over
-        self.build = Initial(seed, self.num_classes, self.sample, self.device)
+        self.build = Initial(seed, self.num_classes, self.sample, self.device, weights=weights or {})
         labels = dataset.labels.numpy()
         self.clients = [self._client(id, part, labels, len(parts)) for id, part in enumerate(parts)]
         newcomers = coerce("newcomers", newcomers, int)
@@ -410,11 +419,16 @@ class Federation:
 
     def _known(self, round: int, rounds: int) -> dict[str, Any]:
         """The fields of `SharedContext`."""
+        settings = self.settings
+        if self.schedule:
+            from .optimisers import rate
+
+            settings = replace(settings, lr=rate(self.schedule, settings.lr, round, rounds))
         return {
             "seed": self.seed,
             "round": round,
             "rounds": rounds,
-            "settings": self.settings,
+            "settings": settings,
             "augmentation": self.protocol.augmentation,
             "num_classes": self.num_classes,
             "sample": self.sample,
@@ -536,7 +550,7 @@ class ClientContext(SharedContext):
         loss: Callable[..., Tensor] = training.cross_entropy,
         modules: Mapping[str, nn.Module] | None = None,
         purpose: str = "batches",
-        epochs: int | None = None,
+        epochs: float | None = None,
         lr: float | None = None,
         support: str | None = None,
         **named: Any,

@@ -147,5 +147,7 @@ def measured(names: str) -> tuple[str, ...]:
 
 def of_client(names: Sequence[str], logits: "Tensor", labels: "Tensor") -> "dict[str, Tensor]":
     """The values of these metrics on a client's logits (n, C) and labels (n,)."""
+    if logits.device.type == "mps":  # which has no float64
+        logits, labels = logits.cpu(), labels.cpu()
     functions = {name: METRICS[name].of_client for name in names}
     return {name: function(logits, labels) for name, function in functions.items() if function is not None}

@@ -155,21 +155,27 @@ def pfedhr_cnn(
     return Model(nn.Sequential(*layers), nn.Linear(features or width, num_classes))
 
 
-def _of_zoo(architecture: str, num_classes: int, channels: int, sample: Sample) -> Model:
-    """A network of `fedlib.zoo`, for what is no image."""
+def _of_zoo(architecture: str, num_classes: int, channels: int, sample: Sample | None = None) -> Model:
+    """A network of `fedlib.zoo`."""
     from . import zoo
 
-    return Model(zoo.EXTRACTORS[architecture](sample), nn.Linear(zoo.WIDTH, num_classes))
+    sample = Sample.of(channels) if sample is None else sample
+    width = zoo.FEATURES if sample.kind == "image" else zoo.WIDTH
+    return Model(zoo.EXTRACTORS[architecture](sample), nn.Linear(width, num_classes))
 
 
 # (number of classes, channels), and `sample`, where it has a parameter of that name -> network
 Builder = Callable[..., nn.Module]
-OTHER_KINDS = {"MLP": "vector", "CNN-1D": "series", "fastText": "tokens"}  # in fedlib.zoo
+# Networks of fedlib.zoo, which is imported when one is built -> the kind of data that they are for.
+OTHER_KINDS = {"MLP": "vector", "CNN-1D": "series", "fastText": "tokens", "Transformer": "tokens"}
+ZOO = OTHER_KINDS | dict.fromkeys([f"ResNet-{depth}" for depth in (4, 6, 8, 10, 18, 34, 50, 101, 152)], "image")
+ZOO |= dict.fromkeys(("GoogLeNet", "MobileNet-V2", "MobileNet-V3-S", "MobileNet-V3-L"), "image")
+ZOO |= dict.fromkeys(("EfficientNet-B0", "EfficientNet-V2-S", "ViT-T", "ViT-S", "ViT-B-16", "ViT-B-32"), "image")
 BUILDERS: dict[str, Builder] = {
     **{name: partial(cnn, name) for name in CNN_WIDTHS},
     **{name: partial(pfedhr_cnn, name) for name in M_WIDTHS},
     **{f"{name}-{FEATURES}": partial(pfedhr_cnn, name, features=FEATURES) for name in M_WIDTHS},
-    **{name: partial(_of_zoo, name) for name in OTHER_KINDS},
+    **{name: partial(_of_zoo, name) for name in ZOO},
 }
 BUILT_IN = dict(BUILDERS)
 SMALLEST = {"CNN": 16, "M1": 16, "M2": 32, "M3": 8, "M4": 8}  # side of an image that leaves a map of 1x1
@@ -238,21 +244,31 @@ def architectures(scenario: str, known_only: bool = True) -> tuple[str, ...]:
     return names
 
 
+def fitting(architecture: str, sample: Sample) -> str:
+    """The architecture or, where it is a built-in one for another kind of samples, a built-in one for such."""
+    if not is_built_in(architecture) or OTHER_KINDS.get(architecture, "image") == sample.kind:
+        return architecture
+    return next((name for name, kind in OTHER_KINDS.items() if kind == sample.kind), "CNN-1")
+
+
 def check_takes(field: str, architecture: str, sample: Sample) -> None:
     """Raise FedlibError, naming `field`, where a built-in network is not for samples like these."""
     if not is_built_in(architecture):
         return
     kind = OTHER_KINDS.get(architecture, "image")
     if sample.kind != kind:
-        fitting = next((name for name, other in OTHER_KINDS.items() if other == sample.kind), "CNN-1")
         raise FedlibError(
-            f"{field} = {architecture!r}: takes {KINDS[kind].plural}, and these samples are {sample}: use {fitting}, or a "
-            "network of your own (models.register)"
+            f"{field} = {architecture!r}: takes {KINDS[kind].plural}, and these samples are {sample}: use "
+            f"{fitting(architecture, sample)}, or a network of your own (models.register)"
         )
     if kind == "image":
         least = SMALLEST.get(architecture.partition("-")[0], 1)
         small = f"a network for images of {sample.shape[1]}x{sample.shape[2]} pixels; this one needs {least}x{least} or more"
         require(min(sample.shape[1:]) >= least, field, architecture, small)
+    if architecture in ZOO:
+        from . import zoo
+
+        zoo.check(architecture, sample)
 
 
 def made(builder: Builder, num_classes: int, sample: Sample) -> nn.Module:

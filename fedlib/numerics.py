@@ -33,7 +33,10 @@ def parts(hashed: Mapping[str, Any]) -> list[str]:
     found = ["training", f"precision {hashed['precision']}", *(["isolated"] if hashed.get("isolated") else [])]
     if hashed["partition"] in partition.BUILT_IN:
         found.append(f"partition {hashed['partition']}")
-    found += [f"{name} {value}" for name, value in hashed["protocol"].items() if isinstance(value, str)]
+    chosen = {name: value for name, value in hashed["protocol"].items() if isinstance(value, str)}
+    found += [
+        f"{name} {value.partition('(')[0]}" for name, value in chosen.items()
+    ]  # an optimiser without its parameters
     method = algorithms.ALGORITHMS.get(hashed["algorithm"])
     found += [f"method {cls.name}" for cls in method.__mro__ if cls in algorithms.BUILT_IN] if method else []
     networks = {*hashed["architectures"], *map(str, hashed["params"].values())}

@@ -29,7 +29,8 @@ class Protocol:
     `released`: ImageNet's on cifar10, the data set's own on others;
     augmentation: of training images, `none`, or `released`: flip, erasing and crop, see `training.augmented`, of data
     that say they may be (`Dataset.augment`);
-    optimiser: of every network that a method trains, `sgd` or `adam` (PyTorch's betas), fresh for each client and round;
+    optimiser: of every network that a method trains, `sgd` or `adam` (PyTorch's betas), or one of torch's by name, perhaps with
+    parameters, `AdamW(amsgrad=True)`; fresh for each client and round;
     lr, momentum, weight_decay: its settings; clip_norm: largest gradient norm of a step, 0 for none;
     starts: the clients' initial models. `equal`: one state per architecture, as in the released code; `apart`: each
     client's drawn from its own stream. What the server starts from is the architecture's under both;
@@ -45,7 +46,7 @@ class Protocol:
     dealing: str = later("slots", neutral="slots", choices=("slots", "shards"))
     normalise: str = setting("dataset", choices=("dataset", "imagenet", "half", "released"))
     augmentation: str = setting("none", choices=("none", "released"))
-    optimiser: str = setting("sgd", choices=OPTIMISERS)
+    optimiser: str = setting("sgd")
     lr: float = setting(0.01, ge=0)
     momentum: float = setting(0.0, ge=0, lt=1)
     weight_decay: float = setting(0.0, ge=0)
@@ -59,7 +60,12 @@ class Protocol:
         official = self.split.startswith("official")
         require(self.dealing == "slots" or not official, "dealing", self.dealing, f"'slots' with split {self.split}")
         allowed = "0 under Adam, which has moments of its own"
-        require(self.optimiser == "sgd" or self.momentum == 0, "momentum", self.momentum, allowed)
+        require(self.optimiser != "adam" or self.momentum == 0, "momentum", self.momentum, allowed)
+        if self.optimiser not in OPTIMISERS:
+            from .optimisers import check_optimiser, spelled
+
+            check_optimiser(self.optimiser, self.momentum)
+            object.__setattr__(self, "optimiser", spelled("optimiser", self.optimiser))
 
     def check_augmentation(self, name: str, augment: bool) -> None:
         """Raise FedlibError where the training images of the data set called `name` would be augmented though they do

@@ -4,10 +4,8 @@
 is a client's side. The default exchange, `in_process`, is a loop over the federation's own clients.
 """
 
-import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -17,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from . import border, metrics, models, randomness, training
+from . import border, devices, metrics, models, randomness, training
 from .algorithms import Algorithm, ServerState
 from .errors import FedlibError, coerce, require, shown, told
 from .federation import Client, ClientContext, ClientInfo, Federation, Message, ServerContext, Upload
@@ -114,7 +112,8 @@ def participate(client: Client, algorithm: Algorithm, download: Message, context
     accuracies = _accuracies(client, hits) | others
     finite = finite & training.all_finite([client.snapshot(), upload.tensors], client.train.device)
     if loss is not None:  # float64 holds every number as it is, and nothing waits for the device
-        loss = torch.where(finite, torch.as_tensor(loss, dtype=torch.float64, device=finite.device), torch.nan)
+        wide = devices.widest(finite.device)
+        loss = torch.where(finite, torch.as_tensor(loss, dtype=wide, device=finite.device), torch.nan)
     elif not finite:
         loss = np.nan
     client.leave()
@@ -126,7 +125,7 @@ def answer(federation: Federation, algorithm: Algorithm, request: Request) -> Re
     client of `federation` is touched, and what it is to remember between rounds is its `snapshot`.
     """
     client = federation.clients[request.client]
-    with training.one_thread(), _deterministic(federation.device):
+    with training.one_thread(), devices.deterministic(federation.device, federation.deterministic):
         if request.round < 0:
             return _evaluate_initial(federation, [client])[0]
         context = federation.client_context(client.id, request.round, request.rounds)
@@ -167,7 +166,12 @@ def participants(num_clients: int, participation: float) -> int:
 
 
 def check(
-    federation: Federation, algorithm: Algorithm, rounds: int, participation: float, exchange: Exchange
+    federation: Federation,
+    algorithm: Algorithm,
+    rounds: int,
+    participation: float,
+    exchange: Exchange,
+    patience: int = 0,
 ) -> tuple[int, float]:
     """The rounds and the participation as numbers; raises FedlibError where they, or what is to be simulated, do not fit."""
     require(isinstance(federation, Federation), "federation", federation, "a Federation")
@@ -178,6 +182,11 @@ def check(
     require(exchange is in_process or inherits == "none", "inherit", inherits, "'none', unless clients are in_process")
     allowed = "at least 2, of which the last is the newcomers'"
     require(rounds >= 2 or not len(federation.newcomers), "rounds", rounds, allowed)
+    require(coerce("patience", patience, int) >= 0, "patience", patience, "at least 1, or 0 for all rounds")
+    if patience:
+        allowed = "0 where clients have no validation images, or newcomers wait for the last round"
+        validated = any(len(client.validation) for client in federation.clients)
+        require(validated and not len(federation.newcomers), "patience", patience, allowed)
     participants(len(federation.clients), participation)  # a wrong participation is refused before any work
     return rounds, participation
 
@@ -191,6 +200,7 @@ def simulate(
     outcome: Outcome | None = None,
     after_round: Callable[[Outcome], None] | None = None,
     exchange: Exchange = in_process,
+    patience: int = 0,
 ) -> Outcome:
     """Run `algorithm` on `federation` for `rounds` rounds and hand back the records and the trained clients.
 
@@ -199,10 +209,11 @@ def simulate(
     intra-op thread; of several simulations in threads of one process, one trains and the others wait for it.
     exchange: called with the federation, the algorithm and a round's requests, carries them to the clients and returns
     their replies in the same order, None for a client that has not answered: the round goes on without it, and its row
-    says how many are `absent`. By default the clients are in this process. Nothing else here touches a client.
+    says how many are `absent`. By default the clients are in this process. Nothing else here touches a client. patience:
+    after so many rounds without a better mean validation accuracy of the visited clients there are no more; 0: never.
     """
-    rounds, participation = check(federation, algorithm, rounds, participation, exchange)
-    with training.one_thread(), _deterministic(federation.device):
+    rounds, participation = check(federation, algorithm, rounds, participation, exchange, patience)
+    with training.one_thread(), devices.deterministic(federation.device, federation.deterministic):
         started = time.perf_counter()
         border.fits(algorithm, federation)
         if outcome is None:
@@ -210,7 +221,7 @@ def simulate(
             _evaluate_everyone(outcome, algorithm, rounds, exchange)
         earlier, known = outcome.seconds, _Known.of(outcome)
         for round in range(len(outcome.round_rows) - 1, rounds):
-            if outcome.status == "diverged":
+            if over(outcome, rounds, patience):
                 break
             _round(outcome, algorithm, federation.server_context(round, rounds), participation, known, exchange)
             outcome.seconds = earlier + time.perf_counter() - started
@@ -218,6 +229,14 @@ def simulate(
                 after_round(outcome)
         outcome.seconds = earlier + time.perf_counter() - started
     return outcome
+
+
+def over(outcome: Outcome, rounds: int, patience: int = 0) -> bool:
+    """Whether there are no further rounds: all are done, one diverged, or the last `patience` were none the better for it."""
+    measured = [row["validation_accuracy"] for row in outcome.round_rows[1:]]
+    best = max(measured[: len(measured) - patience], default=1.0)
+    stalled = 0 < patience < len(measured) and not any(value > best for value in measured[-patience:])
+    return outcome.status == "diverged" or len(measured) >= rounds or stalled
 
 
 @dataclass
@@ -289,7 +308,8 @@ def _round(
     loss = float(np.mean(losses)) if losses else np.nan
     if not finite or (losses and not np.isfinite(loss)):
         outcome.status = "diverged"
-    row = _round_row(round, loss, known, infos, federation.settings.epochs)
+    images = sum(sum(training.images_of_epochs(federation.settings, info.num_samples)) for info in infos)
+    row = _round_row(round, loss, known, infos, images)
     row |= _words(algorithm, context, [request.download for request in requests], [reply.upload for reply in replies])
     recorded = _mean_diagnostics(algorithm, replies)
     if federation.protocol.inherit != "none":
@@ -431,8 +451,9 @@ def _hits(algorithm: Algorithm, client: Client, num_classes: int) -> tuple[dict[
 def _accuracies(client: Client, hits: dict[str, Tensor]) -> dict[str, float | Tensor]:
     """Fractions of the test images, and of the validation images for the headline way of predicting."""
     cut = len(client.validation)
-    measured: dict[str, float | Tensor] = {name: hit[cut:].double().mean() for name, hit in hits.items()}
-    measured["validation_accuracy"] = next(iter(hits.values()))[:cut].double().mean()
+    wide = devices.widest(client.test.device)
+    measured: dict[str, float | Tensor] = {name: hit[cut:].to(wide).mean() for name, hit in hits.items()}
+    measured["validation_accuracy"] = next(iter(hits.values()))[:cut].to(wide).mean()
     return measured
 
 
@@ -446,16 +467,16 @@ def _metrics(
     return dict(metrics.of_client(names, logits, client.whole.labels[client.test]))
 
 
-def _round_row(round: int, loss: float, known: _Known, infos: Sequence[ClientInfo], epochs: int) -> dict[str, Any]:
+def _round_row(round: int, loss: float, known: _Known, infos: Sequence[ClientInfo], images: int) -> dict[str, Any]:
     """Means over the clients visited so far (before the first round: over all), `accuracy_all` over all, the unvisited
-    with their initial model, and `accuracy_selected` over the round's own, `infos`; of other metrics alike.
+    with their initial model, and `accuracy_selected` over the round's own, `infos`; of other metrics alike. images: trained on.
     """
     sampled, visited = [info.id for info in infos], sorted(known.visited)
     row: dict[str, Any] = {
         "round": round,
         "selected": len(sampled),
         "visited": len(visited),
-        "samples": sum(info.num_samples for info in infos) * epochs,
+        "samples": images,
         "loss": loss,
     }
     for name, values in known.accuracies.items():
@@ -499,21 +520,6 @@ def _evaluate_initial(federation: Federation, clients: Sequence[Client]) -> list
                 others = _metrics(partial(_plain, model), client, federation.metrics)
             replies[client.id] = Reply(_accuracies(client, {"accuracy": part}) | others)
     return [replies[client.id] for client in clients]
-
-
-@contextmanager
-def _deterministic(device: torch.device) -> Iterator[None]:
-    """Deterministic algorithms on CUDA; the CPU's already are under one thread."""
-    if device.type != "cuda":
-        yield
-        return
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    before = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(True)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(before)
 
 
 def clients_of_round(federation: Federation, round: int, rounds: int, participation: float) -> np.ndarray:

@@ -21,6 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from . import devices
 from .randomness import exclusive, fork_torch
 
 # Processes that the run in this thread may use, for methods whose server can train networks side by side; bits do not
@@ -114,10 +115,10 @@ def _in_memory_order(samples: Tensor) -> Tensor:
 class Settings:
     """How a local round trains: E epochs in batches of B (all from the run's spec and protocol).
 
-    optimiser: `sgd` or `adam`; momentum is SGD's.
+    epochs: 0.5 is one on half of the images, drawn anew; optimiser: `sgd`, `adam` or one of torch's, see `optimisers`.
     """
 
-    epochs: int
+    epochs: float
     batch_size: int
     lr: float
     momentum: float = 0.0
@@ -177,14 +178,14 @@ class Ahead:
 
     def __init__(self, stream: np.random.Generator, count: int, device: torch.device):
         self.stream, self.count = stream, count
-        self.left = torch.empty(0, dtype=torch.float64, device=device)
+        self.left = torch.empty(0, dtype=devices.widest(device), device=device)
 
     def random(self, shape: tuple[int, ...]) -> Tensor:
         """As the stream's own, a tensor."""
         wanted = math.prod(shape)
         if len(self.left) < wanted:
             fresh = self.stream.random(max(self.count, wanted - len(self.left)))
-            self.left = torch.cat([self.left, torch.from_numpy(fresh).to(self.left.device)])
+            self.left = torch.cat([self.left, torch.from_numpy(fresh).to(self.left.dtype).to(self.left.device)])
         taken, self.left = self.left[:wanted], self.left[wanted:]
         return taken.view(shape)
 
@@ -221,6 +222,12 @@ def augmented(images: Tensor, stream: np.random.Generator | Ahead) -> Tensor:
     return pixels.index_select(0, places.flatten()).view(n, height, width, channels).permute(0, 3, 1, 2)
 
 
+def images_of_epochs(settings: Settings, count: int) -> list[int]:
+    """How many of `count` images each of E epochs sees: all of them or, of a part of an epoch, that part, one at least."""
+    part = settings.epochs % 1
+    return [count] * int(settings.epochs) + ([min(count, max(1, round(part * count)))] if part else [])
+
+
 def batches(
     pool: Pool,
     indices: Tensor,
@@ -234,13 +241,13 @@ def batches(
     normalisation (see `batch_norms`), which a single image has no statistics for: a last batch of one joins the one
     before it, a batch of B + 1.
     """
-    size, count = settings.batch_size, len(indices)
-    sizes = [min(size, count - start) for start in range(0, max(count, 1), size)]
-    if normalised and len(sizes) > 1 and sizes[-1] == 1 < size:
-        sizes[-2:] = [size + 1]
-    for _ in range(settings.epochs):
-        order = indices[torch.from_numpy(stream.permutation(count)).to(indices.device)]
-        for batch in order.split(sizes):
+    size = settings.batch_size
+    for count in images_of_epochs(settings, len(indices)):
+        sizes = [min(size, count - start) for start in range(0, max(count, 1), size)]
+        if normalised and len(sizes) > 1 and sizes[-1] == 1 < size:
+            sizes[-2:] = [size + 1]
+        order = indices[torch.from_numpy(stream.permutation(len(indices))).to(indices.device)]
+        for batch in order[:count].split(sizes):
             images = pool.batch(batch)
             yield augment(images) if augment else images, pool.labels[batch]
 
@@ -250,6 +257,10 @@ def fresh_optimiser(modules: Mapping[str, nn.Module], settings: Settings) -> tor
     parameters = [parameter for module in modules.values() for parameter in module.parameters()]
     if settings.optimiser == "adam":
         return torch.optim.Adam(parameters, settings.lr, weight_decay=settings.weight_decay, fused=True)
+    if settings.optimiser != "sgd":
+        from .optimisers import optimiser
+
+        return optimiser(settings.optimiser, parameters, settings.lr, settings.momentum, settings.weight_decay)
     return torch.optim.SGD(
         parameters, settings.lr, momentum=settings.momentum, weight_decay=settings.weight_decay, fused=True
     )
@@ -306,11 +317,12 @@ def step(
     modes = [layer.training for layer in still]
     for layer in still:
         layer.eval()
-    with pool.autocast():
-        value = loss(**modules, **batch)
-    for layer, mode in zip(still, modes, strict=True):
-        layer.train(mode)
-    value.backward()
+    with devices.naming_layers(modules, images):
+        with pool.autocast():
+            value = loss(**modules, **batch)
+        for layer, mode in zip(still, modes, strict=True):
+            layer.train(mode)
+        value.backward()
     if settings.clip_norm:
         for module in modules.values():
             nn.utils.clip_grad_norm_(module.parameters(), settings.clip_norm)
@@ -355,7 +367,7 @@ def train(
             value = step(loss, modules, optimiser, pool, settings, images=images, labels=labels, **named, **extra)
             total += value * len(labels)
     optimiser.zero_grad()  # a client at rest keeps no gradients, which are as large as its model
-    return total / max(1, settings.epochs * len(indices))
+    return total / max(1, sum(images_of_epochs(settings, len(indices))))
 
 
 @torch.no_grad()
@@ -405,8 +417,9 @@ def class_means(function: Callable[[Tensor], Tensor], pool: Pool, indices: Tenso
     extractor. Sums are float64, so the mean is exact to float32 rounding whatever the order. Every class must occur
     in `indices`.
     """
-    values = outputs(function, pool, indices).double()
-    member = (pool.labels[indices][None] == classes[:, None]).double()  # (classes, n)
+    wide = devices.widest(indices.device)
+    values = outputs(function, pool, indices).to(wide)
+    member = (pool.labels[indices][None] == classes[:, None]).to(wide)  # (classes, n)
     return (member @ values / member.sum(1, keepdim=True)).float()
 
 

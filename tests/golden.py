@@ -124,6 +124,7 @@ def cases() -> dict[str, RunSpec]:
         found[f"{name} {words}"] = question(name, params=params)
     for network, kind in models.OTHER_KINDS.items():
         found[f"Standalone {network}"] = question("Standalone", scenario=network, dataset=f"digits-240-{kind}")
+    found["Standalone zoo"] = question("Standalone", scenario="ResNet-4,ViT-T")
     found["pFedHR unlabelled"] = question("pFedHR", public_labels=False)
     found["FedProto isolated"] = question("FedProto", isolated=True)
     found["FCCL another public set"] = question("FCCL", public_dataset="digits-inverted", public_images=20)

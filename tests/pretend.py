@@ -8,7 +8,8 @@ refused.
 
 An error as on CUDA: an operation on tensors of two devices (a CPU scalar may join, except in `cat` and `stack`, and
 nothing but `copy_` writes to another device), `numpy()` of a tensor that is on the device, a CPU generator that draws
-there, and what `torch.use_deterministic_algorithms` lists as without a deterministic kernel, differentiated or called.
+there and, under `torch.use_deterministic_algorithms`, what it lists as without a deterministic kernel, differentiated or
+called.
 
 The device belongs to a tensor's storage, so that views, `.data` and what autograd saves have it too. Two modes work
 together: one sees the calls from Python (`.device`, `.to`, a `device=`), the other every operation below autograd, those
@@ -94,6 +95,8 @@ class Cuda(TorchFunctionMode):
         autocast, group = torch.autocast, torch._C._group_tensors_by_device_and_dtype
         pretended = {
             "cuda.is_available": lambda: True,
+            "cuda.device_count": lambda: 2,
+            "backends.mps.is_available": lambda: True,
             "cuda.is_current_stream_capturing": lambda: False,
             "autocast": lambda _, *given, **named: autocast("cpu", *given, **named),
             "_C._group_tensors_by_device_and_dtype": lambda *given: self._grouped(group(*given)),
@@ -119,6 +122,8 @@ class Cuda(TorchFunctionMode):
         for tensor in tensors_in(value):
             storage = tensor.untyped_storage()
             self._held.pop(storage._cdata, None)
+            if device.type == "mps" and tensor.dtype == torch.float64:
+                raise TypeError(f"Cannot convert a MPS Tensor to float64 dtype ({place()[0]})")
             if device != CPU:
                 self._held[storage._cdata] = StorageWeakRef(storage), device
         if len(self._held) > 20000:
@@ -142,7 +147,8 @@ class Cuda(TorchFunctionMode):
         """What optimisers and clipping ask, tensors by device and type, with the devices that are claimed."""
         found = {}
         for (_, dtype), group in groups.items():
-            devices = {self.device(tensor) for tensor in tensors_in(group)}
+            # how many steps there were is counted on the host
+            devices = {self.device(one) for one in tensors_in(group) if one.dim() or self.device(one) != CPU}
             if len(devices) > 1:
                 raise RuntimeError(f"Expected all tensors to be on the same device: got {devices} ({place()[0]})")
             found[devices.pop(), dtype] = group
@@ -239,7 +245,7 @@ class _Operations(TorchDispatchMode):
             raise RuntimeError(f"Expected all tensors to be on the same device: {name} got {sorted(map(str, devices))}")
         if kwargs.get("generator") is not None:
             raise RuntimeError(f"Expected a 'cuda' device type for generator but found 'cpu' ({place()[0]})")
-        if undetermined(name, operation._overloadname, given, args):
+        if torch.are_deterministic_algorithms_enabled() and undetermined(name, operation._overloadname, given, args):
             raise RuntimeError(f"{name} does not have a deterministic implementation on CUDA ({place()[0]})")
         if name in READS or (name == "repeat_interleave" and not kwargs.get("output_size")):
             cuda.count("waits")

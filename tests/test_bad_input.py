@@ -52,7 +52,7 @@ def names(home) -> list[str]:
         ("run FedSSA --paper FedSAA", "paper = 'FedSAA' is unknown: did you mean 'FedSSA'?"),
         ("run FedSSA --protocol papers", "protocol = 'papers' is unknown: did you mean 'paper'?"),
         ("run FedSSA --precision fp16", "precision = 'fp16' is unknown"),
-        ("run FedSSA --device gpu", "device = 'gpu' is unknown"),
+        ("run FedSSA --device gpu", "device = 'gpu': must be cpu, cuda"),
         ("run FedSSA --keep all", "keep = 'all' is unknown"),
         ("reproduce fedssa/tabel2", "exhibit = 'fedssa/tabel2' is unknown: did you mean 'fedssa/table2' or 'fedssa/table5' or"),
         ("reproduce fedsa", "exhibit = 'fedsa' is unknown: did you mean 'fedssa'"),
@@ -94,7 +94,7 @@ def names(home) -> list[str]:
         ("run FedSSA --num-clients 500", "num_clients = 500: must be few enough that every client holds 3 images"),
         ("run FedSSA --partition dirichlet --alpha 0.01 --num-clients 100", "none of 100 Dirichlet draws"),
         ("run FedSSA --partition dirichlet --alpha 0", "alpha = 0.0: must be above 0"),
-        ("run FedSSA --local-epochs 0", "local_epochs = 0: must be at least 1"),
+        ("run FedSSA --local-epochs 0", "local_epochs = 0.0: must be above 0"),
         ("run FedSSA --batch-size 0", "batch_size = 0: must be at least 1"),
         ("run FedSSA --batch-size 99999999999999999999", "batch_size = 99999999999999999999: must be below 2**31"),
         ("run FedSSA --rounds 99999999999999999999", "rounds = 99999999999999999999: must be below 2**31"),
@@ -206,7 +206,12 @@ def test_a_locale_without_dashes(home, tmp_path):
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
 def test_cuda_where_there_is_none(home, capsys):
     status, error = command("run FedSSA --device cuda", capsys)
-    assert status == 2 and "device = 'cuda': must be cpu on this machine" in error and not home.exists()
+    assert (
+        status == 2
+        and "device = 'cuda': must be cpu, cuda, one of several such as cuda:1, mps or auto, and on this machine"
+        in error
+        and not home.exists()
+    )
 
 
 def test_coercion_never_rounds():

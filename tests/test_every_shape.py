@@ -121,7 +121,8 @@ def test_what_is_for_pictures_says_so(name, scenario, line):
     values, labels = samples((561,), "float32"), np.arange(48) % 4
     data.register("shaped", lambda: Dataset.from_arrays("shaped", values, labels, values[:8], labels[:8]))
     with pytest.raises(FedlibError) as error:
-        simulated(lab.resolve(specification(name, scenario, params={}), "smoke"))
+        params = {SHARED[name]: "CNN-5"} if name in SHARED else {}
+        simulated(lab.resolve(specification(name, scenario, params=params), "smoke"))
     assert str(error.value).startswith(line)
 
 
@@ -140,7 +141,7 @@ def test_a_preset_for_pictures_leaves_other_data_as_they_are_unless_it_is_asked_
     [
         ({"algorithm": "pFedES"}, "needs images, and these samples are vectors (561,)"),
         ({"algorithm": "FedSSA"}, "architecture = 'CNN-1': takes images"),
-        ({"algorithm": "FML", "scenario": "MLP"}, "FML shared = 'CNN-5': takes images"),
+        ({"algorithm": "FML", "scenario": "MLP", "params": {"shared": "CNN-5"}}, "FML shared = 'CNN-5': takes images"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_any_data_are_there(fields, message):

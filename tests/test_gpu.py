@@ -12,8 +12,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedlib import ALGORITHMS, Federation, RunSpec, lab, simulate, simulation, training
-from fedlib.lab import places
+from fedlib import (
+    ALGORITHMS,
+    Federation,
+    FedlibError,
+    RunSpec,
+    devices,
+    lab,
+    models,
+    simulate,
+    simulation,
+    training,
+)
+from fedlib.lab import launch, places
 
 ROUNDS, CLIENTS, PARTICIPATION = 2, 4, 0.5
 VISITS = 4
@@ -77,6 +88,83 @@ def test_the_notebooks_own_method_runs_on_a_gpu(small_digits):
         simulated(on_cpu, algorithm="Standalone", scenario="CNN-5")
 
 
+# Networks of today, beside a ResNet that is small: no step of any waits or copies, and each has deterministic kernels.
+ZOO = [name for name, kind in models.ZOO.items() if kind == "image"]
+AT_ONCE = ("ResNet-4", "MobileNet-V3-S")
+
+
+@pytest.mark.parametrize("name", [n if n in AT_ONCE else pytest.param(n, marks=pytest.mark.slow) for n in ZOO])
+def test_a_network_of_today_trains_on_a_gpu_and_does_not_wait_for_it(name, small_digits):
+    cuda = simulated(ALGORITHMS["FedProto"](), algorithm="FedProto", scenario=f"{name},ResNet-4")
+    assert not cuda.waits_inside["train"] and not cuda.waits_inside["step"], cuda.waits_inside
+    assert not cuda.copies_inside["step"], cuda.copies_inside
+
+
+def test_optimisers_of_torch_and_schedules_do_not_wait_for_a_gpu(small_digits):
+    for text in ("AdamW(amsgrad=True)", "RMSprop", "SGD(nesterov=True)"):
+        asked = {"overrides": {"optimiser": text}, "schedule": "CosineAnnealingLR", "local_epochs": 0.5}
+        cuda = simulated(ALGORITHMS["Standalone"](), algorithm="Standalone", scenario="CNN-5", **asked)
+        assert not cuda.waits_inside["step"], (text, cuda.waits_inside["step"])
+        assert not cuda.copies_inside["step"], (text, cuda.copies_inside["step"])
+
+
+# --------------------------------------------------------------------------------------------------- which device
+
+
+def pooled(num_classes: int, channels: int) -> models.Model:
+    layers = [nn.Conv2d(channels, 4, 3), nn.Sequential(nn.ReLU(), nn.AdaptiveAvgPool2d(2)), nn.Flatten()]
+    return models.Model(nn.Sequential(*layers), nn.Linear(16, num_classes))
+
+
+def test_a_layer_without_a_deterministic_kernel_is_named_and_trains_where_that_is_asked_for(small_digits):
+    models.register("pooled", pooled)
+    named = r"^layer model\.extractor\.1\.1 \(AdaptiveAvgPool2d\): _adaptive_avg_pool2d_backward does not have .*deterministic=False"
+    with pytest.raises(FedlibError, match=named) as error:
+        simulated(ALGORITHMS["Standalone"](), algorithm="Standalone", scenario="pooled")
+    assert "\n" not in str(error.value) and not torch.are_deterministic_algorithms_enabled()
+    simulated(ALGORITHMS["Standalone"](), algorithm="Standalone", scenario="pooled", deterministic=False)
+
+
+def test_the_second_gpu_and_several(small_digits):
+    asked = {"algorithm": "Standalone", "scenario": "CNN-5", "num_clients": 3}
+    with pretend.Cuda():
+        keys = {
+            name: lab.resolve(RunSpec(device=name, **asked)).key
+            for name in ("cuda", "cuda:1", "cuda:0, cuda:1", "auto")
+        }
+        assert len(set(keys.values())) == 1 and keys["cuda"] != lab.resolve(RunSpec(**asked)).key
+        resolved = lab.resolve(RunSpec(device="cuda:1,cuda:0", **asked))
+        assert lab.federation_of(resolved).pool.stored.device == torch.device("cuda:1")
+        for given, said in {
+            "cuda:2": "device = 'cuda:2': must be cpu, cuda, one of several such as cuda:1",
+            "cuda,cpu": "device = 'cuda,cpu': must be devices of one kind",
+            "cuda:1,cuda:1": "device = 'cuda:1,cuda:1': must be different devices",
+            "gpu": "device = 'gpu': must be cpu, cuda",
+        }.items():
+            with pytest.raises(FedlibError, match=f"^{said}"):
+                lab.resolve(RunSpec(device=given, **asked))
+    with pytest.raises(FedlibError, match="deterministic = False: must be true but on CUDA"):
+        lab.resolve(RunSpec(deterministic=False, **asked))
+
+
+def test_apples_gpu_which_has_no_float64(small_digits):
+    asked = {"num_clients": CLIENTS, "participation": PARTICIPATION, "batch_size": 16, "metrics": "auc", "rounds": 1}
+    with pretend.Cuda():
+        with pytest.raises(TypeError, match="Cannot convert a MPS Tensor to float64"):
+            torch.zeros(3, dtype=torch.float64, device="mps")
+        for name in ("FedSSA", "FedProto", "FD"):
+            run = lab.resolve(RunSpec(name, device="mps", **asked))
+            outcome = simulate(lab.federation_of(run), run.simulated, 1, PARTICIPATION)
+            assert outcome.status == "finished" and outcome.clients[0].train.device.type == "mps"
+
+
+def test_workers_take_several_gpus_in_turn():
+    assert [launch._turn("cuda:0,cuda:1,cuda:2", worker) for worker in range(5)] == [
+        f"cuda:{k}" for k in (0, 1, 2, 0, 1)
+    ]
+    assert launch._turn("cpu", 3) == "cpu"
+
+
 # ------------------------------------------------------------------------------------------------- planted faults
 
 DRAWS = torch.Generator()
@@ -120,7 +208,7 @@ def trained(term: Any) -> pretend.Cuda:
     def loss(model: Any, images: Tensor, labels: Tensor) -> Tensor:
         return F.cross_entropy(model(images), labels) + term(model, images, labels)
 
-    with pretend.Cuda(training.step) as cuda:
+    with pretend.Cuda(training.step) as cuda, devices.deterministic(torch.device("cuda")):
         federation = Federation(tiny.dataset(), [np.arange(24)], ["tiny-a"], device="cuda")
         assert federation.client_context(0).train(loss).device.type == "cuda"
     return cuda
@@ -130,7 +218,9 @@ def trained(term: Any) -> pretend.Cuda:
 def test_a_planted_fault_is_found(fault):
     term, said = FAULTS[fault]
     if said not in ("waits", "copies"):
-        with pytest.raises((RuntimeError, TypeError), match=rf"{said}.*\((tests/test_gpu|fedlib/training).py:\d+\)"):
+        with pytest.raises(
+            (RuntimeError, TypeError, FedlibError), match=rf"{said}.*\((tests/test_gpu|fedlib/training).py:\d+\)"
+        ):
             trained(term)
         return
     cuda = trained(term)

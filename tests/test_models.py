@@ -18,7 +18,7 @@ FLOATS = {
 }
 
 
-OF_IMAGES = sorted(models.BUILT_IN.keys() - models.OTHER_KINDS.keys())
+OF_IMAGES = sorted(models.BUILT_IN.keys() - models.ZOO.keys())
 
 
 def build(name: str, num_classes: int = 10, channels: int = 3, seed: int = 0):

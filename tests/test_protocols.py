@@ -131,7 +131,7 @@ def test_pfedhr_presets() -> None:
         ({"split": "8:1:1"}, "split = '8:1:1' is unknown"),
         ({"augmentation": "flip"}, "augmentation = 'flip' is unknown: .*known are none, released"),
         ({"normalise": "mean"}, "normalise = 'mean' is unknown"),
-        ({"optimiser": "adamw"}, "optimiser = 'adamw' is unknown: did you mean 'adam'"),
+        ({"optimiser": "adamw"}, "optimiser = 'adamw' is unknown: did you mean 'AdamW'"),
         ({"optimiser": "adam", "momentum": 0.9}, "momentum = 0.9: must be 0 under Adam"),
         ({"distinct": "maybe"}, "distinct = 'maybe': must be true or false"),
     ],

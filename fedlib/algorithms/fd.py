@@ -25,6 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..devices import widest
 from ..fields import setting
 from ..training import class_means
 from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Sized, Upload
@@ -71,7 +72,9 @@ class FD(Algorithm):
     exclude_self: bool = True
 
     def init_server(self, context: ServerContext) -> ServerState:
-        zeros = torch.zeros(context.num_classes, context.num_classes, dtype=torch.float64, device=context.device)
+        zeros = torch.zeros(
+            context.num_classes, context.num_classes, dtype=widest(context.device), device=context.device
+        )
         return {"contributions": {}, "sum": zeros, "owners": zeros[0].clone()}
 
     def download(self, server: ServerState, info: ClientInfo, context: ServerContext) -> Message:

@@ -34,6 +34,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..devices import widest
 from ..fields import setting
 from ..training import by_class
 from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Sized, Upload
@@ -75,7 +76,7 @@ class FedSSA(Algorithm):
     def init_server(self, context: ServerContext) -> ServerState:
         server: ServerState = dict(context.initial_header().state_dict())  # weight (C, d), bias (C,)
         if self.aggregate_over == "all":  # the sum of each class's owners' rows; who never uploaded has the first ones
-            owners = torch.zeros(context.num_classes, dtype=torch.float64, device=context.device)
+            owners = torch.zeros(context.num_classes, dtype=widest(context.device), device=context.device)
             for info in context.infos:
                 owners[info.classes if self.aggregation == "by_class" else slice(None)] += 1
             first = _rows(server)
@@ -136,4 +137,4 @@ class FedSSA(Algorithm):
 
 def _rows(header: Mapping[str, Tensor]) -> Tensor:
     """Rows of a header, float64 (n, d + 1): the weights of a class and its bias."""
-    return torch.cat([header["weight"], header["bias"][:, None]], 1).double()
+    return torch.cat([header["weight"], header["bias"][:, None]], 1).to(widest(header["weight"].device))

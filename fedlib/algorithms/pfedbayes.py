@@ -39,7 +39,7 @@ from torch.func import functional_call
 
 from ..fields import setting
 from ..randomness import fork_torch
-from ..training import fresh_optimiser, step, training_mode
+from ..training import fresh_optimiser, images_of_epochs, step, training_mode
 from .base import Client, ClientContext, Look, Message, ServerContext, ServerState, Upload
 from .fedavg import FedAvg
 
@@ -135,7 +135,7 @@ class PFedBayes(FedAvg):
                 total += loss * len(labels)
         of_posterior.zero_grad()
         client.state["rho"] = dict(posterior.rho.state_dict())
-        loss = total / (settings.epochs * client.num_samples)
+        loss = total / sum(images_of_epochs(settings, client.num_samples))
         return Message(local.state_dict(), client.num_samples, diagnostics={"loss": loss})
 
     def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:

@@ -21,7 +21,7 @@ import torch
 from ..errors import require
 from ..fields import setting
 from ..randomness import fork_torch
-from ..training import fresh_optimiser, proximal_cross_entropy, step, training_mode
+from ..training import fresh_optimiser, images_of_epochs, proximal_cross_entropy, step, training_mode
 from .base import Client, ClientContext, Look, Message, ServerContext, ServerState, Upload
 from .fedavg import FedAvg
 
@@ -70,7 +70,7 @@ class PFedMe(FedAvg):
         for global_part, personal in zip(w.buffers(), theta.buffers(), strict=True):  # batch norm's, where there is one
             global_part.copy_(personal)
         client.state["w"] = dict(w.state_dict())
-        loss = total / (settings.epochs * client.num_samples)
+        loss = total / sum(images_of_epochs(settings, client.num_samples))
         return Message(client.state["w"], client.num_samples, diagnostics={"loss": loss})
 
     def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:

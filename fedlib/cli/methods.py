@@ -1,4 +1,4 @@
-"""`fedlib list` and `fedlib data`: the methods and the data sets."""
+"""`fedlib list` and `fedlib data`: the methods, the networks and the data sets."""
 
 import dataclasses
 from typing import Annotated
@@ -6,13 +6,14 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from .. import algorithms, data, models
+from ..sample import KINDS
 from . import completed, fill, spelled
 
 DataSet = completed(data.names())
 
 
 def list_(*, costs: bool = False) -> None:
-    """Print the methods, or what they cost.
+    """Print the methods and the networks, or what methods cost.
 
     Parameters
     ----------
@@ -32,6 +33,10 @@ def list_(*, costs: bool = False) -> None:
         for text in (*images, method.paper, f"parameters: {', '.join(parameters)}" if parameters else ""):
             if text:
                 print(fill(text, " " * 13))
+    print("\nnetworks, for --scenario, with commas between: dealt to clients 0, 1, 2, ... in turn")
+    for kind, words in KINDS.items():
+        names = [name for name in models.BUILT_IN if models.ZOO.get(name, "image") == kind]
+        print(fill(", ".join(names), f"{words.plural:<12} "))
     return None
 
 

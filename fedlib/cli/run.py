@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from .. import algorithms, data, lab, partition
+from .. import algorithms, data, devices, lab, partition
 from ..errors import FedlibError, distinct
 from ..lab import costs, presets, tuning
 from ..lab.boards import Board
@@ -26,6 +26,7 @@ NAMES = {
     "partition": partition.BUILT_IN,
     "paper": list(dict.fromkeys(paper for paper, _ in presets.PRESETS)),
     "protocol": list(dict.fromkeys(protocol for _, protocol in presets.PRESETS)),
+    "device": devices.KNOWN,
     **lab.CHOICES,
 }
 PROTOCOL = [item.name for item in dataclasses.fields(Protocol)]
@@ -107,7 +108,7 @@ def _given(algorithm: str | None, options: Any) -> dict[str, Any]:
     if algorithm is not None:
         given["algorithm"] = algorithm
     for name, known in {"algorithm": algorithms.ALGORITHMS, **NAMES}.items():
-        if name in given and name not in ("partition", *lab.CHOICES):
+        if name in given and name not in ("partition", "device", *lab.CHOICES):
             given[name] = spelled(name, given[name], known)
     return given
 

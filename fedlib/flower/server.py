@@ -262,7 +262,7 @@ def _serve(post: Transport, share: Path, out: Path, patience: float) -> Outcome:
 
     try:
         outcome = checkpoint.simulate(
-            federation, run.simulated, run.spec.rounds, run.spec.participation,
+            federation, run.simulated, run.spec.rounds, run.spec.participation, patience=run.spec.patience,
             checkpoint=out / "checkpoint.pt", label=run.session, every=0.0,
             progress=after_round, exchange=nodes,
         )  # fmt: skip

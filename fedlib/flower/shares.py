@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .. import data, models
+from .. import data, devices, models
 from ..data import Dataset, DatasetInfo
 from ..errors import FedlibError, coerce, require
 from ..federation import Client, ClientInfo, Federation, Held
-from ..lab import files
+from ..lab import files, pretrained
 from ..lab.build import federation_of
 from ..lab.spec import Resolved, RunSpec, resolve, spec_from
 from . import wire
@@ -205,11 +205,14 @@ def _federation(
         local_epochs=spec.local_epochs,
         batch_size=spec.batch_size,
         seed=spec.seed,
-        device=spec.device,
+        device=devices.first(spec.device),
         precision=spec.precision,
         public=None if shared is None else np.arange(len(shared.labels)),
         public_dataset=shared,
         public_labels=spec.public_labels,
         metrics=spec.metrics,
         newcomers=spec.newcomers,
+        schedule=spec.schedule,
+        deterministic=spec.deterministic,
+        weights=pretrained.read(spec.weights),
     )

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import partition
+from .. import devices, partition
 from ..federation import Federation
+from . import pretrained
 from .spec import Resolved, read_images
 
 
@@ -56,13 +57,16 @@ def federation_of(resolved: Resolved) -> Federation:
         local_epochs=spec.local_epochs,
         batch_size=spec.batch_size,
         seed=spec.seed,
-        device=spec.device,
+        device=devices.first(spec.device),
         precision=spec.precision,
         public=public_of(resolved),
         public_dataset=read_images(spec.public_dataset) if spec.public_dataset else None,
         public_labels=spec.public_labels,
         metrics=spec.metrics,
         newcomers=spec.newcomers,
+        schedule=spec.schedule,
+        deterministic=spec.deterministic,
+        weights=pretrained.read(spec.weights),
     )
 
 

@@ -47,16 +47,17 @@ def simulate(
     progress: Callable[[dict[str, Any], dict[str, Any]], None] | None = None,
     every: float | None = None,
     exchange: Exchange = in_process,
+    patience: int = 0,
 ) -> Outcome:
     """`fedlib.simulate`, with checkpoints.
 
     checkpoint: a file, written when `every` seconds have passed (a minute; 0: after each round) and on SIGINT, SIGTERM
     or SIGHUP (which only the main thread can heed), from which the same call (same `label`) resumes. With it, clients
-    beyond a memory limit (`clientfiles.MEMORY`) are kept in files in the folder `<checkpoint>.clients`, which stays until
+    beyond a memory limit (`clientfiles.memory`) are kept in files in the folder `<checkpoint>.clients`, which stays until
     it is deleted, and are read when they are used. progress: called after each round with that round's row and
-    its timing. Raises `Interrupted` where a signal ended it.
+    its timing. patience: as in `fedlib.simulate`. Raises `Interrupted` where a signal ended it.
     """
-    rounds, participation = simulation.check(federation, algorithm, rounds, participation, exchange)
+    rounds, participation = simulation.check(federation, algorithm, rounds, participation, exchange, patience)
     if checkpoint is not None:
         require(isinstance(checkpoint, str | Path), "checkpoint", checkpoint, "the path of a file")
         checkpoint = Path(checkpoint)
@@ -74,7 +75,7 @@ def simulate(
         def after_round(outcome: Outcome) -> None:
             nonlocal saved
             row, timing = outcome.round_rows[-1], outcome.timing_rows[-1]
-            last = row["round"] == rounds - 1 or outcome.status == "diverged"
+            last = simulation.over(outcome, rounds, patience)
             try:
                 if progress:
                     progress(row, timing)
@@ -89,7 +90,14 @@ def simulate(
                 raise Interrupted.after(row["round"], rounds, checkpoint is not None)
 
         return simulation.simulate(
-            federation, algorithm, rounds, participation, outcome=before, after_round=after_round, exchange=exchange
+            federation,
+            algorithm,
+            rounds,
+            participation,
+            outcome=before,
+            after_round=after_round,
+            exchange=exchange,
+            patience=patience,
         )
 
 

@@ -12,11 +12,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import FedlibError
+from ..errors import FedlibError, coerce, require
 from ..federation import Client, Federation
 from . import files
 
-MEMORY = 2**30  # bytes of models and states that are held in memory: about 180 clients of CNN-1 to CNN-5
+MEMORY = (
+    2**30
+)  # bytes of models and states that are held in memory: about 180 clients of CNN-1 to CNN-5, 23 of ResNet-18
+
+
+def memory() -> float:
+    """Bytes of visited clients that a run holds in memory: FEDLIB_CLIENT_MEMORY, in GiB, else MEMORY. No number depends on it.
+    Raises FedlibError where that is no number.
+    """
+    given = os.environ.get("FEDLIB_CLIENT_MEMORY")
+    if not given:
+        return MEMORY
+    size = coerce("FEDLIB_CLIENT_MEMORY", given, float)
+    require(size >= 0, "FEDLIB_CLIENT_MEMORY", given, "at least 0, in GiB")
+    return size * 2**30
 
 
 def folder_of(checkpoint: Path) -> Path:
@@ -40,7 +54,7 @@ def set_aside(checkpoint: Path, reason: str) -> None:
 class ClientFiles:
     """Where the clients of `federation` are between their rounds, for a run with the given checkpoint.
 
-    A client that a round has changed stays in memory as long as MEMORY allows; then it goes to a file, from which it
+    A client that a round has changed stays in memory as long as `memory` allows; then it goes to a file, from which it
     comes back when it is used. `write` brings the files up to date for a checkpoint, and so costs what changed since
     the last one. A file's name has the number of the first checkpoint that names it, and no file that a checkpoint
     names is written again: a process that is killed at any moment leaves the last checkpoint's files as they were.
@@ -49,7 +63,7 @@ class ClientFiles:
 
     def __init__(self, checkpoint: Path, federation: Federation):
         self.folder, self.federation = folder_of(checkpoint), federation
-        self.number = 1  # of the next checkpoint
+        self.number, self.memory = 1, memory()  # of the next checkpoint; bytes
         self.newest: dict[int, tuple[int, str]] = {}  # client id -> number and SHA-256 of its newest file
         self.held: dict[int, int] = {}  # ids of the clients in memory, the one used last at the end -> bytes
         self.changed: set[int] = set()  # those of them that have no file as they are now
@@ -116,12 +130,12 @@ class ClientFiles:
         return snapshot
 
     def _hold(self, id: int, snapshot: dict[str, Any]) -> None:
-        """Mark a client as in memory and most recently used, and offload the least recently used beyond MEMORY."""
+        """Mark a client as in memory and most recently used, and offload the least recently used beyond the memory."""
         self.held.pop(id, None)
         self.held[id] = sum(tensor.nbytes for tensor in _tensors(snapshot))
         if self.federation.after_visit != self.keep:  # another run has taken over
             return
-        excess = sum(self.held.values()) - MEMORY
+        excess = sum(self.held.values()) - self.memory
         for oldest in list(self.held)[:-1]:
             if excess <= 0:
                 break

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import filelock
 
-from .. import border, data, randomness, training
+from .. import border, data, devices, randomness, training
 from ..errors import FedlibError, coerce, others_code, require
 from ..federation import Federation
 from . import checkpoint, files
@@ -139,7 +139,8 @@ def _compute(
     train side by side.
     """
     path, spec = store() / resolved.key, resolved.spec
-    stored = json.dumps({"spec": dataclasses.asdict(spec), "hashed": resolved.hashed}, indent=1).encode()
+    asked = dataclasses.asdict(spec) | {"device": devices.kind(spec.device)}
+    stored = json.dumps({"spec": asked, "hashed": resolved.hashed}, indent=1).encode()
     try:
         with checkpoint.signals() as stop:
             path.mkdir(exist_ok=True)
@@ -160,7 +161,7 @@ def _compute(
                 with _side_by_side(processes):
                     outcome = checkpoint.simulate(
                         built, resolved.simulated, spec.rounds, spec.participation,
-                        checkpoint=path / "checkpoint.pt", label=resolved.session, progress=after_round,
+                        checkpoint=path / "checkpoint.pt", label=resolved.session, progress=after_round, patience=spec.patience,
                     )  # fmt: skip
             more = ({"commits": commits} if len(commits) > 1 else {}) | ({"made": made} if made else {})
             write(path, outcome, resolved, stored, more)
@@ -275,7 +276,9 @@ def _in_workers(
         if item is not None:
             given[pipe] = item
         with suppress(OSError):  # it died: the end of its pipe says so
-            pipe.send(item and item.spec)
+            pipe.send(
+                item and dataclasses.replace(item.spec, device=_turn(item.spec.device, list(workers).index(pipe)))
+            )
 
     def hear(pipe: Pipe) -> None:
         """What a worker has to say, or that it has ended."""
@@ -327,6 +330,12 @@ def _in_workers(
     if interrupt is not None:
         raise KeyboardInterrupt(f"stopped with {finished} of {len(todo)} runs finished; the same command resumes")
     return deaths + [f"{_counted(runs)}: {error}" for error, runs in failed.items()]
+
+
+def _turn(devices: str, worker: int) -> str:
+    """The device that a worker, the first of which is 0, takes of several."""
+    names = devices.split(",")
+    return names[worker % len(names)]
 
 
 def _counted(names: list[str]) -> str:

@@ -164,6 +164,8 @@ def protocol(
     for name in overrides:
         choose("protocol field", name, kinds)
     given = {name: coerce(name, value, kinds[name]) for name, value in overrides.items()}
+    if not given.get("optimiser", "sgd").lower().startswith("sgd"):
+        given.setdefault("momentum", 0.0)  # a preset's is SGD's
     return replace(chosen.protocol, **_of(scenario, chosen.in_scenario) | given)
 
 

@@ -32,7 +32,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from .. import data, numerics, training
+from .. import data, devices, numerics, training
 from ..errors import FedlibError, choose, coerce, require
 from ..models import Model
 from ..simulation import Outcome
@@ -188,7 +188,7 @@ def _made(path: Path, done: dict[str, Any], content: dict[str, bytes]) -> Record
     names = TABLES[:2] if of_record else TABLES
     tables = {name: pd.read_csv(io.BytesIO(content[f"{name}.csv"])) for name in names}
     last = int(tables["rounds"]["round"].iloc[-1]) + 1
-    if last != spec.rounds and done["status"] == "finished":
+    if (last > spec.rounds or (last < spec.rounds and not spec.patience)) and done["status"] == "finished":
         raise ValueError(f"{last} of {spec.rounds} rounds")
     numbers = hashlib.sha256(content["rounds.csv"] + content["clients.csv"]).hexdigest()
     noted = [json.loads(line) for line in content.get("details.jsonl", b"").splitlines()]
@@ -457,6 +457,7 @@ def _provenance(spec: FilledSpec, seconds: float) -> dict[str, Any]:
     except metadata.PackageNotFoundError:
         torchvision = "none"
     model, flags = processor()
+    device = devices.found(devices.first(spec.device))
     return {
         "commit": commit_of_code(),
         "python": platform.python_version(),
@@ -468,7 +469,7 @@ def _provenance(spec: FilledSpec, seconds: float) -> dict[str, Any]:
         "flags": flags,
         "capability": torch.backends.cpu.get_cpu_capability(),
         "threads": training.THREADS,
-        "device": torch.cuda.get_device_name() if spec.device == "cuda" else "cpu",
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "seconds": round(seconds, 2),
     }

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import filelock
-import torch
 
-from .. import algorithms, data, fields, metrics, models, numerics, partition, simulation
-from ..errors import FedlibError, choose, coerce, require
+from .. import algorithms, data, devices, fields, metrics, models, numerics, partition, simulation
+from ..errors import FedlibError, choose, coerce, require, whole_or_part
 from ..fields import setting
 from ..isolated import Isolated, check_isolated
 from ..protocol import Protocol
-from . import own, plugins, presets
+from ..sample import Sample
+from . import own, plugins, presets, pretrained
 
 # What a scale fills in where a specification is silent. `record` is one point of the texts' own grids (T of {100, 500}, E of
 # {1, 10}, B of {64..512}). At `paper`, the released homogeneous script's defaults are *chosen* from these grids.
@@ -54,7 +54,8 @@ class RunSpec:
         None,
         help="architectures: homogeneous (all CNN-1), heterogeneous (CNN-1..5 in turn), reassembly (M1..M4 in "
         "turn), reassembly-500 (the same with 500 features each), homogeneous-M1, homogeneous-M4, or names of "
-        "architectures in turn, such as CNN-1,CNN-5; default heterogeneous, or reassembly under pFedHR's protocol",
+        "architectures in turn, such as ResNet-18,MobileNet-V2,ViT-S (`fedlib list`); default heterogeneous, or "
+        "reassembly under pFedHR's protocol",
     )
     num_clients: int | None = setting(None, ge=1, help="N, clients in all")
     participation: float | None = setting(
@@ -71,7 +72,9 @@ class RunSpec:
     classes_per_client: int | None = setting(None, help="classes a client holds (by-class); default 2 of 10, 10 of 100")
     alpha: float = setting(0.5, gt=0, help="concentration of the Dirichlet partition and of the quantity skew, above 0")
     rounds: int | None = setting(None, ge=1, help="T, communication rounds")
-    local_epochs: int | None = setting(None, ge=1, help="E, local epochs per round")
+    local_epochs: float | int | None = setting(
+        None, gt=0, help="E, local epochs per round; 0.5: one on half of a client's images"
+    )
     batch_size: int | None = setting(None, ge=1, help="B, batch size in images")
     lr: float | None = setting(None, help="learning rate of local training; default the protocol's")
     seed: int = setting(0, help="seed of every random stream")
@@ -102,7 +105,10 @@ class RunSpec:
         choices=("fp32", "bf16"),
         help="fp32, or bf16 arithmetic (faster, other numbers); default the scale's",
     )
-    device: str = setting("cpu", choices=("cpu", "cuda", "auto"), help="cpu, cuda, or auto (cuda where there is one)")
+    device: str = setting(
+        "cpu",
+        help="cpu, cuda, cuda:1, mps, or auto (cuda where there is one); the workers of a sweep take several in turn: cuda:0,cuda:1",
+    )
     keep: str = setting(
         "none", choices=KEEP, help="weights kept in final.pt: none, server or clients (with the server's)"
     )
@@ -117,6 +123,27 @@ class RunSpec:
         0,
         neutral=0,
         help="how many of the N clients, drawn by the seed, take no part before the last round, which is theirs alone",
+    )
+    deterministic: bool = fields.later(
+        True,
+        neutral=True,
+        help="on CUDA, whether only kernels are used that give the same bits each time; false for a layer that has none",
+    )
+    schedule: str = fields.later(
+        "",
+        neutral="",
+        help="of the learning rate over the rounds, one of torch's, such as CosineAnnealingLR or StepLR(step_size=30)",
+    )
+    patience: int = fields.later(
+        0,
+        neutral=0,
+        ge=0,
+        help="rounds without a better mean validation accuracy of the visited clients after which a run ends; 0: never",
+    )
+    weights: str = fields.later(
+        "",
+        neutral="",
+        help="files that the clients' networks start from, such as ResNet-18=resnet18.pt; more with commas between",
     )
     isolated: bool = fields.later(
         False,
@@ -138,7 +165,7 @@ class FilledSpec(RunSpec):
     num_clients: int = 0
     participation: float = 0.0
     rounds: int = 0
-    local_epochs: int = 0
+    local_epochs: float | int = 0
     batch_size: int = 0
     lr: float = 0.0
     paper: str = ""
@@ -361,6 +388,7 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
         if kind in (int, float, str, bool) and values[item.name] is not None:
             values[item.name] = coerce(item.name, values[item.name], kind)
             fields.check(item, values[item.name])
+    values["local_epochs"] = whole_or_part("local_epochs", values["local_epochs"])
     if values["participation"] is None:
         values["participation"] = min(1.0, SELECTED / max(1, values["num_clients"]))
     choose("partition", values["partition"], [*partition.BUILT_IN, *partition.REGISTERED])
@@ -373,10 +401,19 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
     require(0 <= values["newcomers"] < values["num_clients"], "newcomers", values["newcomers"], allowed)
     allowed = "at least 2, of which the last is the newcomers'"
     require(values["rounds"] >= 2 or not values["newcomers"], "rounds", values["rounds"], allowed)
-    if values["device"] == "auto":
-        values["device"] = "cuda" if torch.cuda.is_available() else "cpu"
-    allowed = "cpu on this machine, which has no CUDA device"
-    require(values["device"] == "cpu" or torch.cuda.is_available(), "device", values["device"], allowed)
+    if values["schedule"]:
+        from .. import optimisers
+
+        values["schedule"] = optimisers.spelled("schedule", values["schedule"])
+        optimisers.rates(values["schedule"], preset.lr, values["rounds"])
+    allowed = "0 where clients have no validation images, or newcomers wait for the last round"
+    stops = preset.parts[1] > 0 and not values["newcomers"]
+    require(stops or not values["patience"], "patience", values["patience"], allowed)
+    values["device"] = devices.several(values["device"])
+    on_cuda = devices.kind(values["device"]) == "cuda"
+    require(
+        on_cuda or values["deterministic"], "deterministic", values["deterministic"], "true but on CUDA, as others are"
+    )
 
     dataset = data.info(values["dataset"])
     # A preset's augmentation is for data that may be flipped.
@@ -385,6 +422,7 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
     if dataset.kind != "image" and "normalise" not in values["overrides"]:  # of the presets `half` is for pictures
         preset = dataclasses.replace(preset, normalise="dataset")
     preset.check_augmentation(dataset.name, dataset.augment)
+    method = _fitting(method, given, dataset.sample)
     method.check_samples(models.architectures(values["scenario"]), dataset.sample)
     if values["public_dataset"] is not None:
         choose("public_dataset", values["public_dataset"], data.names())
@@ -407,12 +445,21 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
     return Resolved(FilledSpec(**values), method, preset, dataset, _hashed(values, method, preset, dataset))
 
 
+def _fitting(method: algorithms.Algorithm, given: Mapping[str, Any], sample: Sample) -> algorithms.Algorithm:
+    """The method with its networks by default, such as FML's shared CNN-5, where they are not for such samples, replaced."""
+    defaults = {item.name: getattr(method, item.name) for item in dataclasses.fields(method) if item.name not in given}
+    networks = {name: value for name, value in defaults.items() if isinstance(value, str) and value in models.BUILDERS}
+    others = {name: models.fitting(value, sample) for name, value in networks.items()}
+    return dataclasses.replace(method, **others) if others != networks else method
+
+
 def _hashed(
     values: Mapping[str, Any], method: algorithms.Algorithm, preset: Protocol, dataset: data.DatasetInfo
 ) -> dict[str, Any]:
     """What a run's key is a hash of: all that decides its numbers, and nothing that it has no use for."""
     left_out = ("paper", "protocol", "overrides", "keep", "lr")  # the protocol's fields stand in their place
     asked = {name: value for name, value in values.items() if name not in left_out}
+    asked["device"] = devices.kind(values["device"])
     hashed = fields.in_key(RunSpec, asked | {"params": fields.in_key(type(method), values["params"])})
     if values["partition"] not in ("dirichlet", "quantity-skew"):
         del hashed["alpha"]
@@ -435,6 +482,8 @@ def _hashed(
             if name in fields.neutral(type(dataset))
         },
     }
+    if values["weights"]:
+        hashed["weights"] = pretrained.digests(values["weights"], models.architectures(values["scenario"]))
     digests = _own_parts(method, hashed["architectures"], values["partition"])
     if digests:
         hashed["own"] = digests
@@ -500,6 +549,9 @@ def differences(spec: FilledSpec) -> list[str]:
     if spec.batch_size != (32 if spec.dataset in data.EMBEDDED else 64):
         found.append(f"B={spec.batch_size}")
     found += [f"{spec.newcomers} newcomers"] if spec.newcomers else []
+    found += [f"schedule {spec.schedule}"] if spec.schedule else []
+    found += [f"patience {spec.patience}"] if spec.patience else []
+    found += [f"weights {spec.weights}"] if spec.weights else []
     found += ["isolated"] if spec.isolated else []
     found += [] if spec.precision == "fp32" else [spec.precision]
     return found + ([] if spec.device == "cpu" else [spec.device])

@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-import torch
-
-from .. import data, lab
+from .. import data, devices, lab
 from ..errors import FedlibError, choose, coerce, require, shown
 from ..lab import presets
 from ..show import intervals, tables
@@ -159,11 +157,7 @@ def settings(
         choose("dataset", values["dataset"], data.names())
     if values["protocol"]:
         choose("protocol", values["protocol"], dict.fromkeys(variant for _, variant in presets.PRESETS))
-    choose("device", values["device"], lab.CHOICES["device"])
-    if values["device"] == "auto":
-        values["device"] = "cuda" if torch.cuda.is_available() else "cpu"
-    allowed = "cpu on this machine, which has no CUDA device"
-    require(values["device"] == "cpu" or torch.cuda.is_available(), "device", values["device"], allowed)
+    values["device"] = devices.several(values["device"])
     require(values["rounds"] >= 0, "rounds", values["rounds"], "at least 1, or 0 for the scale's")
     require(values["jobs"] >= 0, "jobs", values["jobs"], "at least 1, or 0 to train nothing")
     values["seeds"] = values["seeds"] or exhibits.SEEDS[values["scale"]]

@@ -98,7 +98,7 @@ def note(
     num_clients: int | Iterable[int] = (),
     participation: float | Iterable[float] = (),
     rounds: int | Iterable[int] = (),
-    local_epochs: int | Iterable[int] = (),
+    local_epochs: float | Iterable[float] = (),
     batch_size: int | Iterable[int] = (),
     scale: str = "",
     protocol: str | Iterable[str] = "",

@@ -145,7 +145,7 @@ CHANGES: dict[str, tuple[dict[str, list[tuple[str, str]]], bool]] = {
     ),
     "a generalisation of equal numbers": (
         {
-            "training.py": [("order.split(sizes)", "torch.split(order, list(sizes))")],
+            "training.py": [("order[:count].split(sizes)", "torch.split(order[:count], list(sizes))")],
             "federation.py": [("self.architectures = tuple(architectures)", "self.architectures = (*architectures,)")],
             "partition.py": [("return [[part[own] for own in owns]", "return [[part[list(own)] for own in owns]")],
         },

@@ -65,6 +65,17 @@ def test_the_room_in_memory_changes_no_bit(room, method, protocol, tmp_path, mon
     assert (tmp_path / "x.pt.clients").exists() == (room < CLIENTS)  # a short run with room for all writes nothing
 
 
+def test_the_room_in_memory_can_be_said(tmp_path, monkeypatch):
+    def held(room: str) -> int:
+        monkeypatch.setenv("FEDLIB_CLIENT_MEMORY", room)
+        return in_memory(run(tmp_path / f"{room}.pt")[1])[0]
+
+    assert held("0") == 1 < held("0.5")
+    for wrong, said in {"much": "must be a number", "-1": "must be at least 0, in GiB"}.items():
+        with pytest.raises(FedlibError, match=f"^FEDLIB_CLIENT_MEMORY = '{wrong}': {said}"):
+            held(wrong)
+
+
 @pytest.mark.parametrize("room", [0, CLIENTS])
 def test_a_checkpoint_writes_what_changed_and_keeps_what_it_names(room, tmp_path, monkeypatch):
     monkeypatch.setattr(clientfiles, "MEMORY", room * MODEL)

@@ -24,6 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ... import models
+from ...devices import widest
 from ...errors import FedlibError, choose, require
 from ...randomness import fork_torch, torch_seed
 from ...sample import Sample
@@ -464,7 +465,8 @@ def assemble(
 
 def similarity(own: Tensor, other: Tensor) -> float | None:
     """Eq. 5: the mean cosine of two models' logits (P, C) of the public images; None if it is not finite."""
-    value = F.cosine_similarity(own.double(), other.double(), dim=1).mean().item()
+    wide = widest(own.device)
+    value = F.cosine_similarity(own.to(wide), other.to(wide), dim=1).mean().item()
     return value if np.isfinite(value) else None
 
 

@@ -1,0 +1,72 @@
+"""Every method on a mix of today's networks: it is trained, resumed to the bit and carried over bytes, or refuses in one line."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from test_exchange import Elsewhere, with_a_posted_server
+
+from fedlib import ALGORITHMS, FedlibError, RunSpec, lab, simulate
+from fedlib.lab import checkpoint, clientfiles
+
+SMALL, LARGE = "ResNet-4,MobileNet-V3-S,ViT-T", "ResNet-18,MobileNet-V2,ViT-T"
+SAME = [name for name, method in ALGORITHMS.items() if method.needs == "architecture"]
+PARAMS: dict[str, dict[str, Any]] = {name: {"shared": "ResNet-4"} for name in ("FML", "FedKD")}
+PARAMS |= {"FedKEMF": {"knowledge": "ResNet-4", "server_epochs": 1}}
+QUICK = [("FedProto", "ResNet-4,MobileNet-V3-S"), ("FedAvg", "ResNet-4")]
+CASES = [(name, scenario) for name in ALGORITHMS if name not in (*SAME, "pFedHR") for scenario in (SMALL, LARGE)]
+CASES += QUICK[:1] + [
+    (name, scenario) for name in SAME for scenario in (SMALL.split(",") if name == "FedAvg" else ["ResNet-18"])
+]
+
+
+def resolved(name: str, scenario: str, **changes: Any) -> lab.Resolved:
+    size = {"num_clients": 3, "participation": 1.0, "rounds": 2, "batch_size": 16, "classes_per_client": 4}
+    asked = {"dataset": "digits", "public_images": 16, "params": PARAMS.get(name, {})}
+    return lab.resolve(RunSpec(name, scenario=scenario, **size | asked | changes))
+
+
+class Stopped(Exception):
+    pass
+
+
+def stopped(*given: Any) -> None:
+    raise Stopped
+
+
+def check(name: str, scenario: str, folder: Any) -> None:
+    run = resolved(name, scenario)
+    whole = simulate(lab.federation_of(run), run.simulated, 2)
+    assert whole.status == "finished" and np.isfinite([row["loss"] for row in whole.round_rows[1:]]).all()
+
+    path = folder / "checkpoint.pt"
+    with pytest.raises(Stopped):
+        checkpoint.simulate(lab.federation_of(run), run.simulated, 2, checkpoint=path, every=0, progress=stopped)
+    assert path.exists() and len(list(clientfiles.folder_of(path).iterdir())) == 3
+    resumed = checkpoint.simulate(lab.federation_of(run), run.simulated, 2, checkpoint=path)
+    assert len(resumed.round_rows) == 3 and resumed.digest() == whole.digest()
+
+    server = lab.federation_of(run)
+    there = Elsewhere(run)
+    other = simulate(server, with_a_posted_server(run.algorithm), 2, exchange=there)
+    assert lab.clients_of(other).to_csv() == lab.clients_of(whole).to_csv() and len(there.snapshots) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "scenario"), [c if c in QUICK else pytest.param(*c, marks=pytest.mark.slow) for c in CASES]
+)
+def test_a_method_trains_resumes_and_travels(name, scenario, small_digits, tmp_path):
+    check(name, scenario, tmp_path)
+
+
+def test_pfedhr_refuses_what_has_no_layers_to_group(small_digits):
+    run = resolved("pFedHR", SMALL)
+    with pytest.raises(FedlibError, match=r"clusters = 4: must be at most 2, .* layers by model: {'MobileNet-V3-S': 2"):
+        simulate(lab.federation_of(run), run.simulated, 2)
+
+
+@pytest.mark.slow
+def test_a_shared_network_with_batch_normalisation_outlives_its_rounds(small_digits):
+    for name in ("FML", "FedKD"):
+        run = resolved(name, "CNN-5", params={"shared": "M4"})
+        assert simulate(lab.federation_of(run), run.simulated, 2).status == "finished"

@@ -1,0 +1,222 @@
+"""Torch's optimisers and schedules by name, parts of epochs, and runs that end when validation no longer improves."""
+
+import re
+
+import numpy as np
+import pytest
+import tiny
+import torch
+
+from fedlib import Federation, FedlibError, RunSpec, lab, optimisers, run, simulate, training
+from fedlib.algorithms import make
+from fedlib.lab import checkpoint
+from fedlib.protocol import Protocol
+from fedlib.simulation import Outcome, over
+
+DATA = tiny.dataset(num_classes=3, per_class=20)
+HELD = [np.arange(20), np.arange(20, 40)]
+
+
+def federation(**changes) -> Federation:
+    usual = {"local_epochs": 1, "batch_size": 8, "protocol": Protocol(lr=0.1)}
+    return Federation(DATA, HELD, ["tiny-a"], **usual | changes)
+
+
+def weights(built: Federation, client: int = 0) -> torch.Tensor:
+    return built.clients[client].model.header.weight.detach().clone()
+
+
+def test_a_step_of_adamw_by_hand():
+    """The first step of AdamW is the rate by the gradient's sign (to 1e-8 of it), after a shrinkage by lr * decay."""
+    layer = torch.nn.Linear(2, 1, bias=False)
+    before = layer.weight.detach().clone()
+    settings = training.Settings(1, 4, 0.1, weight_decay=0.5, optimiser="AdamW(betas=(0.5, 0.9))")
+    made = training.fresh_optimiser({"layer": layer}, settings)
+    assert type(made) is torch.optim.AdamW and made.defaults["betas"] == (0.5, 0.9) and made.defaults["fused"]
+    layer.weight.grad = torch.tensor([[2.0, -3.0]])
+    made.step()
+    torch.testing.assert_close(layer.weight.detach(), before * (1 - 0.1 * 0.5) - 0.1 * torch.tensor([[1.0, -1.0]]))
+
+
+@pytest.mark.parametrize(
+    "name", ["AdamW(amsgrad=True)", "RMSprop", "Adagrad", "SGD(nesterov=True)", "NAdam", "Adadelta"]
+)
+def test_any_optimiser_trains_a_federation_twice_to_the_same_bits(name):
+    momentum = 0.5 if name.startswith("SGD") else 0.0
+    protocol = Protocol(optimiser=name, momentum=momentum, lr=0.01, clip_norm=1.0)
+    one, other = (simulate(federation(protocol=protocol), make("FedProto"), 2) for _ in range(2))
+    assert one.status == "finished" and one.digest() == other.digest()
+    assert one.digest() != simulate(federation(protocol=Protocol(lr=0.01, clip_norm=1.0)), make("FedProto"), 2).digest()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"optimiser": "adamw"}, "optimiser = 'adamw' is unknown: did you mean 'AdamW'"),
+        ({"optimiser": "AdamW(0.9)"}, "optimiser = 'AdamW(0.9)': must be a name of torch's, perhaps with parameters"),
+        ({"optimiser": "AdamW(betas=x)"}, "must be a name of torch's, perhaps with parameters"),
+        ({"optimiser": "AdamW(ams=True)"}, "parameter of AdamW = 'ams' is unknown: did you mean 'amsgrad'"),
+        ({"optimiser": "AdamW(lr=0.1)"}, "must be without lr, which is a field of its own"),
+        ({"optimiser": "AdamW(betas=(2, 2))"}, "optimiser = 'AdamW(betas=(2, 2))': Invalid beta parameter"),
+        ({"optimiser": "AdamW", "momentum": 0.9}, "momentum = 0.9: must be 0 under AdamW, which has none"),
+        ({"optimiser": "SGD(nesterov=True)"}, "Nesterov momentum requires a momentum"),
+        ({"optimiser": "LBFGS"}, "optimiser = 'LBFGS'"),
+        ({"optimiser": "SparseAdam"}, "optimiser = 'SparseAdam': cannot take a plain step"),
+    ],
+)
+def test_an_optimiser_that_cannot_be_is_refused_in_one_line(given, message):
+    with pytest.raises(FedlibError, match=re.escape(message)) as error:
+        Protocol(**given)
+    assert "\n" not in str(error.value)
+
+
+def test_a_preset_for_sgd_leaves_its_momentum_to_sgd():
+    def resolved(**overrides):
+        return lab.resolve(RunSpec("Standalone", overrides=overrides))
+
+    assert resolved().protocol.momentum == resolved(optimiser="SGD(nesterov=True)").protocol.momentum == 0.9
+    assert resolved(optimiser="AdamW").protocol.momentum == 0
+    two = [
+        resolved(optimiser=text).key for text in ("AdamW(amsgrad=True, eps=1e-07)", "AdamW( eps = 1e-7,amsgrad=True )")
+    ]
+    assert two[0] == two[1] != resolved(optimiser="AdamW").key
+    assert "optimiser AdamW" in resolved(optimiser="AdamW(amsgrad=True)").numerics
+
+
+# --------------------------------------------------------------------------------------------------------- schedules
+
+
+def test_rates_over_rounds_by_hand():
+    np.testing.assert_allclose(
+        optimisers.rates("StepLR(step_size=2, gamma=0.1)", 0.1, 5), [0.1, 0.1, 0.01, 0.01, 0.001]
+    )
+    cosine = 0.05 * (1 + np.cos(np.pi * np.arange(4) / 4))  # down to 0 after the last of the rounds
+    np.testing.assert_allclose(optimisers.rates("CosineAnnealingLR", 0.1, 4), cosine)
+    np.testing.assert_allclose(
+        optimisers.rates("CosineAnnealingLR(T_max=8)", 0.1, 2), 0.05 * (1 + np.cos(np.pi * np.arange(2) / 8))
+    )
+    np.testing.assert_allclose(optimisers.rates("ExponentialLR(gamma=0.5)", 0.1, 3), [0.1, 0.05, 0.025])
+    assert max(optimisers.rates("OneCycleLR(max_lr=0.4)", 0.1, 10)) == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    [
+        ("Cosine", "schedule = 'Cosine' is unknown"),
+        ("StepLR", "schedule = 'StepLR': "),
+        ("StepLR(size=3)", "parameter of StepLR = 'size' is unknown: did you mean 'step_size'"),
+        ("ReduceLROnPlateau", "schedule = 'ReduceLROnPlateau': "),
+        ("LambdaLR(lr_lambda=2)", "schedule = 'LambdaLR(lr_lambda=2)': "),
+        ("ExponentialLR(gamma=-1)", "gives a rate of -0.01"),
+    ],
+)
+def test_a_schedule_that_cannot_be_is_refused_in_one_line(schedule, message):
+    with pytest.raises(FedlibError, match=re.escape(message)) as error:
+        lab.resolve(RunSpec("Standalone", schedule=schedule, rounds=3))
+    assert "\n" not in str(error.value)
+
+
+def test_a_round_trains_at_its_rate_and_a_resumed_one_too(tmp_path):
+    built = federation(schedule="StepLR(step_size=1, gamma=0.0)")
+    started = weights(built)
+    simulate(built, make("Standalone"), 1)
+    after = weights(built)
+    assert not torch.equal(started, after)
+    whole = federation(schedule="StepLR(step_size=1, gamma=0.0)")
+    simulate(whole, make("Standalone"), 3)
+    assert torch.equal(weights(whole), after)  # the later rounds at rate 0
+
+    expected = simulate(federation(schedule="ExponentialLR(gamma=0.3)"), make("FedProto"), 3).digest()
+    path = tmp_path / "checkpoint.pt"
+
+    def stop(row, timing):
+        if row["round"] == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        checkpoint.simulate(
+            federation(schedule="ExponentialLR(gamma=0.3)"),
+            make("FedProto"),
+            3,
+            checkpoint=path,
+            every=0,
+            progress=stop,
+        )
+    resumed = checkpoint.simulate(federation(schedule="ExponentialLR(gamma=0.3)"), make("FedProto"), 3, checkpoint=path)
+    assert resumed.digest() == expected
+
+
+# ---------------------------------------------------------------------------------------------------- parts of epochs
+
+
+def test_a_part_of_an_epoch_is_that_part_of_the_images():
+    settings = training.Settings(2.5, 4, 0.1)
+    assert training.images_of_epochs(settings, 9) == [9, 9, 4]
+    assert training.images_of_epochs(training.Settings(0.01, 4, 0.1), 9) == [1]
+    assert training.images_of_epochs(training.Settings(3, 4, 0.1), 9) == [9, 9, 9]
+    built = federation()
+    client = built.clients[0]
+    seen = [len(y) for _, y in training.batches(client.pool, client.train[:9], settings, np.random.default_rng(0))]
+    assert seen == [4, 4, 1, 4, 4, 1, 4]
+    outcome = simulate(federation(local_epochs=0.5), make("Standalone"), 2)
+    each = [round(0.5 * client.num_samples) for client in built.clients]
+    assert [row["samples"] for row in outcome.round_rows] == [0, sum(each), sum(each)]
+
+
+def test_the_first_half_epoch_is_the_start_of_a_whole_one():
+    streams = [np.random.default_rng(3) for _ in range(2)]
+    client = federation().clients[0]
+    half, whole = (
+        torch.cat([y for _, y in training.batches(client.pool, client.train, training.Settings(e, 4, 0.1), stream)])
+        for e, stream in zip((0.5, 1), streams, strict=True)
+    )
+    assert len(half) == len(whole) // 2 and torch.equal(half, whole[: len(half)])
+
+
+def test_epochs_in_a_specification():
+    keys = {given: lab.resolve(RunSpec("Standalone", local_epochs=given)).key for given in (1, 2, 0.5, 1.5)}
+    assert len(set(keys.values())) == 4
+    assert (
+        lab.resolve(RunSpec("Standalone", local_epochs=2.0)).key
+        == keys[2]
+        == lab.resolve(RunSpec("Standalone", local_epochs="2")).key
+    )
+    for given in (0, -1, "half"):
+        with pytest.raises(FedlibError, match=r"^local_epochs = "):
+            lab.resolve(RunSpec("Standalone", local_epochs=given))
+
+
+# ----------------------------------------------------------------------------------------------------- early stopping
+
+
+def outcome_of(accuracies, status="finished"):
+    rows = [{"validation_accuracy": value} for value in (0.0, *accuracies)]
+    return Outcome(federation(), {}, status, round_rows=rows)
+
+
+def test_when_a_run_is_over():
+    assert not over(outcome_of([0.1, 0.2, 0.2]), 9, 2) and over(outcome_of([0.1, 0.2, 0.2, 0.1]), 9, 2)
+    assert (
+        not over(outcome_of([0.1, 0.2, 0.2, 0.1]), 9)
+        and over(outcome_of([0.1]), 1)
+        and over(outcome_of([0.1], "diverged"), 9)
+    )
+    assert not over(outcome_of([0.2, 0.1, 0.3, 0.1]), 9, 2) and not over(outcome_of([0.3, 0.1]), 9, 2)
+    assert not over(outcome_of([]), 9, 1)
+
+
+@pytest.mark.parametrize("name", ["Standalone", "FedProto"])
+def test_a_run_that_no_longer_improves_ends_and_is_stored_so(name, small_digits):
+    spec = RunSpec(name, scenario="CNN-5", num_clients=3, rounds=30, lr=0.0, patience=2, batch_size=16)
+    record = run(spec, progress=False)
+    assert record.status == "finished" and record.rounds["round"].tolist() == [-1, 0, 1, 2]
+    assert run(spec, progress=False).key == record.key != lab.resolve(RunSpec(**vars(spec) | {"patience": 0})).key
+
+
+def test_patience_needs_validation_images_and_no_newcomers():
+    for more in ({"overrides": {"split": "local-8:0:2"}}, {"newcomers": 2}):
+        with pytest.raises(FedlibError, match="patience = 3: must be 0 where clients have no validation images"):
+            lab.resolve(RunSpec("Standalone", patience=3, **more))
+    unvalidated = federation(protocol=Protocol(split="local-8:0:2"))
+    with pytest.raises(FedlibError, match="patience = 3: must be 0 where clients have no validation images"):
+        simulate(unvalidated, make("Standalone"), 5, patience=3)
