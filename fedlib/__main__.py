@@ -109,6 +109,16 @@ Compare stored runs or results of record. Runs that differ only in their seed sh
 reference. For two runs, the fields, versions and bits in which they differ are listed too.""",
     ),
     ("store:runs", "runs", "what is stored: list, show, prune, export"),
+    (
+        "federate:node",
+        "node",
+        "an owner of data in a real federation; share: its part of a plan, made from its own images",
+    ),
+    (
+        "federate:server",
+        "server",
+        "the server of a real federation; share: its part of a plan; check, result: whether what Flower says is so",
+    ),
 )
 EXAMPLES = {
     "list": ("fedlib list", "fedlib list --costs"),

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from . import border, devices, metrics, models, randomness, training
 from .algorithms import Algorithm, ServerState
-from .errors import FedlibError, coerce, require, shown
+from .errors import FedlibError, coerce, require, shown, told
 from .federation import Client, ClientContext, ClientInfo, Federation, Message, ServerContext, Upload
 
 
@@ -79,7 +79,9 @@ class Reply:
     evaluation_seconds: float = 0.0
 
 
-# One reply per request, in order; None of a client that has not answered in time, without which the round goes on.
+# One reply per request, in order; None of a client without which the round goes on: it has not answered in time, or not
+# with what can be used. An exchange whose clients are not trusted has a method `refuse(client, reason)`: it is told whose
+# upload spoils what the server makes of the round, which then goes on without it.
 Exchange = Callable[[Federation, Algorithm, Sequence[Request]], Sequence[Reply | None]]
 
 
@@ -285,14 +287,12 @@ def _round(
     requests = []
     for info in infos:
         requests.append(Request(round, context.rounds, info.id, border.download(algorithm, server, info, context)))
-    answers = list(zip(infos, _ask(exchange, federation, algorithm, requests), strict=True))
-    absent = [info.id for info, reply in answers if reply is None]
-    infos = [info for info, reply in answers if reply is not None]
-    replies = [reply for _, reply in answers if reply is not None]
-    if not replies:
-        raise FedlibError(f"round {round}: none of its clients has answered ({', '.join(map(str, absent))})")
-    uploads = [Upload(info, reply.upload) for info, reply in zip(infos, replies, strict=True)]
-    returned = border.aggregate(algorithm, server, uploads, context)
+    asked = zip(infos, _ask(exchange, federation, algorithm, requests), strict=True)
+    answers = [(info, reply) for info, reply in asked if reply is not None]
+    answers, returned = _aggregated(algorithm, server, answers, context, exchange)
+    infos, replies = [info for info, _ in answers], [reply for _, reply in answers]
+    there = {info.id for info in infos}
+    absent = [int(id) for id in sampled if id not in there]
     finite = training.all_finite(server, federation.device)
 
     recording = time.perf_counter()
@@ -310,7 +310,7 @@ def _round(
         outcome.status = "diverged"
     images = sum(sum(training.images_of_epochs(federation.settings, info.num_samples)) for info in infos)
     row = _round_row(round, loss, known, infos, images)
-    row |= _words(algorithm, context, [request.download for request in requests], [each.message for each in uploads])
+    row |= _words(algorithm, context, [request.download for request in requests], [reply.upload for reply in replies])
     recorded = _mean_diagnostics(algorithm, replies)
     if federation.protocol.inherit != "none":
         recorded["inherited"] = sum(reply.inherited for reply in replies)
@@ -333,6 +333,65 @@ def _round(
         "recording_seconds": ended - recording,
     }
     outcome.timing_rows.append(timing)
+
+
+Answers = list[tuple[ClientInfo, Reply]]
+
+
+def _aggregated(
+    algorithm: Algorithm, server: ServerState, answers: Answers, context: ServerContext, exchange: Exchange
+) -> tuple[Answers, dict[str, Any]]:
+    """Update the server's state; the answers of the clients that took part in it, and the server's diagnostics. Where nobody
+    has answered, nothing changes.
+
+    Of clients that are not trusted (see `Exchange`), an upload that has the right form may still spoil what the server makes
+    of it. Then those whose uploads do so alone are refused and, until the rest does not, the one with the largest number.
+    A round that is spoilt with any of its clients, and has two or more, is what it would be in one process.
+    """
+    if not answers:
+        return answers, {}
+    refuse = getattr(exchange, "refuse", None)
+    before = {} if refuse is None else border.copied(server, "the server's state")
+
+    def made(of: Answers) -> dict[str, Any]:
+        return border.aggregate(algorithm, server, [Upload(info, reply.upload) for info, reply in of], context)
+
+    def tried(of: Answers, afresh: bool = True) -> tuple[str, dict[str, Any]]:
+        """What is wrong with the server's state after these answers, if anything, and its diagnostics."""
+        if afresh:
+            _become(server, before)
+        try:
+            returned = made(of)
+        except Exception as error:  # whatever a method raises of what it did not expect
+            return told(error), {}
+        finite = training.all_finite(server, context.device)
+        return "" if finite else "it leaves numbers that are not finite", returned
+
+    if refuse is None:
+        return answers, made(answers)
+    reason, returned = tried(answers, afresh=False)
+    if not reason:
+        return answers, returned
+    left = [answer for answer in answers if not tried([answer])[0]] or answers
+    while left and tried(left)[0]:
+        largest = max(left, key=lambda answer: _largest(answer[1].upload))
+        left = [answer for answer in left if answer is not largest]
+    if not left and len(answers) > 1:
+        _become(server, before)
+        return answers, made(answers)
+    for info, _ in [answer for answer in answers if not any(answer is own for own in left)]:
+        refuse(info.id, f"its upload spoils the round: {reason}")
+    _become(server, before)
+    return left, made(left) if left else {}
+
+
+def _become(server: ServerState, state: ServerState) -> None:
+    server.clear()
+    server.update(border.copied(state, "the server's state"))
+
+
+def _largest(upload: Message) -> float:
+    return max((float(tensor.abs().max()) for tensor in upload.tensors.values() if tensor.numel()), default=0.0)
 
 
 def _words(

@@ -279,7 +279,7 @@ def values(case: str) -> dict[str, Any]:
         found |= {f"round {row['round']} {name}": plain(leaf) for name, leaf in leaves(row) if name != "round"}
     server = {name: leaf for name, leaf in leaves(first) if isinstance(leaf, torch.Tensor)}
     server |= {name.removeprefix("model."): leaf for name, leaf in server.items()}
-    factors = method.sized_by_data
+    factors = (".u", ".s", ".v") if method.name == "FedKD" else ()  # as many triplets as hold the energy
     found |= state("server", outcome.server, server, factors)
     for client in outcome.clients:
         if client.visited:

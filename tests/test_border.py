@@ -71,15 +71,15 @@ def over_bytes(server: Federation, algorithm: Algorithm, requests: list[Any]) ->
     """An exchange through bytes, with clients that are put away as bytes between their rounds."""
     replies = []
     for request in requests:
-        client, info = server.clients[request.client], server.infos[request.client]
-        arrived = wire.request_from_bytes(wire.request_to_bytes(request))
-        reply = wire.reply_to_bytes(simulation.answer(server, algorithm, arrived))
+        client, asked = server.clients[request.client], wire.request_to_bytes(request)
+        answers, arrived = wire.Bound.to("run", request, asked), wire.request_from_bytes(asked)
+        reply = wire.reply_to_bytes(simulation.answer(server, algorithm, arrived), answers)
         if client.visited:
             kept = wire.client_to_bytes(client)
             client.reset()
             wire.client_from_bytes(client, kept)
-        own = server.build(info.architecture).state_dict()
-        replies.append(wire.reply_from_bytes(reply, request, info, own, algorithm.sized_by_data))
+        context = server.server_context(request.round, request.rounds)
+        replies.append(wire.reply_from_bytes(reply, request, answers, algorithm, context))
     return replies
 
 

@@ -49,6 +49,13 @@ COMMANDS += (
     "runs export",
     "compare",
     "completion",
+    "node",
+    "node share",
+    "server",
+    "server share",
+    "server check",
+    "server result",
+    "server bundle",
 )
 
 

@@ -19,6 +19,7 @@ class FedAvg(Algorithm):
     paper = "McMahan et al., AISTATS 2017"
     exchanges = "whole model"
     needs = "architecture"
+    weighs_samples = True
     look = Look("#d55e00", "P")
 
     def init_server(self, context: ServerContext) -> ServerState:

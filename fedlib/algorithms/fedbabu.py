@@ -13,10 +13,11 @@ afresh in each of the client's rounds from the extractor that it has just traine
 the last round.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from ..fields import setting
-from .base import Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState
+from .base import Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Sized
 from .fedper import FedPer
 from .fedrep import split_loss
 
@@ -49,3 +50,13 @@ class FedBABU(FedPer):
         else:
             context.train(purpose="method", epochs=self.tune_epochs)
         return Message(trained, client.num_samples, diagnostics={"loss": loss})  # of the federated training
+
+    def uploads(
+        self, names: Collection[str], info: ClientInfo, download: Message, context: ServerContext
+    ) -> dict[str, Sized]:
+        parts = {
+            name.removeprefix("extractor."): part
+            for name, part in download.tensors.items()
+            if name.startswith("extractor.")
+        }
+        return Sized.like(parts)

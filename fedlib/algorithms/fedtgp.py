@@ -21,7 +21,7 @@ Eq. 11's place, and lambda = 10 with it (`distance=mse`). They predict by the ne
 `prototype_accuracy` beside the classifier's `accuracy`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +34,7 @@ from ..fields import setting
 from ..models import Model
 from ..randomness import fork_torch
 from ..training import class_means
-from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
+from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Sized, Upload
 from .fedproto import by_classifier_and_nearest_prototype, global_prototypes
 
 
@@ -93,6 +93,7 @@ class FedTGP(Algorithm):
     exchanges = "trained prototypes down, class means of representations up"
     needs = "features"
     uncounted = ("classes",)
+    scores = ("prototype_accuracy",)
     look = Look("#029e73", "D")
 
     lam: float = setting(0.1, ge=0)
@@ -125,6 +126,11 @@ class FedTGP(Algorithm):
         client.state.update(classes=message["classes"], prototypes=message["prototypes"])
         means = class_means(client.model.extractor, client.pool, client.train, client.classes)  # Eq. 2
         return Message({"classes": client.classes, "prototypes": means}, client.num_samples)
+
+    def uploads(
+        self, names: Collection[str], info: ClientInfo, download: Message, context: ServerContext
+    ) -> dict[str, Sized]:
+        return Sized.by_class(info, prototypes=(context.initial_header().in_features,))
 
     def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
         ordered = sorted(uploads, key=lambda upload: upload.info.id)  # the order of arrival decides nothing

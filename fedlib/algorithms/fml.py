@@ -30,6 +30,8 @@ from ..fields import later, setting
 from ..training import kl_divergence, mean
 from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
 
+SCORES = ("shared_accuracy", "received_accuracy")  # of the shared model, see `keep_shared`
+
 
 def mutual_loss(
     model: nn.Module, shared: nn.Module, images: Tensor, labels: Tensor, alpha: float, beta: float
@@ -43,7 +45,7 @@ def mutual_loss(
 
 def keep_shared(client: Client, trained: Mapping[str, Tensor], received: Mapping[str, Tensor]) -> None:
     """Keep the shared model's weights, by the name of its accuracy, for `shared_logits`."""
-    client.state["scored"] = {"shared_accuracy": dict(trained), "received_accuracy": dict(received)}
+    client.state["scored"] = dict(zip(SCORES, (dict(trained), dict(received)), strict=True))
 
 
 def shared_logits(client: Client, architecture: str, images: Tensor) -> dict[str, Tensor]:
@@ -67,6 +69,7 @@ class FML(Algorithm):
     name = "FML"
     paper = "Shen et al., 2020"
     exchanges = "small shared model"
+    scores = SCORES
     look = Look("#cdbb00", "v")
 
     alpha: float = setting(0.5, ge=0, le=1)

@@ -23,6 +23,7 @@ class LGFedAvg(Algorithm):
     paper = "Liang et al., 2020"
     exchanges = "header"
     needs = "features"
+    weighs_samples = True
     look = Look("#56b4e9", "h", ":")
 
     def init_server(self, context: ServerContext) -> ServerState:

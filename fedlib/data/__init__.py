@@ -7,7 +7,8 @@ them is in `info`, which reads no image.
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from functools import lru_cache
 from pathlib import Path
@@ -17,7 +18,7 @@ from ..errors import FedlibError, check_name, choose, folder_from, others_code, 
 from . import dataset, readers
 from .dataset import Dataset
 from .folders import from_folders
-from .info import BUILT_IN, READERS, REGISTERED, DatasetInfo, provide
+from .info import BUILT_IN, DESCRIBED, READERS, REGISTERED, DatasetInfo, provide
 
 EMBEDDED = tuple(name for name, reader in READERS.items() if not reader.folder)  # stand-ins
 
@@ -28,8 +29,20 @@ def root() -> Path:
 
 
 def names() -> list[str]:
-    """Every data set that `load` knows, the embedded ones first."""
-    return list(dict.fromkeys([*EMBEDDED, *REGISTERED, *READERS]))
+    """Every data set that `load` knows, the embedded ones first, and those that are only `described`."""
+    return list(dict.fromkeys([*EMBEDDED, *REGISTERED, *READERS, *DESCRIBED]))
+
+
+@contextmanager
+def described(*infos: DatasetInfo) -> Iterator[None]:
+    """Within, `info` says this of these data sets, whose images are elsewhere: none is read, and `load` knows none of them."""
+    before = dict(DESCRIBED)
+    DESCRIBED.update({info.name: info for info in infos})
+    try:
+        yield
+    finally:
+        DESCRIBED.clear()
+        DESCRIBED.update(before)
 
 
 def register(name: str, loader: Callable[[], Dataset]) -> None:
@@ -60,6 +73,8 @@ def info(name: str) -> DatasetInfo:
     nobody knows a check sum (PAMAP2). Raises FedlibError for unknown names.
     """
     choose("dataset", name, names())
+    if name in DESCRIBED:
+        return DESCRIBED[name]
     known = name in BUILT_IN and name not in REGISTERED
     return BUILT_IN[name] if known else replace(load(name).info, name=name)
 
@@ -76,7 +91,7 @@ def load(name: str) -> Dataset:
     Raises FedlibError when the name is unknown, a file is corrupted or not the published one, or the download fails:
     the line says what to do.
     """
-    choose("dataset", name, names())
+    choose("dataset", name, [known for known in names() if known in REGISTERED or known in READERS])
     return _loaded(name)
 
 
@@ -148,6 +163,7 @@ __all__ = [
     "DatasetInfo",
     "available",
     "dataset",
+    "described",
     "from_folders",
     "info",
     "load",

@@ -72,6 +72,7 @@ class Reader:
 
 BUILT_IN: dict[str, DatasetInfo] = {}  # every line is checked when its set is loaded
 READERS: dict[str, Reader] = {}
+DESCRIBED: dict[str, DatasetInfo] = {}  # whose images are elsewhere, see `described`
 REGISTERED: "dict[str, Callable[[], Dataset]]" = {}  # a person's own, also under the name of a built-in one
 
 

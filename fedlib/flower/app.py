@@ -7,6 +7,7 @@ run's configuration.
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
@@ -89,8 +90,9 @@ class FlowerPost:
             for message in self.grid.pull_messages(waiting):
                 waiting.discard(message.metadata.reply_to_message_id)
                 if not message.has_error():
-                    clients = message.content.config_records["about"]["clients"]
-                    found[message.metadata.src_node_id] = list(clients)
+                    with suppress(Exception):  # of records that no node of ours sends
+                        clients = message.content.config_records["about"]["clients"]
+                        found[message.metadata.src_node_id] = list(clients)
             time.sleep(0.2)
         return found
 
@@ -101,10 +103,12 @@ class FlowerPost:
             if message.has_error():
                 print(f"a message was lost: {message.error.reason}", file=sys.stderr, flush=True)
                 found[name] = None
-            elif "error" in message.content.config_records["about"]:
-                found[name] = str(message.content.config_records["about"]["error"])
             else:
-                found[name] = _contents(message.content)
+                try:
+                    about = message.content.config_records["about"]
+                    found[name] = str(about["error"]) if "error" in about else _contents(message.content)
+                except Exception:  # whatever Flower raises of records that no node of ours sends
+                    found[name] = "an answer that is none of fedlib's"
         return found
 
 

@@ -6,7 +6,6 @@ may ask again for the round that it was in, also after it was killed and has gon
 has another, later session. A request of an earlier round or session that arrives late changes nothing.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,13 +37,14 @@ def answer(folder: Path, run: str, session: int, requests: Mapping[str, bytes]) 
             request = wire.request_from_bytes(content)
             if request.client not in own:
                 raise FedlibError(f"client = {request.client}: must be one of this node's, {sorted(own)}")
-            kept = _Kept(states, request.client, session, request.round, content)
+            kept = _Kept(states, session, wire.Bound.to(run, request, content))
             reply = kept.reply()
             if reply is None:
                 federation = federation or shares.federation_from(share, resolved)
                 client = federation.clients[request.client]
                 kept.restore(client)
-                reply = wire.reply_to_bytes(simulation.answer(federation, resolved.simulated, request))
+                answers = wire.Bound.to(run, request, content)
+                reply = wire.reply_to_bytes(simulation.answer(federation, resolved.simulated, request), answers)
                 kept.store(client, reply)
             replies[name] = reply
     return replies
@@ -56,9 +56,10 @@ class _Kept:
     been overtaken.
     """
 
-    def __init__(self, folder: Path, client: int, session: int, round: int, request: bytes):
-        self.folder, self.client, self.round = folder, client, round
-        self.request = {"session": session, "round": round, "request": hashlib.sha256(request).hexdigest()}
+    def __init__(self, folder: Path, session: int, answers: wire.Bound):
+        self.folder, self.client, self.round = folder, answers.client, answers.round
+        self.request = {"session": session, "round": answers.round, "request": " ".join(map(str, answers))}
+        client, round = answers.client, answers.round
         last = self._last()[0]
         if last and (last["session"], last["round"]) > (session, round):
             raise FedlibError(f"client = {client}: round {round} has been overtaken by round {last['round']}")

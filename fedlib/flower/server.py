@@ -3,17 +3,17 @@
 import csv
 import io
 import json
+import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from torch import Tensor
-
 from ..algorithms import Algorithm
-from ..errors import FedlibError, require
-from ..federation import Federation
+from ..errors import FedlibError, one_line, others_code, require
+from ..federation import Federation, ServerContext
 from ..lab import checkpoint, clientfiles, files
 from ..lab.spec import Resolved
 from ..lab.tables import clients_of, rounds_of, timing_of
@@ -46,64 +46,124 @@ class Transport(Protocol):
 
 
 class Nodes:
-    """An exchange over nodes. A round's requests go out a message a node, since a message starts a process there.
+    """An exchange over nodes that nobody vouches for. A round's requests go out a message a node, since a message starts a
+    process there.
+
+    A run begins when every client has been found and has said how good its initial model is: what is wrong by then ends it
+    with a line. From round 0 on it goes on without a client whose node does not answer, answers with an error, or with what
+    no client of the method could have sent (see `wire.reply_from_bytes`); `messages` has a row for each request, with the
+    reason, or seconds until its node answered, words and bytes down and up.
 
     A node that has not answered is asked again now and then, since it may have been killed with the message, and at once
-    when it has gone and come back: twice asked it answers alike. One that answers with an error ends the run with its
-    line. After `patience` seconds a round goes on without the clients that have not answered, and says so; a node that has
-    let a round go by is not waited for in the next ones, until it is there again. `messages` has a row for each request:
-    seconds until its node answered, words and bytes down and up.
+    when it has gone and come back: twice asked it answers alike. After `patience` seconds a round goes on without it; it is
+    not waited for in the next ones, until it is there again or answers late. A round without anybody passes; the run ends,
+    and can be resumed, when no node answers, or when such rounds in a row have had every client that is there.
     """
 
     def __init__(self, post: Transport, run: Resolved, patience: float):
         require(patience > 0, "patience", patience, "above 0, seconds that a round waits for a client")
         self.post, self.run, self.patience = post, run, patience
         self.session = time.time_ns()
-        self.homes: dict[int, int] = {}  # client -> node
+        self.homes: dict[int, int] = {}  # client -> node, which stays the same in a run
         self.silent: set[int] = set()  # nodes that have not answered when they were last asked
-        self.models: dict[str, dict[str, Tensor]] = {}  # architecture -> the initial state, for shapes
+        self.left: set[int] = set()  # those of them that have been seen to be gone since
+        self.late: dict[str, int] = {}  # names under which answers of earlier rounds may still come -> node
+        self.useless: set[int] = set()  # clients asked in vain in a row of rounds that had nobody
         self.messages: list[dict[str, Any]] = []
 
     def __call__(
         self, federation: Federation, algorithm: Algorithm, requests: Sequence[Request]
     ) -> Sequence[Reply | None]:
         contents = {request.client: wire.request_to_bytes(request) for request in requests}
-        self._find(contents)
+        context = federation.server_context(requests[0].round, requests[0].rounds)
+        begins = requests[0].round < 0
+        self._find(contents, len(context.infos))
+        answered, reasons = self._ask(contents, begins)
+        read = [
+            self._read(request, contents[request.client], answered, reasons, algorithm, context) for request in requests
+        ]
+        replies = self._diverged(requests, read)
+        self.useless = set() if any(replies) else self.useless | contents.keys()
+        if self.useless >= {client for client, node in self.homes.items() if node not in self.silent}:
+            rows = self.messages[-len(requests) :]
+            lines = one_line("; ".join(f"client {row['client']}: {row['reason']}" for row in rows))
+            raise FedlibError(f"round {requests[0].round}: none of the clients can be used ({lines})")
+        return replies
+
+    def refuse(self, client: int, reason: str) -> None:
+        """Note why the last round goes on without a client that has answered."""
+        row = next(row for row in reversed(self.messages) if row["client"] == client)
+        row["reason"] = reason
+        self._say(row)
+
+    def _say(self, row: Mapping[str, Any]) -> None:
+        line = f"round {row['round']}: client {row['client']}: {row['reason']}"
+        print(f"{line}; the round goes on without it", file=sys.stderr, flush=True)
+
+    def _ask(
+        self, contents: Mapping[int, bytes], begins: bool
+    ) -> tuple[dict[int, tuple[bytes, float]], dict[int, str]]:
+        """What the clients answered, with the seconds until then; and why the others are left out."""
         started = time.monotonic()
         by_node: dict[int, dict[str, bytes]] = {}
         for client, content in contents.items():
             by_node.setdefault(self.homes[client], {})[str(client)] = content
         answered: dict[int, tuple[bytes, float]] = {}
+        reasons: dict[int, str] = {}
         waiting, gone, asked = set(by_node), set(by_node), {}  # gone: to be asked (again) when it is there
         asked_at = dict.fromkeys(by_node, started)
         while waiting:
             late = time.monotonic() - started > self.patience  # looked at before the post, which may hold an answer
-            for node in gone & self.post.nodes():
-                asked[self.post.ask(node, self.run.key, self.session, by_node[node])] = node
-                asked_at[node] = time.monotonic()
-                gone.remove(node)
-            for name, answer in self.post.answers(list(asked)).items():
+            there = self._there()
+            for node in gone & there:
+                with suppress(FedlibError):  # the post does not take it: the node has just gone
+                    asked[self.post.ask(node, self.run.key, self.session, by_node[node])] = node
+                    asked_at[node] = time.monotonic()
+                    gone.remove(node)
+            for name, answer in self.post.answers([*asked, *self.late]).items():
+                if name in self.late:
+                    self.silent.discard(self.late.pop(name))
+                    continue
                 node = asked.pop(name)
-                if isinstance(answer, str):
-                    raise FedlibError(f"node {node} with clients {', '.join(by_node[node])}: {answer}")
                 if answer is None:
                     gone.add(node)
                     continue
-                took = time.monotonic() - started
-                answered |= {int(client): (answer[client], took) for client in by_node[node] if client in answer}
-                waiting.remove(node)
+                own, took = by_node[node], time.monotonic() - started
+                if isinstance(answer, str):
+                    said = one_line(answer)
+                    if begins:
+                        raise FedlibError(f"node {node} with clients {', '.join(own)}: {said}")
+                    reasons |= {int(client): f"its node says: {said}" for client in own}
+                else:
+                    answered |= {int(client): (answer[client], took) for client in own if client in answer}
+                    reasons |= {int(client): "its node answered without it" for client in own if client not in answer}
+                waiting.discard(node)
                 gone.discard(node)
                 asked = {name: other for name, other in asked.items() if other != node}
             gone |= {node for node in waiting if time.monotonic() - asked_at[node] > self.patience / AGAIN}
-            if late or (answered and waiting <= self.silent - self.post.nodes()):
+            self._there()
+            others = set(self.homes.values()) - self.silent
+            if late or (waiting <= self.silent and others and not begins):
                 break
             if waiting:
                 time.sleep(PAUSE)
         self.silent = (self.silent - set(by_node)) | waiting
+        self.left &= self.silent
+        self.late |= {name: node for name, node in asked.items() if node in waiting}
         waited = time.monotonic() - started
-        return [self._read(federation, algorithm, request, contents, answered, waited) for request in requests]
+        for client in (int(client) for node in waiting for client in by_node[node]):
+            reasons[client] = f"has not answered within {waited:.0f} s"
+        return answered, reasons
 
-    def _find(self, wanted: Mapping[int, Any]) -> None:
+    def _there(self) -> set[int]:
+        """The nodes that are there now. A silent one that has gone and come back is waited for again."""
+        there = self.post.nodes()
+        self.left |= self.silent - there
+        self.silent -= self.left & there
+        self.left -= there
+        return there
+
+    def _find(self, wanted: Mapping[int, Any], num_clients: int) -> None:
         """Learn which node has which client; waits for those that are not there yet."""
         started = time.monotonic()
         nothing: dict[int, float] = {}  # node -> when it said that it has no client of this run
@@ -115,8 +175,9 @@ class Nodes:
             recent = {node for node, then in nothing.items() if time.monotonic() - then < self.patience / AGAIN}
             unknown = sorted(self.post.nodes() - set(self.homes.values()) - recent)
             for node, clients in self.post.clients_of(unknown, self.run.key, left).items():
-                nothing |= {} if clients else {node: time.monotonic()}
-                for client in clients:
+                own = [client for client in clients if type(client) is int and 0 <= client < num_clients]
+                nothing |= {} if own else {node: time.monotonic()}
+                for client in own:
                     if self.homes.setdefault(client, node) != node:
                         raise FedlibError(
                             f"client {client}: nodes {self.homes[client]} and {node} both say they have it"
@@ -125,29 +186,48 @@ class Nodes:
 
     def _read(
         self,
-        federation: Federation,
-        algorithm: Algorithm,
         request: Request,
-        contents: Mapping[int, bytes],
+        content: bytes,
         answered: Mapping[int, tuple[bytes, float]],
-        waited: float,
+        reasons: Mapping[int, str],
+        algorithm: Algorithm,
+        context: ServerContext,
     ) -> Reply | None:
-        row: dict[str, Any] = {"round": request.round, "client": request.client, "node": self.homes[request.client]}
-        row |= {"download_words": request.download.words(), "download_bytes": len(contents[request.client])}
-        if request.client not in answered:
-            self.messages.append(row)
-            line = f"round {request.round}: client {request.client} has not answered within {waited:.0f} s"
-            print(f"{line}; the round goes on without it", file=sys.stderr, flush=True)
-            return None
-        content, seconds = answered[request.client]
-        info = federation.infos[request.client]
-        if info.architecture not in self.models:
-            self.models[info.architecture] = federation.build(info.architecture).state_dict()
-        own = self.models[info.architecture]
-        reply = wire.reply_from_bytes(content, request, info, own, algorithm.sized_by_data)
-        row |= {"upload_words": reply.upload.words(), "upload_bytes": len(content), "seconds": round(seconds, 3)}
+        """The reply, if it can be used; appends the row of its message."""
+        client = request.client
+        row: dict[str, Any] = {"round": request.round, "client": client, "node": self.homes[client]}
+        row |= {"download_words": request.download.words(), "download_bytes": len(content)}
         self.messages.append(row)
+        try:
+            if client in reasons:
+                raise FedlibError(reasons[client])
+            found, seconds = answered[client]
+            row |= {"upload_bytes": len(found), "seconds": round(seconds, 3)}
+            with others_code(f"reply of client {client}"):
+                answers = wire.Bound.to(self.run.key, request, content)
+                validates = self.run.protocol.parts[1] > 0
+                reply = wire.reply_from_bytes(found, request, answers, algorithm, context, validates)
+            row["upload_words"] = reply.upload.words()
+        except FedlibError as error:
+            row["reason"] = one_line(str(error)).removeprefix(f"reply of client {client}: ")
+            if request.round < 0:
+                raise FedlibError(f"node {row['node']}: client {client}: {row['reason']}") from None
+            self._say(row)
+            return None
         return reply
+
+    def _diverged(self, requests: Sequence[Request], replies: list[Reply | None]) -> list[Reply | None]:
+        """The replies without those that say that they have diverged; with them where all say so, and they are two or more:
+        then it is the run that has.
+        """
+        said = {
+            place for place, reply in enumerate(replies) if reply is not None and not math.isfinite(reply.loss or 0.0)
+        }
+        if len(said) >= 2 and len(said) == sum(reply is not None for reply in replies):
+            return replies
+        for place in said:
+            self.refuse(requests[place].client, "says that it has diverged: its loss is not finite")
+        return [None if place in said else reply for place, reply in enumerate(replies)]
 
 
 def serve(post: Transport, share: Path, out: Path, patience: float) -> Outcome:
@@ -173,6 +253,7 @@ def _serve(post: Transport, share: Path, out: Path, patience: float) -> Outcome:
     if (out / "checkpoint.pt").exists() and earlier.exists():
         with open(earlier, newline="") as file:
             nodes.messages = list(csv.DictReader(file))
+        nodes.homes = {int(row["client"]): int(row["node"]) for row in nodes.messages}
 
     def after_round(row: dict[str, Any], timing: dict[str, Any]) -> None:
         files.write_bytes(earlier, _csv(nodes.messages))
@@ -200,7 +281,17 @@ def _serve(post: Transport, share: Path, out: Path, patience: float) -> Outcome:
     return outcome
 
 
-FIELDS = ("round", "client", "node", "seconds", "download_words", "download_bytes", "upload_words", "upload_bytes")
+FIELDS = (
+    "round",
+    "client",
+    "node",
+    "seconds",
+    "download_words",
+    "download_bytes",
+    "upload_words",
+    "upload_bytes",
+    "reason",
+)
 
 
 def _csv(rows: Sequence[Mapping[str, Any]]) -> bytes:

@@ -5,7 +5,9 @@ a run. `federation_from` makes of such a share a federation whose missing images
 """
 
 import dataclasses
+import hashlib
 import json
+import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .. import data, devices
-from ..data import Dataset
+from .. import data, devices, models
+from ..data import Dataset, DatasetInfo
 from ..errors import FedlibError, coerce, require
 from ..federation import Client, ClientInfo, Federation, Held
 from ..lab import files, pretrained
@@ -41,16 +43,45 @@ def deal(spec: RunSpec, folder: Path, nodes: int, scale: str | None = None) -> R
     allowed = f"between 1 and {run.spec.num_clients}, the number of clients"
     require(1 <= nodes <= run.spec.num_clients, "nodes", nodes, allowed)
     federation = federation_of(run)
-    known = {"spec": dataclasses.asdict(run.spec), "public": _public(federation)}
+    known = known_of(run) | {"public": _public(federation)}
     infos = [_described(info) for info in federation.infos]
-    _write(folder / "server", run, known | {"clients": infos})
+    write(folder / "server", run, known | {"clients": infos})
     for node in range(nodes):
         own = [_images(client) for client in federation.clients[node::nodes]]
-        _write(folder / f"node-{node}", run, known | {"clients": own})
+        write(folder / f"node-{node}", run, known | {"clients": own})
     return run
 
 
-def _write(side: Path, run: Resolved, share: dict[str, Any]) -> None:
+def known_of(run: Resolved) -> dict[str, Any]:
+    """What every side's share has: the specification, and what is known of its data sets without their images."""
+    infos = [run.info] + ([data.info(run.spec.public_dataset)] if run.spec.public_dataset else [])
+    known = {"spec": dataclasses.asdict(run.spec), "public": None, "data": [dataclasses.asdict(info) for info in infos]}
+    return known | {"sources": _sources(run)}
+
+
+def _sources(run: Resolved) -> dict[str, str]:
+    """SHA-256 of the files of one's own method and networks, which a run's key has of installed packages by name alone."""
+    parts: dict[str, Any] = {"method": type(run.algorithm)}
+    parts |= {f"architecture {name}": builder for name, builder in models.BUILDERS.items()}
+    found = {}
+    for name in run.own.keys() & parts.keys():
+        file = getattr(sys.modules.get(getattr(parts[name], "__module__", "")), "__file__", None)
+        if file:
+            found[name] = hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    return found
+
+
+def infos_of(share: dict[str, Any]) -> list[DatasetInfo]:
+    """What a share says of its data sets, none in one of an earlier version. Raises FedlibError where it is nothing that
+    this version knows.
+    """
+    try:
+        return [DatasetInfo(**info) for info in share.get("data", [])]
+    except TypeError as error:
+        raise FedlibError(f"share: says of its data what this version of fedlib does not know ({error})") from None
+
+
+def write(side: Path, run: Resolved, share: dict[str, Any]) -> None:
     folder = side / run.key
     ids = [client["id"] for client in share["clients"]]
     description = json.dumps({"clients": ids}).encode()
@@ -87,9 +118,14 @@ def read(side: Path, run: str) -> tuple[dict[str, Any], Resolved]:
         share = wire.from_bytes((folder / SHARE).read_bytes(), str(folder / SHARE))
     except OSError as error:
         raise FedlibError(f"share = {str(folder)!r}: cannot be read ({error.strerror})") from error
-    resolved = resolve(spec_from(share["spec"]))
+    with data.described(*infos_of(share)):
+        resolved = resolve(spec_from(share["spec"]))
     allowed = f"{resolved.key}, which this installation makes of the specification in {folder}"
     require(run == resolved.key, "run", run, allowed)
+    sources = _sources(resolved)
+    for name, digest in share.get("sources", {}).items():
+        same, whose = sources.get(name, digest) == digest, f"the version that the other sides have ({digest[:12]})"
+        require(same, f"{name} of {resolved.spec.algorithm}, file", sources.get(name, "")[:12], whose)
     return share, resolved
 
 
@@ -107,8 +143,10 @@ def federation_from(share: dict[str, Any], run: Resolved) -> Federation:
         sizes = [held[id]["sizes"] if id in held else one for id in range(run.spec.num_clients)]
         own = list(held.values())
         images, labels = (torch.cat([client[name] for client in own]) for name in ("images", "labels"))
-        return _federation(run, share["public"], images, labels, sizes, set(held))
-    return _federation(run, share["public"], images, labels, sizes, set())
+        with data.described(*infos_of(share)):
+            return _federation(run, share["public"], images, labels, sizes, set(held))
+    with data.described(*infos_of(share)):
+        return _federation(run, share["public"], images, labels, sizes, set())
 
 
 @dataclasses.dataclass

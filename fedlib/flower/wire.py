@@ -6,10 +6,11 @@ it is used: whole, of the expected kind and shape, finite where it must be. What
 """
 
 import dataclasses
+import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import safetensors
@@ -17,12 +18,15 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from ..errors import FedlibError
-from ..federation import Client, ClientInfo, Message
+from .. import border, metrics
+from ..algorithms.base import Algorithm, Client, ClientInfo, Message, ServerContext, Sized, Upto
+from ..errors import FedlibError, choose, require, shown
 from ..simulation import Reply, Request
 
 LIMIT = 2**31  # bytes; M4 with its gradients has a hundredth of it
 DEPTH = 20  # of nested containers
+LARGEST = torch.finfo(torch.float32).max  # of a loss or a diagnostic, so that a sum of many is finite, too
+LONGEST = 10**9  # seconds
 _PLAIN = (type(None), bool, int, float, str)
 
 Kind = TypeVar("Kind")
@@ -127,13 +131,22 @@ def _tensors(what: str) -> Callable[[Any], dict[str, Tensor]]:
     return check
 
 
-def _numbers(what: str, name: str) -> Callable[[Any], dict[str, Any]]:
-    def check(value: Any) -> dict[str, Any]:
-        for key, number in value.items() if isinstance(value, dict) else [(name, value)]:
-            scalar = isinstance(number, Tensor) and number.ndim == 0
-            if not isinstance(key, str) or not (scalar or isinstance(number, float | int)) or value is number:
-                raise FedlibError(f"{what}: {name} must be single numbers by name")
-        return value
+def _number(what: str, name: str, value: Any) -> float:
+    """A single number, or the single one of a tensor, as Python's own."""
+    single = isinstance(value, float | int) or (
+        isinstance(value, Tensor) and value.ndim == 0 and not value.is_complex()
+    )
+    number = border.number(value) if single else None
+    if number is None:
+        raise FedlibError(f"{what}: {name} = {shown(value)}, must be a single number")
+    return number
+
+
+def _numbers(what: str, name: str) -> Callable[[Any], dict[str, float]]:
+    def check(value: Any) -> dict[str, float]:
+        if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+            raise FedlibError(f"{what}: {name} must be single numbers by name")
+        return {key: _number(what, shown(key), number) for key, number in value.items()}
 
     return check
 
@@ -164,82 +177,153 @@ def request_from_bytes(content: bytes) -> Request:
     return Request(*value[:3], _message("request", value[3]))
 
 
-def reply_to_bytes(reply: Reply) -> bytes:
-    return to_bytes(vars(reply) | {"upload": vars(reply.upload)})
+class Bound(NamedTuple):
+    """What a reply answers: the run's key, round and client, and the SHA-256 of the request's bytes."""
+
+    run: str
+    round: int
+    client: int
+    request: str
+
+    @classmethod
+    def to(cls, run: str, request: Request, content: bytes) -> "Bound":
+        return cls(run, request.round, request.client, hashlib.sha256(content).hexdigest())
+
+
+def reply_to_bytes(reply: Reply, answers: Bound) -> bytes:
+    return to_bytes(vars(reply) | {"upload": vars(reply.upload), "answers": tuple(answers)})
 
 
 def reply_from_bytes(
-    content: bytes, request: Request, info: ClientInfo, own: Mapping[str, Tensor], varying: tuple[str, ...] = ()
+    content: bytes,
+    request: Request,
+    answers: Bound,
+    algorithm: Algorithm,
+    context: ServerContext,
+    validates: bool = False,
 ) -> Reply:
-    """A client's reply to `request`; info: what is known of that client; own: its initial model's state, for shapes;
-    varying: endings of names of tensors that may have any shape (`Algorithm.sized_by_data`).
+    """A client's reply to `request`, which `answers` describes; validates: whether clients have validation images.
 
-    Raises FedlibError for what no client could have sent: tensors of other shapes than those that it was sent under the
-    same names, or than its model's if it sends that; classes that it has none of; numbers that are none. Tensors are
-    finite wherever the loss is: a client that diverged says so. What only a method knows, its `aggregate` finds.
+    Raises FedlibError for what no client of this method could have sent: a reply to another request; another tensor, shape,
+    dtype or number than `Algorithm.uploads` declares; classes that it has none of; accuracies and diagnostics that are none,
+    or have other names. Tensors are finite wherever the loss is: a client that diverged says so.
     """
-    what = f"reply of client {request.client}"
-    boolean, number = _checked(what, "inherited", (bool,), "true or false"), (float, int, Tensor)
+    what, info = f"reply of client {request.client}", context.infos[request.client]
+    value = from_bytes(content, what)
+    if isinstance(value, dict):
+        _check_bound(what, value.pop("answers", None), answers)
     reply = _dataclass(
         Reply,
-        from_bytes(content, what),
+        value,
         what,
         {
             "accuracies": _numbers(what, "accuracies"),
             "upload": lambda value: _message(what, value),
-            "loss": _checked(what, "loss", (*number, type(None)), "a number, or nothing"),
+            "loss": lambda value: None if value is None else _number(what, "loss", value),
             "diagnostics": _numbers(what, "diagnostics"),
-            "inherited": boolean,
-            "evaluation_seconds": _checked(what, "evaluation_seconds", number, "a number"),
+            "inherited": _checked(what, "inherited", (bool,), "true or false"),
+            "evaluation_seconds": lambda value: _number(what, "evaluation_seconds", value),
         },
     )
-    if isinstance(reply.loss, Tensor) and reply.loss.ndim:
-        raise FedlibError(f"{what}: loss has shape {tuple(reply.loss.shape)}, must be a single number")
-    for name, value in reply.accuracies.items():
-        absent = name == "validation_accuracy" and math.isnan(value)  # of a client without such images
-        if not (0 <= float(value) <= 1 or absent):
-            raise FedlibError(f"{what}: {name} = {float(value)}, must be in [0, 1]")
-    if next(iter(reply.accuracies), None) != "accuracy":
-        raise FedlibError(f"{what}: its first accuracy must be `accuracy`")
-    if reply.upload.num_samples not in (0, info.num_samples):
-        raise FedlibError(f"{what}: num_samples = {reply.upload.num_samples}, must be {info.num_samples}")
-    diverged = reply.loss is not None and not math.isfinite(reply.loss)
-    for name, tensor in reply.upload.tensors.items():
-        if not name.endswith(varying):
-            _check_tensor(f"{what}: {name}", name, tensor, reply.upload, request.download, info, own)
-        if not diverged and tensor.is_floating_point() and not torch.isfinite(tensor).all():
-            raise FedlibError(f"{what}: {name} is not finite, though its loss is")
+    require(not reply.inherited, f"{what}: inherited", True, "false: no client has another's model")
+    seconds = reply.evaluation_seconds
+    require(0 <= seconds <= LONGEST, f"{what}: evaluation_seconds", seconds, f"between 0 and {LONGEST}")
+    loss, diagnostics = cast(float | None, reply.loss), cast(dict[str, float], reply.diagnostics)
+    diverged = loss is not None and not math.isfinite(loss)
+    measured = cast(dict[str, float], reply.accuracies)
+    reply.accuracies = dict(_accuracies(what, measured, request.round, algorithm, context, validates))
+    if request.round < 0:
+        empty = reply.loss is None and not reply.diagnostics and reply.upload == Message()
+        require(empty, what, "a loss, a diagnostic or an upload", "accuracies alone: nothing has been trained")
+        return reply
+    require(diverged or abs(loss or 0.0) <= LARGEST, f"{what}: loss", loss, "a number that float32 holds")
+    for name, number in diagnostics.items():
+        choose(f"{what}: diagnostic", name, algorithm.reports or ["none of this method"])
+        finite = diverged or abs(number) <= LARGEST
+        require(finite, f"{what}: diagnostic {name}", number, "a finite number that float32 holds")
+    _check_upload(what, reply.upload, diverged, request, algorithm, context)
+    counts = (info.num_samples,) if algorithm.weighs_samples else (0, info.num_samples)
+    require(reply.upload.num_samples in counts, f"{what}: num_samples", reply.upload.num_samples, f"{info.num_samples}")
     return reply
 
 
-def _check_tensor(
-    what: str,
-    name: str,
-    tensor: Tensor,
-    upload: Message,
-    download: Message,
-    info: ClientInfo,
-    own: Mapping[str, Tensor],
+def _check_bound(what: str, found: Any, answers: Bound) -> None:
+    known = type(found) is tuple and len(found) == len(answers) and [*map(type, found)] == [*map(type, answers)]
+    if not known:
+        raise FedlibError(f"{what}: does not say which request it answers")
+    for name, value, expected in zip(Bound._fields, found, answers, strict=True):
+        require(value == expected, f"{what}: {name} that it answers", value, repr(expected))
+
+
+def _accuracies(
+    what: str, found: dict[str, float], round: int, algorithm: Algorithm, context: ServerContext, validates: bool
+) -> dict[str, float]:
+    """The accuracies in the order in which a client measures them."""
+    scores = algorithm.scores if round >= 0 else ()
+    needed = ("accuracy", "validation_accuracy", *context.metrics)
+    for name in found:
+        choose(f"{what}: accuracy", name, [*needed, *scores])
+    for name in needed:
+        require(name in found, f"{what}: {name}", None, "given")
+    for name, value in found.items():
+        metric = metrics.METRICS.get(name) if name in context.metrics else None
+        low, high = (metric.low, metric.high) if metric else (0, 1)
+        absent = name == "validation_accuracy" and math.isnan(value) and not validates
+        if not (low <= value <= high or absent):
+            raise FedlibError(f"{what}: {name} = {value}, must be in [{low:g}, {high:g}]")
+    return {name: found[name] for name in ("accuracy", *scores, *needed[1:]) if name in found}
+
+
+def _check_upload(
+    what: str, upload: Message, diverged: bool, request: Request, algorithm: Algorithm, context: ServerContext
 ) -> None:
-    """Raise FedlibError for another shape or dtype than the tensor of this name has in the download or, of a whole
-    model, in the client's own; where the upload goes by class, for rows other than one for each seen class.
-    """
-    by_class = "classes" in upload.tensors
-    if name == "classes":
-        if tensor.dtype != torch.int64 or tensor.ndim != 1 or not torch.isin(tensor, info.classes.cpu()).all():
-            raise FedlibError(f"{what} must be of the client's own: {info.classes.tolist()}")
-        if len(tensor.unique()) < len(tensor):
-            raise FedlibError(f"{what} must each be there once")
-        return
-    known = download.tensors.get(name, own[name] if upload.tensors.keys() == own.keys() else None)
-    allowed = None if known is None else tuple(known.shape)
-    if by_class:
-        rest = tuple(tensor.shape[1:]) if allowed is None else allowed[1:]
-        allowed = (len(upload.tensors["classes"]), *rest)
-    if allowed is not None and tuple(tensor.shape) != allowed:
-        raise FedlibError(f"{what} has shape {tuple(tensor.shape)}, must be {allowed}")
-    if known is not None and tensor.dtype != known.dtype:
-        raise FedlibError(f"{what} is of {tensor.dtype}, must be of {known.dtype}")
+    info = context.infos[request.client]
+    require(
+        not upload.diagnostics, f"{what}: diagnostics of its upload", upload.diagnostics, "none, they stand beside it"
+    )
+    structured = upload.structure is None or algorithm.sends_structure
+    require(structured, f"{what}: structure", "given", f"none, since {algorithm.name} sends none")
+    sized = algorithm.uploads(list(upload.tensors), info, request.download, context)
+    if set(sized) != set(upload.tensors):
+        names, declared = (", ".join(sorted(each)) or "none" for each in (upload.tensors, sized))
+        raise FedlibError(
+            f"{what}: its tensors are {shown(names)}, must be those of {algorithm.name}.uploads: {declared}"
+        )
+    lengths: dict[str, int] = {}
+    for name, each in sized.items():
+        tensor = upload.tensors[name]
+        require(tensor.dtype == each.dtype, f"{what}: {name}'s dtype", str(tensor.dtype), str(each.dtype))
+        fits = len(tensor.shape) == len(each.shape) and all(
+            1 <= length <= wanted.most and lengths.setdefault(wanted.name, length) == length
+            if isinstance(wanted, Upto)
+            else length == wanted
+            for length, wanted in zip(tensor.shape, each.shape, strict=True)
+        )
+        if not fits:
+            raise FedlibError(f"{what}: {name} has shape {tuple(tensor.shape)}, must be {_shape(each, lengths)}")
+        if not diverged and tensor.is_floating_point() and not torch.isfinite(tensor).all():
+            raise FedlibError(f"{what}: {name} is not finite, though its loss is")
+        if each.least > -math.inf or each.most < math.inf:
+            within = bool(((tensor >= each.least) & (tensor <= each.most)).all())
+            require(within, f"{what}: {name}", "beyond them", f"within {each.least:g}..{each.most:g}")
+        if name == "classes":
+            _check_classes(f"{what}: {name}", tensor, info)
+
+
+def _shape(sized: Sized, lengths: Mapping[str, int]) -> str:
+    """In words: a length that another tensor has given as that, or at most so many."""
+    shown = [
+        length if isinstance(length, int) else lengths.get(length.name, f"at most {length.most}")
+        for length in sized.shape
+    ]
+    return f"({', '.join(map(str, shown))}{',' * (len(shown) == 1)})"
+
+
+def _check_classes(what: str, tensor: Tensor, info: ClientInfo) -> None:
+    if not torch.isin(tensor, info.classes.cpu()).all():
+        raise FedlibError(f"{what} must be of the client's own: {info.classes.tolist()}")
+    if len(tensor.unique()) < len(tensor):
+        raise FedlibError(f"{what} must each be there once")
 
 
 def client_to_bytes(client: Client) -> bytes:

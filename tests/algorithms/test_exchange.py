@@ -49,10 +49,10 @@ class Elsewhere:
     def __call__(self, federation: Federation, algorithm: Algorithm, requests: list[Request]) -> list[Reply]:
         replies = []
         for request in requests:
-            info = federation.infos[request.client]
-            own = federation.build(info.architecture).state_dict()
-            content = self.ask(wire.request_to_bytes(request))
-            replies.append(wire.reply_from_bytes(content, request, info, own, algorithm.sized_by_data))
+            context = federation.server_context(request.round, request.rounds)
+            asked = wire.request_to_bytes(request)
+            answers = wire.Bound.to(self.run.key, request, asked)
+            replies.append(wire.reply_from_bytes(self.ask(asked), request, answers, algorithm, context))
         return replies
 
     def ask(self, content: bytes) -> bytes:
@@ -65,7 +65,7 @@ class Elsewhere:
         assert all(other._model is None and not other.visited for other in federation.clients if other is not client)
         if client.visited:
             self.snapshots[client.id] = wire.client_to_bytes(client)
-        return wire.reply_to_bytes(reply)
+        return wire.reply_to_bytes(reply, wire.Bound.to(self.run.key, request, content))
 
 
 def with_a_posted_server(algorithm: Algorithm) -> Algorithm:

@@ -4,6 +4,7 @@ bytes keep their bits, whatever the method, is in tests/algorithms/test_exchange
 
 import dataclasses
 import json
+import types
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import tiny
 import torch
 
 from fedlib import FedlibError
+from fedlib.algorithms.base import Algorithm, Sized, Upto
 from fedlib.federation import ClientInfo, Message
 from fedlib.flower import wire
 from fedlib.simulation import Reply, Request
@@ -126,6 +128,26 @@ def test_more_bytes_than_any_message_has_are_not_read(monkeypatch):
 INFO = ClientInfo(3, "tiny", torch.tensor([1, 4]), 20)
 OWN = {"header.weight": torch.zeros(10, 5), "header.bias": torch.zeros(10)}
 REQUEST = Request(0, 5, 3, Message({"weight": torch.zeros(2, 5)}))
+ANSWERS = wire.Bound.to("Mine-run", REQUEST, wire.request_to_bytes(REQUEST))
+CONTEXT = types.SimpleNamespace(
+    infos={3: INFO}, metrics=(), build=lambda name: types.SimpleNamespace(state_dict=lambda: OWN)
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Mine(Algorithm):
+    """Sends back what it was sent, or parts of its model."""
+
+    name = "Mine"
+    scores = ("mine_accuracy",)
+    reports = ("mu",)
+    weighs_samples = True
+
+
+@dataclasses.dataclass(frozen=True)
+class ByClass(Mine):
+    def uploads(self, names, info, download, context):
+        return Sized.by_class(info, lars=(5,)) | {"counts": Sized((Upto("classes", 2),), torch.int64, least=1, most=20)}
 
 
 def reply(tensors=None, **fields):
@@ -134,13 +156,14 @@ def reply(tensors=None, **fields):
     return dataclasses.replace(whole, **fields)
 
 
-def arrived(value):
-    return wire.reply_from_bytes(wire.reply_to_bytes(value), REQUEST, INFO, OWN)
+def arrived(value, method=None, answers=ANSWERS, validates=False):
+    content = wire.reply_to_bytes(value, answers)
+    return wire.reply_from_bytes(content, REQUEST, ANSWERS, method or Mine(), CONTEXT, validates)
 
 
 def test_a_message_a_request_and_a_reply_come_back():
     structure = ((1, "conv", (3, 16)), (2, "relu", ()))
-    message = Message({"a": torch.randn(2, 3)}, 7, structure, {"mu": torch.tensor(0.5)})
+    message = Message({"a": torch.randn(2, 3)}, 7, structure, {"mu": 0.5})
     assert_same(vars(wire.message_from_bytes(wire.message_to_bytes(message))), vars(message))
     request = wire.request_from_bytes(wire.request_to_bytes(REQUEST))
     assert request[:3] == REQUEST[:3] and torch.equal(request.download["weight"], REQUEST.download["weight"])
@@ -150,13 +173,41 @@ def test_a_message_a_request_and_a_reply_come_back():
         and there.accuracies["accuracy"] == 0.5
         and torch.equal(there.upload["weight"], torch.ones(2, 5))
     )
-    nothing = arrived(reply({}, loss=None, accuracies={"accuracy": 1.0, "validation_accuracy": float("nan")}))
-    assert nothing.loss is None and nothing.upload.tensors == {}
+    without = arrived(
+        reply(accuracies={"validation_accuracy": float("nan"), "mine_accuracy": 0.0, "accuracy": 1}, loss=None)
+    )
+    assert without.loss is None and list(without.accuracies) == ["accuracy", "mine_accuracy", "validation_accuracy"]
+    own, first = {"header.bias": torch.ones(10)}, REQUEST._replace(download=Message())
+    content = wire.reply_to_bytes(reply(own), ANSWERS)
+    assert torch.equal(
+        wire.reply_from_bytes(content, first, ANSWERS, Mine(), CONTEXT).upload["header.bias"], torch.ones(10)
+    )
+
+
+def by_class(classes=(1, 4), rows=2, counts=(1, 20), width=5):
+    tensors = {"classes": torch.tensor(classes, dtype=torch.int64), "lars": torch.ones(rows, width)}
+    return reply(tensors | {"counts": torch.tensor(counts, dtype=torch.int64)})
 
 
 def test_classes_may_be_fewer_than_the_clients_own():
-    tensors = {"classes": torch.tensor([4]), "prototypes": torch.ones(1, 5), "header.weight": torch.ones(1, 5)}
-    assert arrived(reply(tensors)).upload["classes"].tolist() == [4]
+    assert arrived(by_class([4], 1, [3]), ByClass()).upload["classes"].tolist() == [4]
+
+
+OTHER_REQUESTS = {
+    "another run": (ANSWERS._replace(run="Other"), "run that it answers = 'Other': must be 'Mine-run'"),
+    "an earlier round": (ANSWERS._replace(round=1), "round that it answers = 1: must be 0"),
+    "another client": (ANSWERS._replace(client=2), "client that it answers = 2: must be 3"),
+    "another download": (ANSWERS._replace(request="0" * 64), "request that it answers = '0000"),
+    "a truth value": (ANSWERS._replace(round=False), "does not say which request it answers"),
+    "nothing": ((), "does not say which request it answers"),
+}
+
+
+@pytest.mark.parametrize(("answers", "line"), OTHER_REQUESTS.values(), ids=OTHER_REQUESTS)
+def test_a_reply_to_another_request_is_one_line(answers, line):
+    with pytest.raises(FedlibError) as error:
+        arrived(reply(), answers=answers)
+    assert str(error.value).startswith("reply of client 3: ") and line in str(error.value)
 
 
 def test_a_client_that_diverged_says_so_itself():
@@ -165,40 +216,94 @@ def test_a_client_that_diverged_says_so_itself():
 
 
 NAN = torch.tensor([[1.0, 2, 3, float("nan"), 5], [1, 2, 3, 4, 5]])
+TENSORS = "its tensors are 'weight, x', must be those of Mine.uploads: weight"
 FOREIGN = {
     "NaN": (reply({"weight": NAN}), "weight is not finite, though its loss is"),
-    "a shape that would broadcast": (reply({"weight": torch.ones(1, 5)}), r"weight has shape (1, 5), must be (2, 5)"),
+    "a shape that would broadcast": (reply({"weight": torch.ones(1, 5)}), "weight has shape (1, 5), must be (2, 5)"),
+    "a shape of fewer axes": (reply({"weight": torch.ones(10)}), "weight has shape (10,), must be (2, 5)"),
     "its own model's": (
-        reply({"header.weight": torch.ones(10, 5), "header.bias": torch.ones(1)}),
-        "header.bias has shape (1,), must be (10,)",
+        reply({"header.bias": torch.ones(10)}),
+        "its tensors are 'header.bias', must be those of Mine.uploads",
     ),
-    "rows and classes": (
-        reply({"classes": torch.tensor([1, 4]), "lars": torch.ones(3, 9)}),
-        "lars has shape (3, 9), must be (2, 9)",
+    "one tensor more": (reply({"weight": torch.ones(2, 5), "x": torch.ones(1)}), TENSORS),
+    "no tensor": (reply({}), "its tensors are 'none', must be those of Mine.uploads: weight"),
+    "doubles": (
+        reply({"weight": torch.ones(2, 5, dtype=torch.float64)}),
+        "weight's dtype = 'torch.float64': must be torch.",
     ),
-    "doubles": (reply({"weight": torch.ones(2, 5, dtype=torch.float64)}), "weight is of torch.float64, must be of"),
-    "another's class": (reply({"classes": torch.tensor([1, 2])}), "classes must be of the client's own: [1, 4]"),
-    "a class twice": (reply({"classes": torch.tensor([4, 4])}), "classes must each be there once"),
-    "more images": (reply({}, upload=Message({}, 10**9)), "num_samples = 1000000000, must be 20"),
-    "an accuracy": (reply(accuracies={"accuracy": 1.5}), "accuracy = 1.5, must be in [0, 1]"),
-    "an accuracy of NaN": (reply(accuracies={"accuracy": float("nan")}), "accuracy = nan, must be in [0, 1]"),
-    "no accuracy": (reply(accuracies={}), "its first accuracy must be `accuracy`"),
-    "a text": (reply(loss="low"), "loss is a str, must be a number, or nothing"),
-    "many losses": (reply(loss=torch.ones(2)), "loss has shape (2,), must be a single number"),
-    "no numbers": (reply(diagnostics={"mu": torch.ones(2)}), "diagnostics must be single numbers by name"),
+    "more images": (reply(upload=Message(reply().upload.tensors, 10**9)), "num_samples = 1000000000: must be 20"),
+    "no images": (reply(upload=Message(reply().upload.tensors)), "num_samples = 0: must be 20"),
+    "an accuracy": (
+        reply(accuracies={"accuracy": 1.5, "validation_accuracy": 1.0}),
+        "accuracy = 1.5, must be in [0, 1]",
+    ),
+    "an accuracy of NaN": (
+        reply(accuracies={"accuracy": float("nan"), "validation_accuracy": 1.0}),
+        "accuracy = nan, must be in [0, 1]",
+    ),
+    "no accuracy": (reply(accuracies={"validation_accuracy": 1.0}), "accuracy = None: must be given"),
+    "another's name": (reply(accuracies={"accuracy": 1.0, "round": 1.0}), "accuracy = 'round' is unknown"),
+    "a text": (reply(loss="low"), "loss = 'low', must be a single number"),
+    "many losses": (reply(loss=torch.ones(2)), "must be a single number"),
+    "a loss of 400 digits": (reply(loss=10**400), ", must be a single number"),
+    "a loss beyond float32": (reply(loss=-1e39), "loss = -1e+39: must be a number that float32 holds"),
+    "a diagnostic that is none": (
+        reply(diagnostics={"nu": 1.0}),
+        "diagnostic = 'nu' is unknown: did you mean 'mu'? known are mu",
+    ),
+    "a diagnostic of NaN": (reply(diagnostics={"mu": float("nan")}), "diagnostic mu = nan: must be a finite number"),
+    "no numbers": (reply(diagnostics={"mu": torch.ones(2)}), "must be a single number"),
     "no dictionary": (reply(diagnostics=3), "diagnostics must be single numbers by name"),
     "no tensors": (reply({"weight": 3}), "its tensors must be tensors by name"),
     "a structure": (reply(upload=Message({}, 20, [1])), "structure is a list, must be a tuple of layer records"),
+    "a structure nobody sends": (
+        reply(upload=Message(reply().upload.tensors, 20, (1,))),
+        "structure = 'given': must be none, since Mine sends none",
+    ),
     "truth": (reply(inherited=1), "inherited is a int, must be true or false"),
+    "an heir": (reply(inherited=True), "inherited = True: must be false"),
+    "seconds": (reply(evaluation_seconds=float("nan")), "evaluation_seconds = nan: must be between 0 and"),
+}
+BY_CLASS = {
+    "rows and classes": (by_class(rows=3), "lars has shape (3, 5), must be (2, 5)"),
+    "more rows than classes": (by_class([1, 4, 1], 3, [1, 1, 1]), "classes has shape (3,), must be (at most 2,)"),
+    "no rows": (by_class([], 0, []), "classes has shape (0,), must be (at most 2,)"),
+    "another's class": (by_class([1, 2]), "classes must be of the client's own: [1, 4]"),
+    "a class twice": (by_class([4, 4]), "classes must each be there once"),
+    "a count of none": (by_class(counts=(0, 1)), "counts = 'beyond them': must be within 1..20"),
 }
 
 
-@pytest.mark.parametrize(("value", "line"), FOREIGN.values(), ids=FOREIGN)
-def test_a_reply_that_no_client_could_have_sent_is_one_line(value, line):
+@pytest.mark.parametrize(
+    ("method", "value", "line"),
+    [(Mine(), *case) for case in FOREIGN.values()] + [(ByClass(), *case) for case in BY_CLASS.values()],
+    ids=[*FOREIGN, *BY_CLASS],
+)
+def test_a_reply_that_no_client_could_have_sent_is_one_line(method, value, line):
     with pytest.raises(FedlibError) as error:
-        arrived(value)
+        arrived(value, method)
     assert str(error.value).startswith("reply of client 3: ") and line in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_no_validation_accuracy_is_of_a_client_without_such_images_alone():
+    without = reply(accuracies={"accuracy": 1.0, "validation_accuracy": float("nan")})
+    assert np.isnan(arrived(without).accuracies["validation_accuracy"])
+    with pytest.raises(FedlibError, match=r"validation_accuracy = nan, must be in \[0, 1\]$"):
+        arrived(without, validates=True)
+
+
+def test_before_the_first_round_a_reply_has_accuracies_alone():
+    first = Request(-1, 5, 3, Message())
+    answers = wire.Bound.to("run", first, b"")
+    plain = Reply({"accuracy": 0.5, "validation_accuracy": 0.5})
+    for value, fits in ((plain, True), (dataclasses.replace(plain, loss=1.0), False), (reply(loss=None), False)):
+        content = wire.reply_to_bytes(value, answers)
+        if fits:
+            assert wire.reply_from_bytes(content, first, answers, Mine(), CONTEXT).accuracies["accuracy"] == 0.5
+        else:
+            with pytest.raises(FedlibError, match=r"must be accuracies alone: nothing has been trained$"):
+                wire.reply_from_bytes(content, first, answers, Mine(), CONTEXT)
 
 
 @pytest.mark.parametrize("value", [[], {"tensors": {}}, (1, 2, 3, {}), (1, 2, "3", {})])
@@ -207,8 +312,10 @@ def test_another_structure_is_neither_a_message_nor_a_request_nor_a_reply(value)
     for read in (wire.message_from_bytes, wire.request_from_bytes):
         with pytest.raises(FedlibError, match=r"^(message|request): must (be|have) "):
             read(content)
-    with pytest.raises(FedlibError, match=r"^reply of client 3: must have accuracies, diagnostics, "):
-        wire.reply_from_bytes(content, REQUEST, INFO, OWN)
+    with pytest.raises(
+        FedlibError, match=r"^reply of client 3: (must have accuracies, diagnostics, |does not say which)"
+    ):
+        wire.reply_from_bytes(content, REQUEST, ANSWERS, Mine(), CONTEXT)
 
 
 # ------------------------------------------------------------------------------------------------ clients

@@ -1,0 +1,90 @@
+"""`fedlib node` and `fedlib server`: what each side of a federation has to make before it begins."""
+
+from pathlib import Path
+
+from cyclopts import App
+
+from ..errors import coerce, require
+from ..flower import check as checks
+from ..flower import owners
+from ..flower.loopback import BUNDLE
+
+node = App(name="node")
+server = App(name="server")
+
+
+@node.command
+def share(plan: str, /, *, client: str, images: str, out: str) -> None:
+    """an owner's share of a plan, made from its own images where they lie
+
+    Prints the file that the server is to get: seen classes and number of training images, no image. A node with several
+    clients calls this for each of them.
+
+    Parameters
+    ----------
+    plan
+        the TOML file that all sides have
+    client
+        which of the plan's clients this is, from 0
+    images
+        a folder with a folder of pictures for each class, or an .npz file with images and labels
+    out
+        the node's folder of shares, which its SuperNode names
+    """
+    read = owners.read_plan(plan)
+    found, labels = owners.read_images(images, read)
+    number = int(coerce("client", client, int))
+    told = owners.own_share(read, number, found, labels, out)
+    print(f"run {read.run.key}: client {number} has {len(labels)} images; the server is to get {told}")
+
+
+@server.command(name="share")
+def server_share(plan: str, told: tuple[str, ...], /, *, out: str) -> None:
+    """the server's share of a plan, made of what the owners have told
+
+    Parameters
+    ----------
+    plan
+        the TOML file that all sides have
+    told
+        the file of each client that `fedlib node share` has printed
+    out
+        the server's folder of shares
+    """
+    print(owners.server_share(owners.read_plan(plan), [Path(file) for file in told], out))
+
+
+@server.command
+def bundle() -> None:
+    """where the app is that `flwr run` sends to the SuperLink"""
+    print(BUNDLE)
+
+
+@server.command
+def check(superlink: str, /, *, nodes: str = "0") -> None:
+    """whether Flower's commands reach the SuperLink that they name, and which SuperNodes are there
+
+    Parameters
+    ----------
+    superlink
+        its name in Flower's config.toml
+    nodes
+        how many SuperNodes there must be (default 0)
+    """
+    least = int(coerce("nodes", nodes, int))
+    address = checks.connection(superlink)
+    found = checks.online(superlink)
+    require(len(found) >= least, "SuperNodes that are there", len(found), f"{least} or more")
+    print(f"{superlink}: {address} answers with a trusted certificate; {len(found)} SuperNodes are there")
+
+
+@server.command
+def result(out: str, /) -> None:
+    """how far a run has come, or the line that it ended with
+
+    Parameters
+    ----------
+    out
+        the run's folder on the server's machine
+    """
+    print(f"the run {checks.result(out)}")
