@@ -141,6 +141,14 @@ EXAMPLES = {
         "fedlib compare Standalone-1f FedSSA-07 --figure mine.png",
     ),
     "runs": ("fedlib runs", "fedlib runs show FedSSA-07"),
+    "node": (
+        "fedlib node share plan.toml --client 0 --images photographs --out shares",
+        "fedlib node share plan.toml --client 1 --images mine.npz --out shares",
+    ),
+    "server": (
+        "fedlib server share plan.toml told-0.json told-1.json --out shares",
+        "fedlib server check hospitals --nodes 2",
+    ),
 }
 NO_LINES = Box("    \n" * 8, ascii=True)
 

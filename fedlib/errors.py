@@ -35,11 +35,17 @@ def shown(value: Any) -> str:
         return f"a {type(value).__name__} that cannot be shown"
 
 
+_PACKAGE = Path(__file__).parent
+
+
 def told(error: BaseException) -> str:
     """Another's error in one line: its kind, what it says and where in their code it was raised."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [
-        frame for frame in frames if not {"fedlib", "site-packages", "dist-packages"} & {*Path(frame.filename).parts}
+        frame
+        for frame in frames
+        if not Path(frame.filename).is_relative_to(_PACKAGE)
+        and not {"site-packages", "dist-packages"} & {*Path(frame.filename).parts}
     ]
     where = f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
     try:

@@ -44,7 +44,7 @@ def names(home) -> list[str]:
             "reproduce table2",
             "exhibit = 'table2' is unknown: did you mean 'fedssa/table2' or 'fedgh/table2' or 'pfedes/table2' or 'pfedhr/table2'?",
         ),
-        ("rnu", "command = 'rnu' is unknown: did you mean 'run'?"),
+        ("rnu", "command = 'rnu' is unknown: did you mean 'run' or 'runs'?"),
         ("runs shwo", "command = 'shwo' is unknown: did you mean 'show'?"),
         ("run FedSSA --dataset digit", "dataset = 'digit' is unknown: did you mean 'digits' or"),
         ("run FedSSA --set mu=0.5", "FedSSA parameter = 'mu' is unknown: did you mean 'mu0'?"),

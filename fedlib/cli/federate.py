@@ -20,6 +20,9 @@ def share(plan: str, /, *, client: str, images: str, out: str) -> None:
     Prints the file that the server is to get: seen classes and number of training images, no image. A node with several
     clients calls this for each of them.
 
+    * `fedlib node share plan.toml --client 0 --images photographs --out shares`
+    * `fedlib node share plan.toml --client 1 --images mine.npz --out shares`
+
     Parameters
     ----------
     plan
@@ -42,6 +45,9 @@ def share(plan: str, /, *, client: str, images: str, out: str) -> None:
 def server_share(plan: str, told: tuple[str, ...], /, *, out: str) -> None:
     """the server's share of a plan, made of what the owners have told
 
+    * `fedlib server share plan.toml told-0.json --out shares`
+    * `fedlib server share plan.toml told-0.json told-1.json --out shares`
+
     Parameters
     ----------
     plan
@@ -56,13 +62,20 @@ def server_share(plan: str, told: tuple[str, ...], /, *, out: str) -> None:
 
 @server.command
 def bundle() -> None:
-    """where the app is that `flwr run` sends to the SuperLink"""
+    """where the app is that `flwr run` sends to the SuperLink
+
+    * `fedlib server bundle`
+    * `fedlib server bundle > bundle.txt`
+    """
     print(BUNDLE)
 
 
 @server.command
 def check(superlink: str, /, *, nodes: str = "0") -> None:
     """whether Flower's commands reach the SuperLink that they name, and which SuperNodes are there
+
+    * `fedlib server check hospitals`
+    * `fedlib server check hospitals --nodes 4`
 
     Parameters
     ----------
@@ -81,6 +94,9 @@ def check(superlink: str, /, *, nodes: str = "0") -> None:
 @server.command
 def result(out: str, /) -> None:
     """how far a run has come, or the line that it ended with
+
+    * `fedlib server result results`
+    * `fedlib server result /srv/federation/results`
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ def list_(*, costs: bool = False) -> None:
         for text in (*images, method.paper, f"parameters: {', '.join(parameters)}" if parameters else ""):
             if text:
                 print(fill(text, " " * 13))
-    print("\nnetworks, for --scenario, with commas between: dealt to clients 0, 1, 2, ... in turn")
+    print("\nnetworks, for --scenario, with commas between; dealt to the clients in turn")
     for kind, words in KINDS.items():
         names = [name for name in models.BUILT_IN if models.ZOO.get(name, "image") == kind]
         print(fill(", ".join(names), f"{words.plural:<12} "))

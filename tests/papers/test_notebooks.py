@@ -242,7 +242,7 @@ def settings(**changed):
         ({"methods": "['FedSSA'"}, "methods = \"['FedSSA'\": must be names in brackets"),
         ({"methods": [1]}, "methods = [1]: must be names in brackets"),
         ({"protocol": "realeased"}, "protocol = 'realeased' is unknown: did you mean 'released'?"),
-        ({"device": "gpu"}, "device = 'gpu' is unknown"),
+        ({"device": "gpu"}, "device = 'gpu': must be cpu, cuda, one of several"),
     ],
 )
 def test_settings_name_what_is_wrong(wrong, message):
