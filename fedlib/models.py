@@ -347,7 +347,8 @@ def _feature_width(builder: Builder, num_classes: int, sample: Sample) -> int:
         model = made(builder, num_classes, sample)
     header = getattr(model, "header", None)
     allowed = "a Model: an extractor and a header, which is a linear layer"
-    require(isinstance(header, nn.Linear), "network", type(model).__name__, allowed)
+    require(header is not None, "network", type(model).__name__, allowed)
+    require(isinstance(header, nn.Linear), "network's header", type(header).__name__, "one linear layer")
     return header.in_features  # type: ignore[union-attr]
 
 

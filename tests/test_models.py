@@ -6,7 +6,7 @@ import tiny
 import torch
 from torch import nn
 
-from fedlib import FedlibError, models, training
+from fedlib import FedlibError, Model, RunSpec, models, run, training
 from fedlib.randomness import generator
 from fedlib.sample import Sample
 
@@ -226,3 +226,24 @@ def test_a_builder_is_told_what_it_asks_for(monkeypatch):
     ):
         models.made(builder, 3, Sample("series", (9, 128), "float32"))
     assert given == [(3, 9), Sample("series", (9, 128), "float32")]
+
+
+def test_what_shares_headers_says_what_a_network_of_ones_own_lacks(monkeypatch):
+    """A header of several layers is named, and unequal widths say what to add."""
+    monkeypatch.setattr(models, "BUILDERS", dict(models.BUILDERS))
+
+    def network(width, *more):
+        return lambda classes, channels: Model(
+            nn.Sequential(nn.Flatten(), nn.Linear(1024 * channels, width)),
+            nn.Sequential(*more, nn.Linear(width, classes)) if more else nn.Linear(width, classes),
+        )
+
+    for name, build in {"eight": network(8), "nine": network(9), "deep": network(8, nn.ReLU())}.items():
+        models.register(name, build)
+    for scenario, line in (
+        (("eight", "nine"), r"got {'eight': 8, 'nine': 9} \(end each extractor in a linear layer of one width\)"),
+        (("deep",), "network's header = 'Sequential': must be one linear layer"),
+        (("CNN-1", "M1"), "use scenario heterogeneous or reassembly-500"),
+    ):
+        with pytest.raises(FedlibError, match=line):
+            run(RunSpec("FedProto", dataset="digits", scenario=scenario, num_clients=4, rounds=1), progress=False)

@@ -145,9 +145,15 @@ class Algorithm:
         names = sorted(set(federation.architectures))
         widths = {name: models.feature_width(name, federation.num_classes, federation.sample) for name in names}
         if len(set(widths.values())) > 1:
+            own = not all(map(models.is_built_in, names))
+            mend = (
+                "end each extractor in a linear layer of one width"
+                if own
+                else "use scenario heterogeneous or reassembly-500"
+            )
             raise FedlibError(
                 f"algorithm = {self.name!r}: what it shares depends on the header's input width, which must be "
-                f"equal for all clients; got {widths} (use scenario heterogeneous or reassembly-500)"
+                f"equal for all clients; got {widths} ({mend})"
             )
 
     def check_samples(self, architectures: Iterable[str], sample: Sample) -> None:
