@@ -46,6 +46,11 @@ Without a name, list the data sets and where they are. With a name, load it (dow
 describe it.""",
     ),
     (
+        "methods:cite",
+        "cite",
+        "BibTeX of methods' papers, and of fedlib itself",
+    ),
+    (
         "run:run",
         "run",
         """train one specification, or read it if it is stored
@@ -123,6 +128,7 @@ reference. For two runs, the fields, versions and bits in which they differ are 
 EXAMPLES = {
     "list": ("fedlib list", "fedlib list --costs"),
     "data": ("fedlib data", "fedlib data cifar10"),
+    "cite": ("fedlib cite FedSSA FedProto", "fedlib cite FedGH > references.bib"),
     "run": (
         "fedlib run FedSSA --dataset digits --rounds 3",
         "fedlib run FedSSA --dataset cifar10 --device auto --set mu0=0.5",

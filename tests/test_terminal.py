@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from processes import rewrite
 
-from fedlib import RunSpec, lab, run
+from fedlib import ALGORITHMS, RunSpec, lab, run
 from fedlib.__main__ import app, main, parse
 from fedlib.papers import reproduce
 
@@ -32,6 +32,7 @@ COMMANDS = (
     "data",
     "run",
     "tune",
+    "cite",
     "exhibits",
     "exhibits show",
     "reproduce",
@@ -166,3 +167,16 @@ def test_what_needs_nothing_heavy_imports_nothing_heavy(words):
     code = f"import sys; from fedlib.__main__ import main; main({words.split()}); print(*sys.modules)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert not {"torch", "numpy", "pandas", "matplotlib"} & set(ended.stdout.split())
+
+
+def test_every_method_that_is_a_paper_s_can_be_cited(eighty, capsys):
+    names = [name for name in ALGORITHMS if name != "Standalone"]
+    assert main(["cite", *names]) == 0
+    entries = capsys.readouterr().out.split("\n\n")
+    assert len(entries) == len(names) + 1 and all(entry.count("{") == entry.count("}") for entry in entries)
+    of = dict(zip(names, entries, strict=False))
+    assert all(re.search(r"year = \{20\d\d\}", entry) for entry in of.values())
+    assert of["FedProto"].splitlines()[0] == "@inproceedings{tan2022fedproto,"
+    assert "author = {Tan and Long and Liu and Zhou and Lu and Jiang and Zhang}" in of["FedProto"]
+    assert "booktitle = {AAAI}" in of["FedProto"] and "eprint = {1912.00818}" in of["FedPer"]
+    assert main(["cite", "fedSsa"]) == 0 and "Semantic Similarity" in capsys.readouterr().out

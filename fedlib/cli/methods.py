@@ -1,11 +1,13 @@
-"""`fedlib list` and `fedlib data`: the methods, the networks and the data sets."""
+"""`fedlib list`, `fedlib data` and `fedlib cite`: the methods, the networks, the data sets, the papers."""
 
 import dataclasses
+import re
+import sys
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from .. import algorithms, data, models
+from .. import __version__, algorithms, data, models
 from ..sample import KINDS
 from . import completed, fill, spelled
 
@@ -72,3 +74,46 @@ def data_(name: Annotated[DataSet | None, Parameter(help=", ".join(data.names())
         f"{name}: {dataset.num_train} training and {len(dataset.labels) - dataset.num_train} test samples: "
         f"{dataset.sample}, {dataset.num_classes} classes, {groups}fingerprint {dataset.fingerprint}"
     )
+
+
+def cite(*methods: completed(algorithms.ALGORITHMS)) -> None:  # type: ignore[valid-type]
+    """Print BibTeX of the methods' papers (authors by surname), and of fedlib.
+
+    Parameters
+    ----------
+    methods
+        names, see `fedlib list`; none: fedlib alone
+    """
+    entries = [reference(spelled("method", name, algorithms.ALGORITHMS)) for name in methods]
+    print("\n\n".join([*dict.fromkeys(filter(None, entries)), SOFTWARE]))
+
+
+SOFTWARE = f"""@software{{fedlib,
+  title = {{fedlib: a reproducible companion to four papers on model-heterogeneous personalised federated learning}},
+  author = {{{{The fedlib authors}}}},
+  version = {{{__version__}}},
+  url = {{https://github.com/fedlib/fedlib}},
+}}"""
+
+
+JOURNALS = ("Nature Communications",)
+
+
+def reference(name: str) -> str:
+    """A method's paper as BibTeX, from the first sentence of its module: authors (surnames), title, venue, year; empty for
+    Standalone and for a method of one's own, which name none.
+    """
+    text = " ".join((sys.modules[algorithms.ALGORITHMS[name].__module__].__doc__ or "").split())
+    found = re.match(r'[^"]*?: (?P<authors>[^":]+), "(?P<title>[^"]+)", (?P<venue>.*?)(?P<year>(19|20)\d\d)', text)
+    if found is None:
+        return ""
+    authors, venue = found["authors"].split(", "), found["venue"].strip(" ,")
+    kind, where = ("misc", "")
+    if venue:
+        kind, of = ("article", "journal") if venue in JOURNALS else ("inproceedings", "booktitle")
+        where = f"  {of} = {{{venue}}},\n"
+    arxiv = re.search(r"\(arXiv ([\d.]+)\)", text[: found.end() + 25])
+    eprint = f"  eprint = {{{arxiv[1]}}},\n  archivePrefix = {{arXiv}},\n" if arxiv else ""
+    key = re.sub(r"\W", "", f"{authors[0]}{found['year']}{name}").lower()
+    title = f"  title = {{{{{found['title']}}}}},\n  author = {{{' and '.join(authors)}}},\n"
+    return f"@{kind}{{{key},\n{title}{where}  year = {{{found['year']}}},\n{eprint}}}"
