@@ -45,7 +45,7 @@ def check(chosen: Sequence[lab.Record]) -> Iterator[dict[str, Any]]:
     results/checked.csv each, written as soon as it is known. `worst` is the largest difference, 0 where all agree.
     """
     folder = lab.home() / "results"
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for record in chosen:
         row = _row(record)
         before = table()
