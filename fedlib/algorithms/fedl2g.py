@@ -30,8 +30,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from .. import training
+from ..errors import FedlibError
 from ..fields import setting
 from ..randomness import fork_torch
 from .base import (
@@ -68,11 +70,18 @@ def quiz(
     """CE(theta'(v)) on the quiz batch, and pi, its slope at the guides (C, m); study, quiz: images and labels."""
     guides = guides.clone().requires_grad_()
     parameters = dict(model.named_parameters())
-    loss = guided_loss(model, *study, guides, space)
+    with sdpa_kernel(SDPBackend.MATH):  # the one attention whose gradient can be differentiated again
+        loss = guided_loss(model, *study, guides, space)
     slopes = torch.autograd.grad(loss, [*parameters.values()], create_graph=True)
     moved = {name: parameter - eta * slope for (name, parameter), slope in zip(parameters.items(), slopes, strict=True)}
     found = F.cross_entropy(functional_call(model, moved, (quiz[0],)), quiz[1])
-    return found.detach(), torch.autograd.grad(found, guides)[0]
+    try:
+        return found.detach(), torch.autograd.grad(found, guides)[0]
+    except RuntimeError as error:  # torch's, of a layer such as MobileNet-V3's hardsigmoid
+        if "is not implemented" not in str(error):
+            raise
+        said = f"needs second derivatives, and a layer of the network has none ({str(error).split(' is not')[0]})"
+        raise FedlibError(f"algorithm = 'FedL2G': {said}") from None
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ PARAMS: dict[str, dict[str, Any]] = {name: {"shared": "ResNet-4"} for name in ("
 PARAMS |= {"FedKEMF": {"knowledge": "ResNet-4", "server_epochs": 1}}
 QUICK = [("FedProto", "ResNet-4,MobileNet-V3-S"), ("FedAvg", "ResNet-4")]
 CASES = [(name, scenario) for name in ALGORITHMS if name not in (*SAME, "pFedHR") for scenario in (SMALL, LARGE)]
+CASES.remove(("FedL2G", SMALL))  # refused, see below
 CASES += QUICK[:1] + [
     (name, scenario) for name in SAME for scenario in (SMALL.split(",") if name == "FedAvg" else ["ResNet-18"])
 ]
@@ -62,6 +63,13 @@ def test_a_method_trains_resumes_and_travels(name, scenario, small_digits, tmp_p
 def test_pfedhr_refuses_what_has_no_layers_to_group(small_digits):
     run = resolved("pFedHR", SMALL)
     with pytest.raises(FedlibError, match=r"clusters = 4: must be at most 2, .* layers by model: {'MobileNet-V3-S': 2"):
+        simulate(lab.federation_of(run), run.simulated, 2)
+
+
+def test_fedl2g_refuses_a_layer_without_a_second_derivative(small_digits):
+    run = resolved("FedL2G", "MobileNet-V3-S")
+    line = r"algorithm = 'FedL2G': needs second derivatives, and a layer of the network has none"
+    with pytest.raises(FedlibError, match=line):
         simulate(lab.federation_of(run), run.simulated, 2)
 
 
