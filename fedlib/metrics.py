@@ -20,7 +20,8 @@ if TYPE_CHECKING:  # figures and tables read this registry without loading torch
 @dataclass(frozen=True)
 class Metric:
     """name: its column; title: in captions and on axes; unit: "%" of a fraction, which is shown times 100, or any other;
-    low, high: its range as it is stored; higher_is_better: how tables rank it.
+    low, high: its range as it is stored; higher_is_better: how tables rank it; undefined: whether it may be NaN on a client,
+    which means over clients then leave out.
 
     of_client: called with a client's logits (n, C) and labels (n,) on its test images, returns a scalar; of_clients:
     called with the test accuracies (fractions) of the clients visited so far, returns a number. At most one of the two.
@@ -32,6 +33,7 @@ class Metric:
     low: float = 0.0
     high: float = 1.0
     higher_is_better: bool = True
+    undefined: bool = False
     of_client: "Callable[[Tensor, Tensor], Tensor] | None" = None
     of_clients: Callable[[np.ndarray], float] | None = None
 
@@ -105,7 +107,7 @@ METRICS: dict[str, Metric] = {
         Metric("accuracy", "mean test accuracy"),
         Metric("balanced_accuracy", "mean balanced test accuracy", of_client=_balanced_accuracy),
         Metric("macro_f1", "mean macro-averaged F1", of_client=_macro_f1),
-        Metric("auc", "mean area under the ROC curve", of_client=_auc),
+        Metric("auc", "mean area under the ROC curve", undefined=True, of_client=_auc),
         Metric("calibration_error", "mean calibration error", higher_is_better=False, of_client=_calibration_error),
         Metric("worst_decile", "mean test accuracy of the worst tenth", of_clients=_worst_decile),
         Metric("spread", "standard deviation of clients' test accuracy", higher_is_better=False, of_clients=_spread),

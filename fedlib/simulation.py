@@ -481,11 +481,16 @@ def _round_row(round: int, loss: float, known: _Known, infos: Sequence[ClientInf
     }
     for name, values in known.accuracies.items():
         measured = values[visited] if visited else values
-        row[name] = float(np.nanmean(measured)) if np.isfinite(measured).any() else np.nan
+        row[name] = _mean(measured)
         if name in metrics.METRICS:
-            row[f"{name}_all"] = float(np.mean(values))
-            row[f"{name}_selected"] = float(np.mean(values[sampled])) if sampled else np.nan
+            row[f"{name}_all"] = _mean(values)
+            row[f"{name}_selected"] = _mean(values[sampled])
     return row
+
+
+def _mean(values: np.ndarray) -> float:
+    """The mean of those that are defined, NaN where none is: the area under the curve of a single class, an unvalidated client."""
+    return float(np.nanmean(values)) if np.isfinite(values).any() else np.nan
 
 
 def _evaluate_everyone(outcome: Outcome, algorithm: Algorithm, rounds: int, exchange: Exchange) -> None:

@@ -20,6 +20,7 @@ import pandas as pd
 from . import data, lab, metrics
 from .errors import FedlibError, choose, require
 from .lab import RunSpec, Tuned, costs
+from .lab.tuning import with_values
 from .papers.comparison import compare
 from .papers.exhibits import Cell
 from .papers.loading import train_cells
@@ -138,10 +139,6 @@ class Study:
             plots.label_stand_in(drawn)
         return drawn
 
-    def clients(self) -> pd.DataFrame:
-        """Each client's last measured row, with method, setting and seed."""
-        return self.runs.clients()
-
 
 def tune(
     methods: Methods,
@@ -174,7 +171,8 @@ def train(
     """The runs of some methods with each of the seeds: read from the store, or trained, `jobs` side by side.
 
     methods: names, or label -> a name, the fields of a RunSpec, a RunSpec, or what `lab.tune` chose; `tune`'s answer is such a
-    mapping; settings: fields of RunSpec, the same for all, which a method's own precede. Raises FedlibError for what is unknown.
+    mapping; settings: fields of RunSpec, the same for all, which a method's own and what was chosen for it precede. Raises
+    FedlibError for what is unknown.
     """
     named, listed = _named(methods), list(seeds)
     require(bool(listed) and len(set(listed)) == len(listed), "seeds", listed, "one or more different whole numbers")
@@ -201,17 +199,21 @@ def _named(methods: Methods) -> dict[str, Method]:
 
 def _spec(label: str, method: Method, settings: Mapping[str, Any]) -> RunSpec:
     """The specification of a method under common settings, which its own precede."""
-    if isinstance(method, Tuned):
-        return method.spec
+    if isinstance(method, Tuned):  # settings replace those under which it was tuned; what was chosen stays
+        return with_values(_spec(label, _given(method.spec) | dict(settings), {}), method.chosen)
     if isinstance(method, RunSpec):
-        usual = {item.name: getattr(RunSpec(), item.name) for item in dataclasses.fields(RunSpec)}
-        given = {name: value for name, value in vars(method).items() if value != usual[name]}
-        method = {"algorithm": method.algorithm} | given
+        method = _given(method)
     own = {"algorithm": method} if isinstance(method, str) else dict(method)
     try:
         return lab.spec_from({"algorithm": label} | dict(settings) | own)
     except FedlibError as error:
         raise FedlibError(f"{label}: {error}") from None
+
+
+def _given(spec: RunSpec) -> dict[str, Any]:
+    """The fields of a specification that say something."""
+    usual = vars(RunSpec())
+    return {"algorithm": spec.algorithm} | {name: value for name, value in vars(spec).items() if value != usual[name]}
 
 
 def _price(method: str, record: Any) -> dict[str, Any]:

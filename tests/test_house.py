@@ -25,6 +25,7 @@ GROUND = [name for name in FILES if name not in DOORS and name.split(".")[1] not
 LIBRARIES = {
     "torchvision": ("fedlib.data.", "fedlib.zoo"),
     "pandas": "fedlib.data.readers.pamap2",
+    "PIL": "fedlib.data.folders",
     "h5py": "fedlib.data.readers.femnist",
     "kmedoids": "fedlib.algorithms.pfedhr.reassembly",
 }

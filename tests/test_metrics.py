@@ -39,6 +39,15 @@ def test_the_area_under_the_curve_is_how_often_a_pair_is_in_order():
     assert np.isnan(of("auc", logits, [1, 1, 1, 1]))
 
 
+def test_means_leave_out_clients_on_which_a_metric_is_undefined(small_digits):
+    """A client of one class has no area under its curve; the others' mean is there, over all and over the round's own."""
+    dealt = RunSpec("Standalone", num_clients=4, rounds=1, partition="dirichlet", alpha=0.05, batch_size=64)
+    record = lab.run(replace(dealt, metrics="auc"), progress=False)
+    values, last = record.clients.query("round == 0")["auc"], record.rounds.iloc[-1]
+    assert values.isna().any() and values.notna().any()
+    assert last["auc"] == last["auc_all"] == last["auc_selected"] == pytest.approx(values.mean())
+
+
 def test_calibration_error_weighs_bins_by_their_samples():
     """Confidences 0.9 (right, right, wrong: off by 2/3 - 0.9) and 0.55 (right: off by 0.45)."""
     logits = [[0.0, float(np.log(p / (1 - p)))] for p in (0.9, 0.9, 0.9, 0.55)]

@@ -62,7 +62,7 @@ def test_a_saved_figure_has_its_legend_and_foot(found, tmp_path):
 
 
 def test_clients_one_by_one(found):
-    assert len(found.clients()) == 2 * 2 * 4 and set(found.clients()["method"]) == {"alone", "FedSSA"}
+    assert len(found.runs.clients()) == 2 * 2 * 4 and set(found.runs.clients()["method"]) == {"alone", "FedSSA"}
 
 
 def test_tuned_methods_have_the_number_of_trials_beneath_every_table(small_digits):
@@ -72,6 +72,10 @@ def test_tuned_methods_have_the_number_of_trials_beneath_every_table(small_digit
     assert found.table().note.endswith("Hyper-parameters chosen by validation accuracy, 2 trials each.")
     assert {cell.spec.lr for cell in found.runs.cells if cell.method == "FedProto"} == {tuned["FedProto"].spec.lr}
     assert len(lab.stored()) <= 4 + 4  # seed 0 of what was chosen is a trial
+    kept = study.train(tuned, jobs=1, keep="clients", rounds=1)
+    assert {(cell.spec.keep, cell.spec.rounds) for cell in kept.runs.cells} == {("clients", 1)}
+    assert [cell.spec.lr for cell in kept.runs.cells] == [one.spec.lr for one in tuned.values()]
+    assert kept.runs.records[1].client(0) is not None
 
 
 def test_a_specification_keeps_its_own_fields(small_digits):

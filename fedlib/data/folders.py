@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
+import numpy as np
 import torch
-from torch import Tensor
 
 from ..errors import FedlibError, coerce, require
 from .dataset import Dataset
 
-ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp")
+ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".gif", ".webp")
+MODES = {1: "L", 3: "RGB"}  # channels -> Pillow's name of them
 
 
 def from_folders(name: str, folder: str | Path, size: int = 64) -> Dataset:
@@ -30,19 +31,22 @@ def from_folders(name: str, folder: str | Path, size: int = 64) -> Dataset:
     known = sorted(set(classes))
     images = torch.empty(len(files), 3, size, size, dtype=torch.uint8)
     for place, path in enumerate(files):
-        images[place] = _picture(path, size)
+        images[place] = torch.from_numpy(picture(path, 3, size))
     labels = torch.tensor([known.index(one) for one in classes])
     none = images[:0], labels[:0]
     return Dataset.from_arrays(name, images, labels, *none, len(known), groups=(domains, []))
 
 
-def _picture(path: Path, size: int) -> Tensor:
-    """The picture of the file, uint8 (3, size, size)."""
-    from torchvision.io import ImageReadMode, decode_image
-    from torchvision.transforms.v2.functional import resize
+def picture(path: Path, channels: int, size: int | None = None) -> np.ndarray:
+    """The picture of a file with 1 or 3 channels, uint8 (channels, height, width), resized (bilinear, antialiased) to size x
+    size where that is given. Raises FedlibError for a file that is none.
+    """
+    from PIL import Image
 
     try:
-        picture = decode_image(str(path), mode=ImageReadMode.RGB)
-    except RuntimeError as error:
-        raise FedlibError(f"{path}: cannot be read as a picture ({' '.join(str(error).split())[:80]})") from None
-    return resize(picture, [size, size], antialias=True)
+        with Image.open(path) as read:
+            shown = read.convert(MODES[channels])
+    except (OSError, ValueError, SyntaxError):  # Pillow's, of damaged files
+        raise FedlibError(f"{path}: is no picture that can be read") from None
+    shown = shown if size is None else shown.resize((size, size), Image.Resampling.BILINEAR)
+    return np.asarray(shown).reshape(shown.height, shown.width, channels).transpose(2, 0, 1).copy()

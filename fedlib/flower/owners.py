@@ -33,13 +33,12 @@ import numpy as np
 import torch
 
 from .. import data, partition
-from ..data import Dataset, DatasetInfo
+from ..data import Dataset, DatasetInfo, folders
 from ..errors import FedlibError, choose, require
 from ..lab import files
 from ..lab.spec import Resolved, resolve, spec_from
 from . import shares, wire
 
-PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff")
 NEEDED = ("name", "num_classes", "shape", "mean", "std", "num_images")
 FURTHER = {"classes": [], "kind": "image", "dtype": "uint8", "augment": False, "vocabulary": 0}
 DESCRIPTION = "client-{}.json"  # what an owner tells the server
@@ -130,29 +129,24 @@ def read_images(path: str | Path, plan: Plan) -> tuple[np.ndarray, np.ndarray]:
                 f"images = {str(path)!r}: must be an .npz file with images and labels ({error})"
             ) from None
     require(path.is_dir(), "images", str(path), "a folder with a folder for each class, or an .npz file")
-    mode = {1: "L", 3: "RGB"}.get(info.channels, "")
-    pictures = info.kind == "image" and info.dtype == "uint8" and bool(mode)
+    pictures = info.kind == "image" and info.dtype == "uint8" and info.channels in folders.MODES
     require(pictures, "images", str(path), f"an .npz file, since {info.name} has {info.sample}")
-    from PIL import Image, UnidentifiedImageError
-
     names = plan.classes or tuple(map(str, range(info.num_classes)))
     images, labels = [], []
     for folder in path.iterdir():
         choose(f"images = {str(path)!r}: class", folder.name, names)
     for label, name in enumerate(names):
         for file in sorted((path / name).rglob("*")) if (path / name).is_dir() else ():
-            if file.suffix.lower() not in PICTURES:
-                continue
-            try:
-                with Image.open(file) as picture:
-                    size = picture.size[::-1]
-                    require(size == info.size, f"{file}: height and width", size, f"{info.size}, as the plan has them")
-                    images.append(np.asarray(picture.convert(mode)).reshape(*size, info.channels).transpose(2, 0, 1))
-            except (UnidentifiedImageError, OSError) as error:
-                raise FedlibError(f"{file}: is no picture ({error})") from None
-            labels.append(label)
+            if file.suffix.lower() in folders.ENDINGS:
+                images.append(folders.picture(file, info.channels))
+                size = images[-1].shape[1:]
+                require(size == info.size, f"{file}: height and width", size, f"{info.size}, as the plan has them")
+                labels.append(label)
     require(
-        bool(images), "images", str(path), f"a folder with pictures ({', '.join(PICTURES)}) in a folder for each class"
+        bool(images),
+        "images",
+        str(path),
+        f"a folder with pictures ({', '.join(folders.ENDINGS)}) in a folder for each class",
     )
     return np.stack(images), np.array(labels)
 

@@ -268,7 +268,8 @@ def _accuracies(
     for name, value in found.items():
         metric = metrics.METRICS.get(name) if name in context.metrics else None
         low, high = (metric.low, metric.high) if metric else (0, 1)
-        absent = name == "validation_accuracy" and math.isnan(value) and not validates
+        may_be = not validates if name == "validation_accuracy" else metric is not None and metric.undefined
+        absent = math.isnan(value) and may_be
         if not (low <= value <= high or absent):
             raise FedlibError(f"{what}: {name} = {value}, must be in [{low:g}, {high:g}]")
     return {name: found[name] for name in ("accuracy", *scores, *needed[1:]) if name in found}

@@ -16,9 +16,8 @@ from ..errors import FedlibError, coerce, require
 from ..federation import Client, Federation
 from . import files
 
-MEMORY = (
-    2**30
-)  # bytes of models and states that are held in memory: about 180 clients of CNN-1 to CNN-5, 23 of ResNet-18
+# Bytes of models and states that are held in memory: about 180 clients of CNN-1 to CNN-5, 23 of ResNet-18.
+MEMORY = 2**30
 
 
 def memory() -> float:

@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,21 +33,15 @@ class _Pruned(Exception):
 class Tuned:
     """What `tune` chose.
 
-    spec: the specification with the values of the best trial; ranges: what was searched; table: a row a trial: its values,
+    spec: the specification with the values of the best trial; chosen: these values by name; table: a row a trial: its values,
     `validation` (accuracy of the last round that it reached, per cent), `rounds` (how many it reached) and `state` (finished,
     pruned or diverged); best: the row of the best trial.
     """
 
     spec: RunSpec
-    ranges: Mapping[str, Range]
+    chosen: dict[str, Any]
     table: pd.DataFrame
     best: int
-
-    @property
-    def chosen(self) -> dict[str, Any]:
-        """The values of the best trial by name."""
-        row = self.table.loc[self.best]
-        return {name: row[name] for name in self.ranges}
 
     @property
     def trials(self) -> int:
@@ -125,7 +119,7 @@ def tune(
         for value in getattr(one, "choices", None) or (one.low, one.high):
             resolve(with_values(spec, {name: value}), scale)
     asked = {
-        "of": base.key,
+        "of": base.session,  # the run, and the versions of the numbers that it would have
         "ranges": {name: repr(one) for name, one in searched.items()},
         "seed": seed,
         "prune": prune,
@@ -140,8 +134,14 @@ def tune(
     except filelock.Timeout:
         raise FedlibError(f"{spec.algorithm}: another process tunes it in this very way") from None
     try:
+        noted = _noted(notes)
+        ended: list[dict[str, Any]] = noted.get("ended", [])
+
+        def note(under_way: Mapping[str, Any] | None = None) -> None:
+            now = {"asked": asked, "ended": ended} | ({"under way": under_way} if under_way else {})
+            files.write_bytes(notes, json.dumps(now, indent=1).encode())
+
         pruner = optuna.pruners.MedianPruner(4, base.spec.rounds // 4) if prune else optuna.pruners.NopPruner()
-        ended: list[dict[str, Any]] = _noted(notes).get("ended", [])
         while len(ended) < trials:
             study = optuna.create_study(
                 direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed + len(ended)), pruner=pruner
@@ -149,8 +149,8 @@ def tune(
             study.add_trials([_as_trial(optuna, one, searched) for one in ended])
             trial = study.ask(searched)
             values = {name: _rounded(trial.params[name], one) for name, one in searched.items()}
-            ended.append(_try(trial, values, spec, scale, notes, ended))
-            files.write_bytes(notes, json.dumps({"asked": asked, "ended": ended}, indent=1).encode())
+            ended.append(_try(trial, values, spec, scale, noted.get("under way", {}), note))
+            note()
             if progress:
                 print(f"{spec.algorithm} trial {len(ended)}/{trials}: {_line(ended[-1])}", flush=True)
     finally:
@@ -166,7 +166,8 @@ def tune(
     if finished.empty:
         raise FedlibError(f"{spec.algorithm}: none of {trials} trials ended with a finite validation accuracy")
     best = [*finished.index][finished.to_numpy().argmax()]
-    return Tuned(with_values(spec, ended[best]["values"]), dict(given), table, best)
+    chosen: dict[str, Any] = ended[best]["values"]
+    return Tuned(with_values(spec, chosen), chosen, table, best)
 
 
 def with_values(spec: RunSpec, values: Mapping[str, Any]) -> RunSpec:
@@ -192,15 +193,14 @@ def _try(
     values: dict[str, Any],
     spec: RunSpec,
     scale: str | None,
-    notes: Path,
-    ended: Sequence[Mapping[str, Any]],
+    under_way: Mapping[str, Any],
+    note: Callable[[Mapping[str, Any]], None],
 ) -> dict[str, Any]:
     """One trial: its values, the validation accuracy after each round, and how it ended.
 
-    What it has reached is noted after every round, so that a trial that was interrupted is judged as one that was not.
+    What it has reached is noted after every round, so that a trial that was interrupted (`under_way`) is judged as one that
+    was not.
     """
-    before = _noted(notes)
-    under_way = before.get("under way", {})
     reached = under_way["validation"] if under_way.get("values") == values else []
     for step, value in enumerate(reached):
         trial.report(value, step)
@@ -210,8 +210,7 @@ def _try(
         if step == len(reached):  # else it is trained once more, since it was not saved before an interrupt
             reached.append(float(row["validation_accuracy"]))
             trial.report(reached[-1], step)
-        now = {"values": values, "validation": reached}
-        files.write_bytes(notes, json.dumps(before | {"ended": list(ended), "under way": now}, indent=1).encode())
+        note({"values": values, "validation": reached})
         if trial.should_prune():
             raise _Pruned
 

@@ -337,7 +337,7 @@ def test_images_that_do_not_fit_the_plan_are_named(tmp_path, hospitals):
     ):
         owners.read_images(folder, plan)
     (folder / "dent/large.png").write_text("no picture")
-    with pytest.raises(FedlibError, match=r"large\.png: is no picture"):
+    with pytest.raises(FedlibError, match=r"large\.png: is no picture that can be read"):
         owners.read_images(folder, plan)
     (folder / "scratch").mkdir()
     with pytest.raises(FedlibError, match=r"class = 'scratch' is unknown: "):

@@ -293,6 +293,14 @@ def test_no_validation_accuracy_is_of_a_client_without_such_images_alone():
         arrived(without, validates=True)
 
 
+def test_only_a_metric_that_may_be_undefined_on_a_client_is_nan(monkeypatch):
+    monkeypatch.setattr(CONTEXT, "metrics", ("auc", "macro_f1"))
+    given = {"accuracy": 1.0, "validation_accuracy": 1.0, "auc": float("nan"), "macro_f1": 1.0}
+    assert np.isnan(arrived(reply(accuracies=given)).accuracies["auc"])
+    with pytest.raises(FedlibError, match=r"macro_f1 = nan, must be in \[0, 1\]$"):
+        arrived(reply(accuracies=given | {"macro_f1": float("nan")}))
+
+
 def test_before_the_first_round_a_reply_has_accuracies_alone():
     first = Request(-1, 5, 3, Message())
     answers = wire.Bound.to("run", first, b"")
