@@ -228,7 +228,7 @@ def scenario(given: Any) -> str:
         return text
     names = [name.strip() for name in text.split(",")]
     if len(names) == 1 and names[0] not in BUILDERS:
-        choose("scenario", names[0], [*SCENARIOS, *sorted(registered())])
+        choose("scenario", names[0], [*SCENARIOS, *BUILDERS])
     for name in names:
         choose("architecture", name, BUILDERS)
     return ",".join(names)

@@ -137,7 +137,7 @@ class Study:
         drawn = plots.curves(self.runs.rounds(*more), dict.fromkeys(settings, self.methods), metric=metric, along=along)
         if any(data.info(cell.dataset).embedded for cell in self.runs.cells):
             plots.label_stand_in(drawn)
-        return drawn
+        return drawn.note(note(self.runs.cells))
 
 
 def tune(

@@ -50,7 +50,7 @@ def names(home) -> list[str]:
         ("run FedSSA --set mu=0.5", "FedSSA parameter = 'mu' is unknown: did you mean 'mu0'?"),
         ("run Standalone --set mu0=0.5", "'mu0': Standalone has no parameters"),
         ("run FedSSA --override momentun=0.9", "protocol field = 'momentun' is unknown: did you mean 'momentum'"),
-        ("run FedSSA --scenario heterogenous", "scenario = 'heterogenous' is unknown: did you mean 'heterogeneous'?"),
+        ("run FedSSA --scenario heterogenous", "scenario = 'heterogenous' is unknown: did you mean 'heterogeneous' or 'homogeneous'"),
         ("run FedSSA --partition dirichlett", "partition = 'dirichlett' is unknown: did you mean 'dirichlet'?"),
         ("run FedSSA --scale smok", "scale = 'smok' is unknown: did you mean 'smoke'?"),
         ("run FedSSA --paper FedSAA", "paper = 'FedSAA' is unknown: did you mean 'FedSSA'?"),
