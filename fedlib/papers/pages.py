@@ -223,7 +223,7 @@ def prices_of_record(name: str, settings: notebook.Parameters, runs_: notebook.R
     rows = prices.against(runs_, method)
     if not len(rows):
         say(f"{name}: no method is on record with {method} yet, so there is nothing to draw")
-        return pd.DataFrame()
+        return pd.DataFrame(columns=["setting"])
     kinds = {kind: f"at equal {word}" for kind, word in prices.WORDS.items()}
     drawn = plots.differences(rows, "other", kinds, f"points of {method} above the method named")
     drawn = drawn.note(
