@@ -83,7 +83,8 @@ def test_what_it_says_of_each_paper_is_the_ledgers_verdict():
 
 
 def test_it_says_how_many_methods_there_are():
-    assert f"with {len(ALGORITHMS)} methods" in (ROOT / "README.md").read_text()
+    text, notebooks = (ROOT / "README.md").read_text(), len([*(ROOT / "notebooks").rglob("*.ipynb")])
+    assert f"with {len(ALGORITHMS)} methods" in text and f"and {notebooks} notebooks" in text
 
 
 def test_it_is_short():
