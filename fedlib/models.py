@@ -212,11 +212,6 @@ def is_built_in(name: str) -> bool:
     return name in BUILT_IN and BUILDERS.get(name) is BUILT_IN[name]
 
 
-def registered() -> set[str]:
-    """Names of the architectures registered in this process, also under the name of a built-in one."""
-    return {name for name in BUILDERS if not is_built_in(name)}
-
-
 def scenario(given: Any) -> str:
     """The one spelling of a scenario: its name, or names of architectures in turn joined by commas.
 

@@ -303,7 +303,7 @@ def test_another_network_under_a_built_in_name_never_gets_the_built_in_record(de
     before = [lab.resolve(spec) for spec in specs]
     assert all(item.portable for item in before)
     models.register("CNN-1", models.BUILDERS["small"])
-    assert "CNN-1" in models.registered()
+    assert not models.is_built_in("CNN-1")
     after = [lab.resolve(spec) for spec in specs]
     assert not any(item.portable for item in after)
     assert not {item.key for item in before} & {item.key for item in after}
