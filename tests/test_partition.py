@@ -141,6 +141,41 @@ def test_dirichlet_redraws_until_every_client_has_enough():
     assert min(map(len, held)) >= enough
 
 
+def test_dirichlet_redraws_until_every_part_has_enough():
+    """Fifty training images are enough in most draws; five of forty test images to each of five clients in few."""
+    train, test = labelled(100, 4), labelled(10, 4)
+    for seed in range(10):
+        held = partition.dirichlet([train, test], 5, 0.5, stream(seed), [10, 5])
+        assert min(map(len, held[0])) >= 10
+        assert min(map(len, held[1])) >= 5
+
+
+def test_a_dealer_may_change_what_it_is_given(monkeypatch):
+    """In vain: labels and stream of the caller stay."""
+
+    def spoils(labels, num_clients, stream):
+        labels[:] = 0
+        return np.array_split(np.arange(len(labels)), num_clients)
+
+    monkeypatch.setitem(partition.REGISTERED, "spoils", spoils)
+    labels = labelled(5, 4)
+    before = labels.copy()
+    assert len(partition.deal_registered("spoils", labels, 2, stream())) == 2
+    assert np.array_equal(labels, before)
+
+
+def test_a_dealer_that_deals_one_client_otherwise_is_found_out(monkeypatch):
+    calls = []
+
+    def otherwise(labels, num_clients, stream):
+        calls.append(1)
+        return [np.array([0, 1]), np.array([2, 3 if len(calls) % 2 else 4])]
+
+    monkeypatch.setitem(partition.REGISTERED, "otherwise", otherwise)
+    with pytest.raises(FedlibError, match="partition otherwise: called twice, begun alike, it deals otherwise"):
+        partition.deal_registered("otherwise", labelled(5, 4), 2, stream())
+
+
 def test_alpha_must_be_positive():
     with pytest.raises(FedlibError, match=r"alpha = 0\.0: must be above 0"):
         partition.dirichlet([labelled(10, 2)], 2, 0, stream(), [3])
