@@ -10,7 +10,7 @@ import pandas as pd
 from cyclopts import App, Group, Parameter, validators
 from tqdm import tqdm
 
-from .. import lab
+from .. import devices, lab
 from ..errors import require
 from ..papers import checked, exhibits, explain, planned, recorded, reproduce
 from . import WIDTH, Jobs, Scale, completed, fill, number_of_jobs, spelled
@@ -90,6 +90,7 @@ def reproduce_(
     *,
     scale: Scale = "smoke",
     methods: str = "",
+    device: completed(devices.KNOWN) = "cpu",  # type: ignore[valid-type]
     afresh: bool = False,
     jobs: Jobs = None,
     dry_run: Part = False,
@@ -110,6 +111,9 @@ def reproduce_(
         seeds: hours an exhibit) or paper (the published setting: weeks); default smoke
     methods
         only these rows of the exhibit, such as FedSSA,Standalone; its files then have a name of their own
+    device
+        where runs train: cpu, cuda, one of several such as cuda:1, several such as cuda:0,cuda:1, mps, auto; on another than
+        the CPU the files have a name of their own
     afresh
         train what the results of record hold, too; without it, a run of record that is not stored is read from there
     dry_run
@@ -128,7 +132,7 @@ def reproduce_(
     exhibit = spelled("exhibit", exhibit, KNOWN)
     rows = [name.strip() for name in methods.split(",") if name.strip()]
     if plan is not None:
-        listed = reproduce.listed(exhibit, scale, reuse_stale=reuse_stale, methods=rows, afresh=afresh)
+        listed = reproduce.listed(exhibit, scale, reuse_stale=reuse_stale, methods=rows, afresh=afresh, device=device)
         print(json.dumps(listed, indent=1))
         return 0
     parts = {"plan": dry_run, "runs": train_only, "figures": figures_only, "check": check}
@@ -140,6 +144,7 @@ def reproduce_(
         reuse_stale=reuse_stale,
         methods=rows,
         afresh=afresh,
+        device=device,
     )
     return 0 if made else 1
 

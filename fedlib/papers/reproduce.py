@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 import psutil
 
-from .. import __version__, lab, models
+from .. import __version__, devices, lab, models
 from ..errors import FedlibError, choose, coerce, require
 from ..lab import costs
 from ..lab.progress import NOTICE
@@ -47,14 +47,16 @@ def plan(
     reuse_stale: bool = False,
     methods: Sequence[str] = (),
     afresh: bool = False,
+    device: str = "cpu",
 ) -> Plan:
-    """What the exhibits need of some methods (labels or algorithms), or of all.
+    """What the exhibits need of some methods (labels or algorithms), or of all, on a device (`devices.several`).
 
     A run that the store does not have is read from the results of record where it is among them, unless an exhibit needs more
     of it than they hold (weights, what a method noted in a round) or `afresh`. Raises FedlibError for a method that an exhibit
     does not have.
     """
-    cells = {item.name: _cells(item, scale, methods) for item in chosen}
+    asked = settings.defaults(scale, methods, device)
+    cells = {item.name: _cells(item, asked) for item in chosen}
     specs = [cell.spec for own in cells.values() for cell in own]
     needed = {lab.resolve(spec, scale).key for spec in specs}
     todo = lab.missing(specs, scale, reuse_stale)
@@ -69,16 +71,20 @@ def plan(
     return Plan(len(needed), read, [run for run in todo if run.key not in known])
 
 
-def _cells(item: exhibits.Exhibit, scale: str, methods: Sequence[str]) -> list[exhibits.Cell]:
+def _cells(item: exhibits.Exhibit, asked: settings.Parameters) -> list[exhibits.Cell]:
     """An exhibit's runs, of some methods or of all."""
-    if not methods:
-        return exhibits.cells(item.grids, scale)
-    require(bool(item.grids), "methods", ", ".join(methods), f"left out: {item.name} needs no runs")
-    return settings.defaults(scale, methods).cells(*item.grids)
+    said = ", ".join(asked.methods)
+    require(bool(item.grids or not said), "methods", said, f"left out: {item.name} needs no runs")
+    return asked.cells(*item.grids)
 
 
 def listed(
-    name: str, scale: str, reuse_stale: bool = False, methods: Sequence[str] = (), afresh: bool = False
+    name: str,
+    scale: str,
+    reuse_stale: bool = False,
+    methods: Sequence[str] = (),
+    afresh: bool = False,
+    device: str = "cpu",
 ) -> dict[str, Any]:
     """The plan as plain values, for an engine that starts `fedlib run --spec` and `fedlib reproduce --figures-only`; what they
     are says workflow/plan.schema.json, and the engines refuse a plan of another schema or version of fedlib.
@@ -90,16 +96,17 @@ def listed(
     """
     chosen = exhibits.choose_exhibits(name)
     choose("scale", scale, lab.SCALES)
+    asked = settings.defaults(scale, methods, device)
     keys: dict[str, list[str]] = {}
     resolved: dict[str, lab.Resolved] = {}
     for item in chosen:
-        own = [lab.resolve(cell.spec, scale) for cell in _cells(item, scale, methods)]
+        own = [lab.resolve(cell.spec, scale) for cell in _cells(item, asked)]
         keys[item.name] = list(dict.fromkeys(run.key for run in own))
         for run in own:  # of those that keep different weights, the one that keeps most
             known = resolved.get(run.key, run)
             resolved[run.key] = max(known, run, key=lambda one: lab.KEEP.index(one.spec.keep))
     missing = {run.key for run in lab.missing([run.spec for run in resolved.values()], scale, reuse_stale)}
-    todo = {run.key for run in plan(chosen, scale, reuse_stale, methods, afresh).todo}
+    todo = {run.key for run in plan(chosen, scale, reuse_stale, methods, afresh, device).todo}
     of_record = missing - todo
     runs = sorted((run for key, run in resolved.items() if key not in of_record), key=lab.training_work, reverse=True)
     return {
@@ -185,11 +192,12 @@ def reproduce(
     reuse_stale: bool = False,
     methods: Sequence[str] = (),
     afresh: bool = False,
+    device: str = "cpu",
 ) -> bool:
     """Make the exhibits that `name` means at `scale`; prints a line an exhibit and returns whether all artefacts are fresh.
 
-    methods: labels or algorithms of the exhibits' rows, if not all; the files then have a name of their own. afresh: train also
-    what the results of record hold.
+    methods: labels or algorithms of the exhibits' rows, if not all; device: where runs train (`devices.several`), if not on the
+    CPU; with either the files have a name of their own. afresh: train also what the results of record hold.
 
     jobs: runs, then notebooks, side by side. only: `plan` says what would be trained; `runs` trains what is missing;
     `figures` trains nothing, leaves out what is missing, and raises FedlibError where every run is; `check` says whether each
@@ -202,9 +210,11 @@ def reproduce(
     lab.home()  # one that cannot be is refused before anything is done
     chosen = exhibits.choose_exhibits(name)
     choose("scale", scale, lab.SCALES)
+    device = devices.several(device)
+    asked = settings.defaults(scale, methods, device)
     if only == "check":
-        return _check(chosen, scale, methods)
-    planned = plan(chosen, scale, reuse_stale, methods, afresh)
+        return _check(chosen, asked)
+    planned = plan(chosen, scale, reuse_stale, methods, afresh, device)
     todo = planned.todo
     blank = {run.key for run in todo} if only == "figures" else set()
     if blank:
@@ -223,10 +233,10 @@ def reproduce(
         lab.sweep([run.spec for run in todo], scale, jobs=jobs, reuse_stale=reuse_stale)
     if only == "runs":
         return True
-    state = {item.name: _state(item, scale, methods) for item in chosen}
+    state = {item.name: _state(item, asked) for item in chosen}
     needed: dict[str, set[str]] = {item.name: set() for item in chosen}  # runs, where some are missing
     for item in chosen if blank else ():
-        needed[item.name] = {lab.resolve(cell.spec, scale).key for cell in _cells(item, scale, methods)}
+        needed[item.name] = {lab.resolve(cell.spec, scale).key for cell in _cells(item, asked)}
     empty = {name for name, keys in needed.items() if keys and keys <= blank}  # nothing of them can be drawn
     wanted = [item for item in chosen if state[item.name] != "fresh" and item.name not in empty]
     seconds: dict[str, float] = {}
@@ -237,7 +247,7 @@ def reproduce(
         print(f"executing notebooks/{file} ...\n", end="", file=sys.stderr)
         started = time.perf_counter()
         try:
-            execute(file, scale, methods, train=not blank)
+            execute(file, asked, train=not blank)
         except Exception as error:  # such as a kernel that died: the other notebooks go on
             errors[file] = (str(error).strip() or type(error).__name__).splitlines()[0]
         seconds[file] = time.perf_counter() - started
@@ -251,7 +261,7 @@ def reproduce(
                 with contextlib.suppress(psutil.NoSuchProcess):  # it ended by itself
                     kernel.send_signal(signal.SIGINT)
             raise
-    now = {item.name: _state(item, scale, methods) if item.notebook in seconds else state[item.name] for item in chosen}
+    now = {item.name: _state(item, asked) if item.notebook in seconds else state[item.name] for item in chosen}
     good = {name: ("fresh", "runs changed") if keys & blank else ("fresh",) for name, keys in needed.items()}
     failed = {}
     for item in chosen:
@@ -271,36 +281,35 @@ def reproduce(
     return not any(failed.values())
 
 
-def _check(chosen: Sequence[exhibits.Exhibit], scale: str, methods: Sequence[str] = ()) -> bool:
+def _check(chosen: Sequence[exhibits.Exhibit], asked: settings.Parameters) -> bool:
     """Whether all exhibits' files are fresh; prints those that are not."""
-    states = {item.name: notebook.freshness(item, scale, methods) for item in chosen}
+    states = {item.name: notebook.freshness(item, asked) for item in chosen}
     for name, state in states.items():
         if state != "fresh":
             print(f"{name:<22}{state}")
     good = sum(state == "fresh" for state in states.values())
-    print(f"{good} of {len(chosen)} exhibits are fresh in {notebook.figures(scale)}")
+    print(f"{good} of {len(chosen)} exhibits are fresh in {notebook.figures(asked.scale)}")
     return good == len(chosen)
 
 
-def _executed(scale: str, file: str, methods: Sequence[str] = ()) -> Path:
+def _executed(file: str, asked: settings.Parameters) -> Path:
     """Where an executed notebook lies; a variation has a name of its own."""
-    path = lab.home() / "executed" / scale / file
-    variation = settings.defaults(scale, methods).variation
-    return path.with_stem(f"{path.stem}--{variation}") if variation else path
+    path = lab.home() / "executed" / asked.scale / file
+    return path.with_stem(f"{path.stem}--{asked.variation}") if asked.variation else path
 
 
-def _state(item: exhibits.Exhibit, scale: str, methods: Sequence[str] = ()) -> str:
+def _state(item: exhibits.Exhibit, asked: settings.Parameters) -> str:
     """`fresh`, or why the exhibit's notebook must be executed; an execution that ended in an error is not fresh."""
     try:
-        cells = json.loads(_executed(scale, item.notebook, methods).read_text())["cells"]
+        cells = json.loads(_executed(item.notebook, asked).read_text())["cells"]
     except (FileNotFoundError, ValueError, KeyError):
         return "not executed"
     if any(output["output_type"] == "error" for cell in cells for output in cell.get("outputs", [])):
         return "ended in an error"
-    return notebook.freshness(item, scale, methods)
+    return notebook.freshness(item, asked)
 
 
-def execute(file: str, scale: str, methods: Sequence[str] = (), train: bool = True) -> None:
+def execute(file: str, asked: settings.Parameters, train: bool = True) -> None:
     """Execute one notebook with papermill into executed/<scale>/, on the runs that are there where it is not to train; raises
     FedlibError with the cell's error in one line.
     """
@@ -308,9 +317,10 @@ def execute(file: str, scale: str, methods: Sequence[str] = (), train: bool = Tr
     import papermill
 
     source = notebook.NOTEBOOKS / file
-    target = _executed(scale, file, methods)
+    target = _executed(file, asked)
     target.parent.mkdir(parents=True, exist_ok=True)
-    parameters: dict[str, Any] = {"scale": scale} | ({"methods": list(methods)} if methods else {})
+    parameters: dict[str, Any] = {"scale": asked.scale} | ({"methods": list(asked.methods)} if asked.methods else {})
+    parameters |= {"device": asked.device} if asked.device != "cpu" else {}
     parameters |= {} if train else {"jobs": 0}
     unknown = set(parameters) - set(papermill.inspect_notebook(source))
     if unknown:

@@ -132,9 +132,9 @@ for _item in fields(Parameters):
     PARAMETERS[_item.name] = (type(_default), _default, _item.metadata["help"])
 
 
-def defaults(scale: str, methods: Sequence[str] = ()) -> Parameters:
-    """What a notebook has where nothing but the scale, and perhaps some methods, is given."""
-    return Parameters(scale, methods=tuple(methods), seeds=exhibits.SEEDS[scale])
+def defaults(scale: str, methods: Sequence[str] = (), device: str = "cpu") -> Parameters:
+    """What a notebook has where nothing but the scale, and perhaps some methods or a device, is given."""
+    return Parameters(scale, methods=tuple(methods), seeds=exhibits.SEEDS[scale], device=device)
 
 
 def settings(

@@ -22,7 +22,7 @@ from ..show import intervals, looks, plots, tables
 from . import exhibits, loading, recorded
 from .exhibits import RECORD
 from .results import Runs, note
-from .settings import Parameters, defaults
+from .settings import Parameters
 
 NOTEBOOKS = lab.shipped() / "notebooks"
 OVER_ROUNDS = ("curves", "curves_by_value", "leads")  # pictures of every round, which no rule selects
@@ -141,10 +141,10 @@ def _in_table(cells: Sequence[exhibits.Cell], table: pd.DataFrame, methods: set[
 # ------------------------------------------------------------------------------------------------------------- freshness
 
 
-def freshness(exhibit: exhibits.Exhibit, scale: str, methods: Sequence[str] = ()) -> str:
-    """`fresh`, or why the exhibit, or its variation with only some methods, must be made again."""
-    folder, chosen = figures(scale) / exhibit.paper, defaults(scale, methods)
-    stem = "--".join(filter(None, (exhibit.item, chosen.variation)))
+def freshness(exhibit: exhibits.Exhibit, asked: Parameters) -> str:
+    """`fresh`, or why the exhibit, or its variation with only some methods or on another device, must be made again."""
+    folder, scale = figures(asked.scale) / exhibit.paper, asked.scale
+    stem = "--".join(filter(None, (exhibit.item, asked.variation)))
     try:
         stamp = json.loads((folder / f"{stem}.json").read_text())
         for file, digest in stamp["files"].items():
@@ -158,7 +158,7 @@ def freshness(exhibit: exhibits.Exhibit, scale: str, methods: Sequence[str] = ()
             return "looks changed"
         if stamp["cells"] != cells_digest(exhibit, scale):
             return "grid changed"
-        needed = {lab.resolve(cell.spec, scale).key for cell in chosen.cells(*exhibit.grids)}
+        needed = {lab.resolve(cell.spec, scale).key for cell in asked.cells(*exhibit.grids)}
         of_record = cache(recorded.by_key)  # read once, where the store lacks a run
         for key in needed | set(stamp["runs"]):
             record: Any = lab.read(lab.store() / key)

@@ -19,7 +19,7 @@ from fedlib.algorithms.pfedhr import reassembly
 from fedlib.errors import FedlibError
 from fedlib.flower import loopback
 from fedlib.lab import checkpoint, costs, estimates
-from fedlib.papers import exhibits, hours, notebook, reproduce, views
+from fedlib.papers import exhibits, hours, notebook, reproduce, settings, views
 from fedlib.show import plots
 
 pytestmark = pytest.mark.filterwarnings("default")  # as in a kernel: seaborn uses what matplotlib is about to drop
@@ -175,7 +175,7 @@ def test_variations_leave_the_exhibit_alone(kernel, home):
     assert kernel.run(name) is None
     own = saved(home)
     assert of(own, item, "") == {f"smoke/fedgh/fig5.{kind}" for kind in ("png", "csv", "tex", "json")}
-    assert notebook.freshness(item, "smoke") == "fresh"
+    assert notebook.freshness(item, settings.defaults("smoke")) == "fresh"
     for variation in ({"rule": "best"}, {"dataset": "digits"}, {"rounds": 1}, {"seeds": [1]}, {"methods": ["FedGH"]}):
         ((key, value),) = variation.items()
         before = saved(home)
@@ -186,7 +186,7 @@ def test_variations_leave_the_exhibit_alone(kernel, home):
         assert set(after) - set(before) == {
             f"smoke/fedgh/fig5--{key}-{text}.{kind}" for kind in ("png", "csv", "tex", "json")
         }
-    assert notebook.freshness(item, "smoke") == "fresh"
+    assert notebook.freshness(item, settings.defaults("smoke")) == "fresh"
 
 
 def test_only_what_papermill_was_given_must_be_a_parameter(kernel):

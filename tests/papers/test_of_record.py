@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 from results_of_record import write_results
 
-from fedlib import lab, numerics
+from fedlib import devices, lab, numerics
 from fedlib.__main__ import main
 from fedlib.errors import FedlibError
 from fedlib.papers import exhibits, notebook, recorded, reproduce, settings, stamps, views
@@ -139,28 +139,45 @@ def test_with_no_jobs_what_is_missing_is_left_out(cells, monkeypatch, capsys):
 
 
 def test_figures_alone_are_drawn_without_what_is_missing(cells, tmp_path, monkeypatch, capsys):
-    asked = trained(monkeypatch)
+    swept = trained(monkeypatch)
     monkeypatch.setattr(plots.Picture, "png", lambda figure: b"drawn")
 
-    def execute(file, scale, methods, train):
+    def execute(file, asked, train):
         assert not train
-        executed = reproduce._executed(scale, file, methods)
+        executed = reproduce._executed(file, asked)
         executed.parent.mkdir(parents=True, exist_ok=True)
         executed.write_text('{"cells": []}')
         found = notebook.train_cells(cells, 0)
         summary = found.summary("last")
         figure = plots.intervals(summary, list(METHODS))
-        notebook.save("fedssa/table2", settings.defaults(scale, methods), figure, summary, found)
+        notebook.save("fedssa/table2", asked, figure, summary, found)
 
     monkeypatch.setattr(reproduce, "execute", execute)
     command = ["reproduce", "fedssa/table2", "--scale", "record", "--methods", "FedSSA,Standalone", "--figures-only"]
     for was in ("not executed", "runs changed"):  # what lacks a run is never fresh
         assert main(command) == 0
         said = capsys.readouterr().out
-        assert said.startswith("1 of 36 runs are missing, and are left out") and not asked
+        assert said.startswith("1 of 36 runs are missing, and are left out") and not swept
         assert f"fedssa/table2         {was}" in said and "ok, 35 of 36 runs" in said
     write_results(tmp_path / "results", [])
     assert main(command) == 2 and "36 of 36 runs are missing: the same" in capsys.readouterr().err
+
+
+def test_another_device_has_runs_and_files_of_its_own(cells, monkeypatch, capsys):
+    """What is of record was trained on the CPU, so it is not read for another device."""
+    assert main(["reproduce", "fedssa/table2", "--device", "cuda:7", "--dry-run"]) == 2
+    assert capsys.readouterr().err.startswith("fedlib: device = 'cuda:7': must be cpu, cuda,")
+    monkeypatch.setattr(devices, "is_there", lambda device: True)
+    given: list = []
+    monkeypatch.setattr(lab, "sweep", lambda specs, *_, **__: given.extend(specs))
+    monkeypatch.setattr(reproduce, "execute", lambda file, asked, train: given.append(asked))
+    command = ["reproduce", "fedssa/table2", "--scale", "record", "--methods", "FedSSA,Standalone"]
+    main([*command, "--device", "cuda:0,cuda:1"])
+    *specs, asked = given
+    assert len(specs) == 36 and {spec.device for spec in specs} == {"cuda:0,cuda:1"}
+    assert asked.variation == "methods-FedSSA-Standalone--device-cuda-0-cuda-1"
+    planned = reproduce.plan(exhibits.choose_exhibits("fedssa/table2"), "record", methods=METHODS, device="cuda")
+    assert not planned.read and not {run.key for run in planned.todo} & {lab.resolve(cell.spec).key for cell in cells}
 
 
 def test_an_exhibit_without_any_run_is_not_drawn(cells, monkeypatch, capsys):
@@ -189,10 +206,10 @@ def test_an_exhibit_made_of_records_is_fresh_until_they_change(cells, tmp_path, 
     given = settings.defaults("record", METHODS)
     assert given.variation == "methods-FedSSA-Standalone"
     notebook.save("fedssa/table2", given, plots.intervals(summary, list(METHODS)), summary, found)
-    assert stamps.freshness(item, "record", METHODS) == "fresh"
-    assert stamps.freshness(item, "record") == "table2.json missing"
+    assert stamps.freshness(item, settings.defaults("record", METHODS)) == "fresh"
+    assert stamps.freshness(item, settings.defaults("record")) == "table2.json missing"
     write_results(tmp_path / "results", cells[:-1])
-    assert stamps.freshness(item, "record", METHODS) == "runs changed"
+    assert stamps.freshness(item, settings.defaults("record", METHODS)) == "runs changed"
 
 
 def test_in_a_batch_what_is_changed_by_hand_is_small(monkeypatch, capsys):

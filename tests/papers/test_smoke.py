@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from fedlib import lab
-from fedlib.papers import exhibits, notebook
+from fedlib.papers import exhibits, notebook, settings
 
 HOME = lab.home()  # before conftest gives each test an empty one
 TRAINED = {name: item for name, item in exhibits.every().items() if item.grids}
@@ -110,7 +110,7 @@ def test_smoke_runs_learn(name, stored):
 @pytest.mark.parametrize("name", PLOTTED)
 def test_figures_of_smoke_show_something(name, monkeypatch):
     monkeypatch.setenv("FEDLIB_HOME", str(HOME))
-    state = notebook.freshness(exhibits.every()[name], "smoke")
+    state = notebook.freshness(exhibits.every()[name], settings.defaults("smoke"))
     if state != "fresh":
         pytest.skip(f"figures/smoke/{name}: {state}: python -m fedlib reproduce {name}")
     item = TRAINED[name]

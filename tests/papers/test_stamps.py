@@ -55,7 +55,7 @@ def made(monkeypatch):
         else:
             drawn = plots.intervals(summary, shown)
         notebook.save(name, settings(), drawn, summary, used)
-    return lambda: {name: notebook.freshness(exhibits.every()[name], "smoke") for name in NAMES}
+    return lambda: {name: notebook.freshness(exhibits.every()[name], settings()) for name in NAMES}
 
 
 def stale(states):
@@ -72,7 +72,7 @@ def test_another_exhibit_leaves_all_others_fresh(made, monkeypatch):
     monkeypatch.setitem(exhibits.GRIDS, grid.name, grid)
     monkeypatch.setitem(exhibits.EXHIBITS, exhibit.name, exhibit)
     assert stale(made()) == set()
-    assert notebook.freshness(exhibit, "smoke") == "fig12.json missing"
+    assert notebook.freshness(exhibit, settings()) == "fig12.json missing"
 
 
 def test_another_method_model_or_data_set_leaves_all_fresh(made, monkeypatch):
