@@ -16,8 +16,9 @@ and only the representation's width must be equal.
 Where this file differs. Eq. 11 has the distance of the client's class means; here, as in the authors' code, it is the
 mean distance of the images (no less, by the triangle inequality). Algorithm 1 sends the untrained prototypes in round
 0; here a class has none before somebody has uploaded one, and its images no distance. The text says S server epochs,
-but neither their rate nor batches: the clients' printed rate, and B. The authors' code has the mean squared error in
-Eq. 11's place, and lambda = 10 with it (`distance=mse`). They predict by the nearest prototype, which is recorded as
+but neither their rate nor batches: the clients' printed rate, and B. The authors' code takes for delta the largest of
+the classes' distances to their nearest class, in place of the largest of all; it has the mean squared error in Eq. 11's
+place, and lambda = 10 with it (`distance=mse`). They predict by the nearest prototype, which is recorded as
 `prototype_accuracy` beside the classifier's `accuracy`.
 """
 
