@@ -212,7 +212,7 @@ MUTANTS: dict[str, tuple[str, list[Change]]] = {
         ],
     ),
     "models.py": (
-        "tests/test_models.py tests/test_border.py tests/lab/test_own_parts.py",
+        "tests/test_models.py tests/test_every_shape.py tests/test_border.py tests/lab/test_own_parts.py",
         [
             ('"CNN-4": (32, 800)', '"CNN-4": (32, 1000)'),
             ("nn.Linear(_pixels(sample, _twice_halved) * filters, width)", "nn.Linear(_pixels(sample, _twice_halved) * filters, width, bias=False)"),

@@ -1074,3 +1074,20 @@ def test_isolated_clients_and_their_servers_are_apart_too(function, tmp_path):
     step = "aggregate" if function.__name__.startswith("server") else "local_round"
     method = changed(**{step: function})
     assert bits(Isolated(method), tmp_path / "c.pt") != "diverged"
+
+
+def test_after_a_visit_a_model_is_in_evaluation_and_the_clients_state_is_its_own():
+    client, given = federation().clients[0], torch.ones(2)
+    client.state["mine"] = given
+    client.model.train()
+    border.kept("a visit", client)
+    given.zero_()
+    assert not client.model.training and client.state["mine"].tolist() == [1, 1]
+
+
+def test_after_a_step_of_ones_own_torchs_settings_are_as_they_were():
+    with border.crossing(True, "a step", 0, "aggregate"):
+        torch.set_num_threads(2)
+        torch.set_default_dtype(torch.float64)
+        torch.set_grad_enabled(False)
+    assert (torch.get_num_threads(), torch.get_default_dtype(), torch.is_grad_enabled()) == (1, torch.float32, True)
