@@ -92,6 +92,9 @@ def test_each_client_has_a_server_of_its_own_that_begins_alike():
         assert server["begin"] == shared.server["begin"] and server["round"] == 0
         assert torch.equal(server["header"], shared.server["header"])  # the first client's architecture, for all
     assert outcome.server == {} and outcome.round_rows[-1]["servers"] == 1
+    later = simulate(federation(), Isolated(Counting()), 6, participation=0.3)  # one client a round
+    begun = [client.state[SERVER] for client in later.clients if client.visited]
+    assert len(begun) > 1 and {(server["round"], server["begin"]) for server in begun} == {(0, shared.server["begin"])}
 
 
 @pytest.mark.parametrize(
