@@ -7,6 +7,7 @@ import io
 import itertools
 import random
 import re
+import threading
 import time
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +18,19 @@ import tiny
 import torch
 from torch import nn
 
-from fedlib import Dataset, Federation, FedlibError, Model, border, data, models, partition, simulate, simulation
+from fedlib import (
+    Dataset,
+    Federation,
+    FedlibError,
+    Model,
+    border,
+    data,
+    models,
+    partition,
+    randomness,
+    simulate,
+    simulation,
+)
 from fedlib.algorithms import ALGORITHMS, Algorithm, make
 from fedlib.federation import Message
 from fedlib.flower import wire
@@ -476,10 +489,11 @@ MENDED = {
 )
 def test_what_is_changed_held_on_to_or_drawn_gives_the_same_bits_in_every_way(step, function, tmp_path):
     before = torch.get_num_threads(), torch.random.get_rng_state(), np.random.get_state()[1].tolist()  # noqa: NPY002
+    python = random.getstate()
     assert bits(changed(**{step: function}), tmp_path / "c.pt") != "diverged"
     assert torch.get_default_dtype() == torch.float32 and torch.is_grad_enabled()
     assert torch.get_num_threads() == before[0] and torch.equal(torch.random.get_rng_state(), before[1])
-    assert np.random.get_state()[1].tolist() == before[2]  # noqa: NPY002
+    assert np.random.get_state()[1].tolist() == before[2] and random.getstate() == python  # noqa: NPY002
 
 
 def test_draws_differ_from_client_to_client_and_round_to_round():
@@ -1091,3 +1105,18 @@ def test_after_a_step_of_ones_own_torchs_settings_are_as_they_were():
         torch.set_default_dtype(torch.float64)
         torch.set_grad_enabled(False)
     assert (torch.get_num_threads(), torch.get_default_dtype(), torch.is_grad_enabled()) == (1, torch.float32, True)
+
+
+def test_another_thread_waits_for_torchs_generator():
+    entered = threading.Event()
+
+    def other():
+        with randomness.fork_torch(np.random.default_rng(1)):
+            entered.set()
+
+    waiting = threading.Thread(target=other)
+    with randomness.fork_torch(np.random.default_rng(0)):
+        waiting.start()
+        assert not entered.wait(0.2)
+    waiting.join(60)
+    assert entered.is_set()

@@ -9,7 +9,16 @@ import pytest
 from fedlib.errors import FedlibError
 from fedlib.papers import claims, exhibits, reported, verdicts
 from fedlib.papers.results import Runs
-from fedlib.papers.verdicts import CONTRADICTED, NO_DIFFERENCE, NOT_RUN, STAND_IN, SUPPORTED, UNDECIDED, Evidence
+from fedlib.papers.verdicts import (
+    CONTRADICTED,
+    NO_DIFFERENCE,
+    NOT_RUN,
+    STAND_IN,
+    SUPPORTED,
+    UNDECIDED,
+    Contrast,
+    Evidence,
+)
 
 BY_NAME = {(claim.paper, claim.name): claim for claim in claims.every()}
 
@@ -261,10 +270,10 @@ def test_a_claim_about_every_setting_needs_every_cell():
     assert judge(alone, best(exception=2.5)).verdict == CONTRADICTED
 
 
-def half_of(evidence):
-    """Its CIFAR-10 only."""
+def half_of(evidence, has=lambda cell: cell.dataset == "cifar10"):
+    """Its CIFAR-10 only, or what else `has` keeps."""
     runs = evidence.grids[TABLE2]
-    kept = [pair for pair in zip(runs.cells, runs.records, strict=True) if pair[0].dataset == "cifar10"]
+    kept = [pair for pair in zip(runs.cells, runs.records, strict=True) if has(pair[0])]
     return Evidence({TABLE2: Runs([cell for cell, _ in kept], [one for _, one in kept])}, evidence.scale)
 
 
@@ -272,6 +281,15 @@ def test_a_claim_about_most_settings():
     assert judge(best_of(most=True), best(exception=5.1)).verdict == SUPPORTED
     one = best_of(most=True, datasets=["cifar10"], num_clients=[50])
     assert judge(one, best(exception=5.1)).verdict == CONTRADICTED
+    # Half of what is there says nothing of most, while cells are missing.
+    two = best_of("FedProto", most=True, datasets=["cifar10"], num_clients=[10, 50])
+    found = judge(two, half_of(best(exception=5.1), lambda cell: cell.spec.num_clients == 50))
+    assert (found.verdict, found.why) == (UNDECIDED, "leans against (n = 3); 2 of 4 cells run")
+
+
+def test_a_mean_between_two_bounds_is_as_far_inside_as_from_the_nearer():
+    near = [Contrast("", 3, mean=mean, low=-1.0, high=1.0).margin for mean in (-0.9, 0.0, 0.75, 1.5)]
+    assert near == pytest.approx([0.1, 1.0, 0.25, -0.5])
 
 
 MU = "pfedes/mu"
