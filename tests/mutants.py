@@ -371,7 +371,7 @@ MUTANTS: dict[str, tuple[str, list[Change]]] = {
             ("if hashlib.sha256(content[name]).hexdigest() != digests[name]:", "if False:"),
             ("json.loads(files.unseal((path / \"DONE\").read_bytes()))", "json.loads((path / \"DONE\").read_bytes().partition(b\"\\n\")[2])"),
             ("if digest != record.files[file.name]:", "if False:"),
-            ("if (last > spec.rounds or (last < spec.rounds and not spec.patience)) and done", "if False and done"),
+            ("if (last > spec.rounds or (last < spec.rounds and not spec.may_end_early)) and done", "if False and done"),
             ("if record.hashed != resolved.hashed:", "if False:"),
             ("stale, keep = record.stale and not reuse_stale,", "stale, keep = False,"),
             ("stale, keep = record.stale and not reuse_stale,", "stale, keep = record.stale,"),

@@ -205,9 +205,17 @@ def _print_record(record: lab.Record) -> None:
         lines.append("accuracy: – (a round left numbers that are not finite)")
     else:
         lines += _accuracies(record)
+    if len(record.newcomers):
+        stages: dict[Any, str] = {-1: "at the start", 0: "after the download", 1: "after 1 visit"}
+        means = 100 * record.newcomers.groupby("visits")["accuracy"].mean()
+        said = [f"{stages.get(visits, f'after {visits}')} {mean:.2f}" for visits, mean in means.items()]
+        lines.append(f"mean test accuracy of {spec.newcomers} newcomers, %: {', '.join(said)}")
     words = costs.until(record.rounds, float("inf")).words
     per_client = costs.kilobytes(words / record.rounds["selected"].sum())
     megabytes = costs.kilobytes(words) / 1024
+    for what, (used, most) in costs.budgets(spec, record.rounds).items():
+        ended = "" if used >= most else ", the rounds ended first"
+        lines.append(f"budget: {used / most:.0%} of {most:.3g} {what}{ended}".replace("%", " %"))
     lines.append(f"communication: {per_client:.2f} KB a client and round, {megabytes:.2f} MB in all")
     print(*(fill(line, indent=2) for line in lines), sep="\n")
     print(f"{int(last['visited'])} of {spec.num_clients} clients visited; {record.provenance['seconds']:.0f} s")

@@ -18,7 +18,7 @@ import filelock
 from .. import border, data, devices, randomness, training
 from ..errors import FedlibError, coerce, others_code, require
 from ..federation import Federation
-from . import checkpoint, files
+from . import checkpoint, costs, files
 from .build import federation_of, made_by_own_parts
 from .estimates import cores, expected_seconds, training_work
 from .progress import Progress, notice
@@ -162,6 +162,7 @@ def _compute(
                     outcome = checkpoint.simulate(
                         built, resolved.simulated, spec.rounds, spec.participation,
                         checkpoint=path / "checkpoint.pt", label=resolved.session, progress=after_round, patience=spec.patience,
+                        enough=costs.used_up(spec),
                     )  # fmt: skip
             more = ({"commits": commits} if len(commits) > 1 else {}) | ({"made": made} if made else {})
             write(path, outcome, resolved, stored, more)
