@@ -25,7 +25,7 @@ def described() -> dict[str, Any]:
         "title": "Results of record of fedlib",
         "description": "Runs of federated learning on real data, a folder each, with what was asked (spec.json), what "
         "computed it (provenance.json), its tables, and the digest of each file (DONE); pending/ holds finished runs of "
-        "comparisons that are not whole. The tables of a store, FEDLIB_HOME/runs, have the same columns, timing.csv and perhaps newcomers.csv.",
+        "comparisons that are not whole. The tables of a store, FEDLIB_HOME/runs, have the same columns and timing.csv.",
         "licenses": [{"name": version["license"]}],
         "version": version["version"],
         "resources": [

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from ..algorithms import Algorithm
 from ..errors import FedlibError, one_line, others_code, require
 from ..federation import Federation, ServerContext
-from ..lab import checkpoint, clientfiles, costs, files
+from ..lab import checkpoint, clientfiles, costs, files, tracking
 from ..lab.spec import Resolved
 from ..lab.tables import clients_of, rounds_of, timing_of
 from ..simulation import Outcome, Reply, Request
@@ -259,6 +259,7 @@ def _serve(post: Transport, share: Path, out: Path, patience: float) -> Outcome:
         files.write_bytes(earlier, _csv(nodes.messages))
         shown = f"round {row['round'] + 1} of {run.spec.rounds}: accuracy {row['accuracy']:.4f}"
         print(f"{shown}, {timing['seconds']:.1f} s", file=sys.stderr, flush=True)
+        tracking.tell(run.key, run.spec, row)
 
     try:
         outcome = checkpoint.simulate(
@@ -268,6 +269,8 @@ def _serve(post: Transport, share: Path, out: Path, patience: float) -> Outcome:
         )  # fmt: skip
     except (RuntimeError, LookupError) as error:
         raise FedlibError(f"the round's uploads do not fit together: {' '.join(str(error).split())}") from error
+    finally:
+        tracking.finish(run.key)
     tables = {"rounds": rounds_of(outcome), "clients": clients_of(outcome), "timing": timing_of(outcome)}
     contents: dict[Path, list[bytes | memoryview]] = {
         out / f"{name}.csv": [table.to_csv(index=False, lineterminator="\n").encode()] for name, table in tables.items()
