@@ -156,7 +156,7 @@ class WandB:
         if key not in self.runs:
             self.runs[key] = self._wandb.init(
                 project=self.project, id=key, name=key, config=asdict(spec), group=spec.algorithm, resume="allow",
-                reinit="create_new", settings=self._wandb.Settings(console="off"),
+                reinit="create_new", settings=self._wandb.Settings(console="off", quiet=True),
             )  # fmt: skip
         self.runs[key].log(_numbers(row), step=int(row["round"]))
 

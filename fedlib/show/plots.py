@@ -538,7 +538,7 @@ def newcomers(table: pd.DataFrame, metric: str = "accuracy") -> Picture:
     """
     measured = metrics.find(metric)
     xlabel, ylabel = "visits after the download", f"newcomers' {measured.label}"
-    figure, panels = _panels(_titles(table), 2.4, 1.9, xlabel=xlabel, ylabel=ylabel)
+    figure, panels = _panels(_titles(table), 2.4, 2.0, xlabel=xlabel, ylabel=ylabel)
     shown = figure.looks(table["method"])
     for setting, axes in panels.items():
         own = dict(list(table[table["setting"] == setting].assign(round=table["visits"]).groupby("method", sort=False)))
