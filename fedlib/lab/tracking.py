@@ -78,8 +78,9 @@ def track(*trackers: "str | Tracker") -> Iterator[None]:
     run that is stored its rounds go there at once.
 
     trackers: functions, or `tensorboard:FOLDER` (a folder by run in it), `wandb:PROJECT` (a run by run, named by its key;
-    WANDB_MODE=offline for no network), `mlflow:URI` or `mlflow:FOLDER` (an SQLite file in it; experiment `fedlib`, a run by run). A run
-    that is resumed goes on under its name. Raises FedlibError for one that is unknown or not installed.
+    WANDB_MODE=offline for no network), `mlflow:URI` or `mlflow:FOLDER` (an SQLite file in it; experiment `fedlib`, a run by
+    run). Without a folder it is `tensorboard` or `mlflow` in the home. A run that is resumed goes on under its name; its rounds
+    before, if no tracker was told of them, are not made up for. Raises FedlibError for one that is unknown or not installed.
     """
     made = tuple(map(_Watched, trackers))
     token = _watching.set((*_watching.get(), *made))
