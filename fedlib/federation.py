@@ -284,7 +284,8 @@ class Federation:
     clients 0, 1, 2, ... in turn; public: for methods that need public data, indices into the pooled images that no
     client holds, or into those of `public_dataset`; public_labels: whether they come with their labels;
     metrics: names of what is measured besides accuracy, see `metrics.measured`; newcomers: how many clients, drawn by
-    the seed, take no part before the last round, which is theirs alone; schedule: of the rate over the rounds, see
+    the seed, take no part before the last round, which is theirs alone; newcomer_visits: or, if above 0, none in any round:
+    after the last one they get a download, and up to so many visits of E local epochs each; schedule: of the rate over the rounds, see
     `optimisers.rates`, empty for none; deterministic: on CUDA, the same bits each time, and an error where a layer has no such
     kernel; weights: of an architecture, tensors by name that its
     networks start from, see `zoo.load`. Raises
@@ -310,6 +311,7 @@ class Federation:
         public_labels: bool = True,
         metrics: str = "",
         newcomers: int = 0,
+        newcomer_visits: int = 0,
         schedule: str = "",
         deterministic: bool = True,
         weights: Mapping[str, dict[str, Tensor]] | None = None,
@@ -366,6 +368,10 @@ class Federation:
         newcomers = coerce("newcomers", newcomers, int)
         allowed = f"between 0 and {len(parts) - 1}, fewer than the {len(parts)} clients"
         require(0 <= newcomers < len(parts), "newcomers", newcomers, allowed)
+        self.newcomer_visits = coerce("newcomer_visits", newcomer_visits, int)
+        allowed = "at least 0, and 0 where there are no newcomers"
+        require(self.newcomer_visits >= 0, "newcomer_visits", newcomer_visits, allowed)
+        require(newcomers > 0 or not self.newcomer_visits, "newcomer_visits", newcomer_visits, allowed)
         order = randomness.generator(seed, "newcomers").permutation(len(parts)) if newcomers else np.arange(len(parts))
         self.newcomers, self.members = np.sort(order[:newcomers]), np.sort(order[newcomers:])
 
@@ -455,7 +461,8 @@ class Federation:
 class SharedContext:
     """What server and clients both know of a round; through it neither reaches the other.
 
-    round: this one, from 0; rounds: how many there are; settings: how a local round trains; augmentation: the
+    round: this one, from 0; rounds: how many there are; settings: how a local round trains (with 0 epochs not at all: what
+    the client has received is all that it gets); augmentation: the
     protocol's; sample: what the data look like; first_architecture: client 0's, whose initial header a server begins with;
     build: called with an architecture, a copy of its initial network; metrics: what is measured besides accuracy.
     """
@@ -538,7 +545,7 @@ class ClientContext(SharedContext):
 
     def batches(self, purpose: str = "batches") -> Iterator[tuple[Tensor, Tensor]]:
         """(images, labels) of E epochs over the client's images, augmented as the protocol says, for a method whose
-        local step is not one optimiser step on a loss. Where the client's model has batch normalisation, a last batch
+        local step is not one optimiser step on a loss; none where E is 0. Where the client's model has batch normalisation, a last batch
         of one joins the one before it.
         """
         client, stream = self.client, self.generator(purpose)
@@ -556,7 +563,7 @@ class ClientContext(SharedContext):
         **named: Any,
     ) -> Tensor:
         """Train on the client's images for E epochs with `loss` (`epochs` and `lr` replace the run's); returns the mean
-        loss, a scalar tensor. With `epochs` 0 nothing is trained: 0 is returned, and `self.loss` stays as it was.
+        loss, a scalar tensor. With `epochs` 0, or where E is 0, nothing is trained: 0 is returned, and `self.loss` stays as it was.
 
         `modules` are trained and handed to the loss by name, by default {"model": client.model}; `named` tensors and
         modules are handed to it and left as they are. Batches are drawn from the stream of `purpose`; with a second
@@ -565,6 +572,7 @@ class ClientContext(SharedContext):
         client, settings = self.client, self.settings
         epochs, lr = settings.epochs if epochs is None else epochs, settings.lr if lr is None else lr
         require(epochs >= 0, "epochs", epochs, "at least 0 (0: nothing is trained)")
+        epochs = epochs if self.settings.epochs else 0
         settings = replace(settings, epochs=epochs, lr=lr)
         modules = modules or {"model": client.model}
         stream, second = self.generator(purpose), self.generator(support) if support else None

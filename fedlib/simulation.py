@@ -27,6 +27,7 @@ class Outcome:
 
     round_rows: one per round, -1 being the untrained start; client_rows: one per round and participant; timing_rows:
     seconds of each round; detail_rows: what the method's server handed back of a round that is no single number;
+    newcomer_rows: one per newcomer and number of visits, see `Federation`;
     status: `finished`, or `diverged` when a round left a number that is not finite: a client's training loss, model,
     state, upload or logits (its recorded loss is then NaN), or the server's state; seconds: of all sessions of a run
     that was resumed, as far as its checkpoints hold them. The clients are the trained ones if they are in this process; another
@@ -41,6 +42,7 @@ class Outcome:
     client_rows: list[dict[str, Any]] = field(default_factory=list)
     timing_rows: list[dict[str, Any]] = field(default_factory=list)
     detail_rows: list[dict[str, Any]] = field(default_factory=list)
+    newcomer_rows: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def clients(self) -> list[Client]:
@@ -172,6 +174,7 @@ def check(
     participation: float,
     exchange: Exchange,
     patience: int = 0,
+    enough: Callable[[Outcome], bool] | None = None,
 ) -> tuple[int, float]:
     """The rounds and the participation as numbers; raises FedlibError where they, or what is to be simulated, do not fit."""
     require(isinstance(federation, Federation), "federation", federation, "a Federation")
@@ -180,13 +183,16 @@ def check(
     require(rounds >= 1, "rounds", rounds, "at least 1")
     inherits = federation.protocol.inherit
     require(exchange is in_process or inherits == "none", "inherit", inherits, "'none', unless clients are in_process")
-    allowed = "at least 2, of which the last is the newcomers'"
-    require(rounds >= 2 or not len(federation.newcomers), "rounds", rounds, allowed)
+    visits, waiting = federation.newcomer_visits, len(federation.newcomers) > 0 and not federation.newcomer_visits
+    require(exchange is in_process or not visits, "newcomer_visits", visits, "0, unless clients are in_process")
+    require(rounds >= 2 or not waiting, "rounds", rounds, "at least 2, of which the last is the newcomers'")
     require(coerce("patience", patience, int) >= 0, "patience", patience, "at least 1, or 0 for all rounds")
     if patience:
         allowed = "0 where clients have no validation images, or newcomers wait for the last round"
         validated = any(len(client.validation) for client in federation.clients)
-        require(validated and not len(federation.newcomers), "patience", patience, allowed)
+        require(validated and not waiting, "patience", patience, allowed)
+    allowed = "a function of an outcome, or None; None where newcomers wait for the last round"
+    require(enough is None or (callable(enough) and not waiting), "enough", enough, allowed)
     participants(len(federation.clients), participation)  # a wrong participation is refused before any work
     return rounds, participation
 
@@ -201,6 +207,7 @@ def simulate(
     after_round: Callable[[Outcome], None] | None = None,
     exchange: Exchange = in_process,
     patience: int = 0,
+    enough: Callable[[Outcome], bool] | None = None,
 ) -> Outcome:
     """Run `algorithm` on `federation` for `rounds` rounds and hand back the records and the trained clients.
 
@@ -211,8 +218,9 @@ def simulate(
     their replies in the same order, None for a client that has not answered: the round goes on without it, and its row
     says how many are `absent`. By default the clients are in this process. Nothing else here touches a client. patience:
     after so many rounds without a better mean validation accuracy of the visited clients there are no more; 0: never.
+    enough: called with the outcome so far; where it says so after a round, there are no more.
     """
-    rounds, participation = check(federation, algorithm, rounds, participation, exchange, patience)
+    rounds, participation = check(federation, algorithm, rounds, participation, exchange, patience, enough)
     with training.one_thread(), devices.deterministic(federation.device, federation.deterministic):
         started = time.perf_counter()
         border.fits(algorithm, federation)
@@ -221,22 +229,57 @@ def simulate(
             _evaluate_everyone(outcome, algorithm, rounds, exchange)
         earlier, known = outcome.seconds, _Known.of(outcome)
         for round in range(len(outcome.round_rows) - 1, rounds):
-            if over(outcome, rounds, patience):
+            if over(outcome, rounds, patience, enough):
                 break
             _round(outcome, algorithm, federation.server_context(round, rounds), participation, known, exchange)
             outcome.seconds = earlier + time.perf_counter() - started
             if after_round is not None:
                 after_round(outcome)
+        if federation.newcomer_visits and outcome.status == "finished" and not outcome.newcomer_rows:
+            _visit_newcomers(outcome, algorithm, rounds)
         outcome.seconds = earlier + time.perf_counter() - started
     return outcome
 
 
-def over(outcome: Outcome, rounds: int, patience: int = 0) -> bool:
-    """Whether there are no further rounds: all are done, one diverged, or the last `patience` were none the better for it."""
+def over(outcome: Outcome, rounds: int, patience: int = 0, enough: Callable[[Outcome], bool] | None = None) -> bool:
+    """Whether there are no further rounds: all are done, one diverged, the last `patience` were none the better for it, or
+    what they have spent is `enough`.
+    """
     measured = [row["validation_accuracy"] for row in outcome.round_rows[1:]]
     best = max(measured[: len(measured) - patience], default=1.0)
     stalled = 0 < patience < len(measured) and not any(value > best for value in measured[-patience:])
-    return outcome.status == "diverged" or len(measured) >= rounds or stalled
+    ended = outcome.status == "diverged" or len(measured) >= rounds or stalled
+    return ended or bool(enough and measured and enough(outcome))
+
+
+def _visit_newcomers(outcome: Outcome, algorithm: Algorithm, rounds: int) -> None:
+    """What a method gives clients that it has never trained: how good each newcomer is with its initial network (visits -1),
+    with what it makes of the last server's download (0), and after that many visits, E local epochs each, on this one
+    download (1, 2, ...). Nothing is uploaded, and no newcomer learns of another.
+
+    Each number of visits is trained afresh, begun alike, as one local round of so many epochs: what a method does once a
+    round, such as learning a header first, it does once.
+    """
+    federation, last = outcome.federation, len(outcome.round_rows) - 2
+    context = federation.server_context(last, rounds)
+    initial = {row["client"]: row for row in outcome.client_rows if row["round"] < 0}
+    for id in map(int, federation.newcomers):
+        client = federation.clients[id]
+        download = border.download(algorithm, outcome.server, client.info, context)
+        row = {"client": id, "architecture": client.info.architecture}
+        measured = {name: value for name, value in initial[id].items() if name not in (*row, "round")}
+        outcome.newcomer_rows.append(row | {"visits": -1, "download_words": 0} | measured)
+        for visits in range(federation.newcomer_visits + 1):
+            client.reset()
+            federation.inherit(client, last)
+            own = federation.client_context(id, last, rounds)
+            own.settings = replace(own.settings, epochs=visits * federation.settings.epochs)
+            reply = participate(client, algorithm, download, own)
+            measured = {"loss": float(reply.loss) if visits and reply.loss is not None else np.nan}
+            measured |= {name: float(value) for name, value in reply.accuracies.items()}
+            outcome.newcomer_rows.append(row | {"visits": visits, "download_words": download.words()} | measured)
+        if federation.after_visit is not None:
+            federation.after_visit(client)
 
 
 @dataclass
@@ -528,10 +571,10 @@ def _evaluate_initial(federation: Federation, clients: Sequence[Client]) -> list
 
 
 def clients_of_round(federation: Federation, round: int, rounds: int, participation: float) -> np.ndarray:
-    """The clients of a round in order of arrival: some of the members or, in the last round where there are newcomers,
+    """The clients of a round in order of arrival: some of the members or, in the last round where newcomers wait for it,
     all of these.
     """
-    if len(federation.newcomers) and round == rounds - 1:
+    if len(federation.newcomers) and not federation.newcomer_visits and round == rounds - 1:
         return federation.newcomers
     members = federation.members
     return members[sampled_clients(federation.seed, round, len(members), participation)]

@@ -21,12 +21,13 @@ from . import data, lab, metrics
 from .errors import FedlibError, choose, require
 from .lab import RunSpec, Tuned, costs
 from .lab.tuning import with_values
+from .papers import results
 from .papers.comparison import compare
 from .papers.exhibits import Cell
 from .papers.loading import train_cells
 from .papers.results import Runs, note
 from .papers.settings import settings
-from .show import labels, plots, tables
+from .show import intervals, labels, plots, tables
 from .show.intervals import SELECTION_RULES
 
 Method = str | RunSpec | Tuned | Mapping[str, Any]
@@ -104,7 +105,11 @@ class Study:
         )  # fmt: skip
         marks = ranked.marks.reindex(columns=table.columns, fill_value="")
         return tables.Ranked(
-            table, marks, " ".join(filter(None, (said.replace(f" {tables.MARKED}", ""), ranked.note, self.note)))
+            table,
+            marks,
+            " ".join(
+                filter(None, (said.replace(f" {tables.MARKED}", ""), ranked.note, _budgets(self.runs), self.note))
+            ),
         )
 
     def _more(self, own: Runs, rule: str, reference: str, people: bool, prices: bool) -> dict[str, list[str]]:
@@ -138,6 +143,44 @@ class Study:
         if any(data.info(cell.dataset).embedded for cell in self.runs.cells):
             plots.label_stand_in(drawn)
         return drawn.note(note(self.runs.cells))
+
+    def newcomers(self, metric: str = "accuracy") -> tables.Ranked:
+        """Of runs with `newcomers` and `newcomer_visits`: methods down, the newcomers' mean before anything, after the download, and
+        after each number of visits across, with its 95 % interval over seeds, best in bold, second underlined.
+
+        metric: `accuracy`, one that the runs measure (`metrics=`), or a method's further way of predicting. Raises FedlibError where
+        no run has it.
+        """
+        rows, measured = self._of_newcomers(metric), metrics.find(metric)
+        stages: dict[Any, str] = {-1: "start", 0: "download", 1: "1 visit"}
+        several, cells = len(set(rows["setting"])) > 1, []
+        for (setting, visits, method), own in rows.groupby(["setting", "visits", "method"], sort=False):
+            stage = stages.get(visits, f"{visits} visits")
+            mean, half = intervals.interval(measured.scale * own[metric].to_numpy(float))
+            row = {"stage": f"{setting}: {stage}" if several else stage, "method": method, "diverged": 0}
+            cells.append(row | {"ours": mean, "ci95": half, "n": len(own)})
+        ranked = tables.wide(pd.DataFrame(cells), self.methods, "stage", absent="–", metric=metric)
+        counts = {cell.spec.newcomers for cell in self.runs.cells if cell.spec.newcomer_visits}
+        said = (
+            f"Clients that are in no round, {labels.seeds_range(counts)} a run: {measured.label}. Start: their initial network; "
+            "download: what they make of the last server's; then after visits of E local epochs on it."
+        )
+        noted = " ".join(filter(None, (said, ranked.note, f"{note(self.runs.cells)}.")))
+        return tables.Ranked(ranked.table, ranked.marks, noted)
+
+    def newcomer_curves(self, metric: str = "accuracy") -> plots.Picture:
+        """`newcomers` as a picture: their mean over the number of visits, a line a method; the band is the 95 % interval over seeds."""
+        drawn = plots.newcomers(self._of_newcomers(metric), metric)
+        if any(data.info(cell.dataset).embedded for cell in self.runs.cells):
+            plots.label_stand_in(drawn)
+        return drawn.note(note(self.runs.cells))
+
+    def _of_newcomers(self, metric: str) -> pd.DataFrame:
+        rows = self.runs.newcomers()
+        require(len(rows) > 0, "newcomers", 0, "of runs with newcomers=1 or more and newcomer_visits=1 or more")
+        measured = rows.columns[list(rows.columns).index("loss") + 1 :]
+        choose("metric", metric, [name for name in measured if name not in (*results.LABELLED, *results.TYPED, "key")])
+        return rows.dropna(subset=[metric])
 
 
 def tune(
@@ -221,6 +264,21 @@ def _price(method: str, record: Any) -> dict[str, Any]:
     words = (record.rounds["download_words"] + record.rounds["upload_words"]).sum()
     kilobytes = costs.kilobytes(words / record.rounds["selected"].sum())
     return {"method": method, "kb": kilobytes, "flops": float(costs.of_run(record)[-1])}
+
+
+def _budgets(runs: Runs) -> str:
+    """By what the runs ended that have a budget, in a sentence; empty where none has."""
+    found: dict[str, set[str]] = {}
+    for cell, record in runs.pairs:
+        for what, (used, most) in costs.budgets(cell.spec, record.rounds).items():
+            verb = "computed" if what == "FLOPs" else "sent"
+            short = found.setdefault(f"Each run ends with the round in which it has {verb} {most:.3g} {what}", set())
+            short |= {cell.method} if used < most else set()
+    ended = [
+        f"{text}; {', '.join(sorted(short))} ended by its rounds." if short else f"{text}."
+        for text, short in found.items()
+    ]
+    return " ".join(ended)
 
 
 def _difference(row: Mapping[Any, Any] | None) -> str:

@@ -33,7 +33,7 @@ SECONDS = 600  # after which a mutant that hangs its tests counts as killed
 Change = tuple[str, str]
 MUTANTS: dict[str, tuple[str, list[Change]]] = {
     "simulation.py": (
-        "tests/test_simulation.py tests/algorithms/test_exchange.py tests/test_border.py tests/test_protocols.py tests/test_optimisers.py",
+        "tests/test_simulation.py tests/algorithms/test_exchange.py tests/test_border.py tests/test_protocols.py tests/test_optimisers.py tests/test_newcomers.py tests/lab/test_budgets.py",
         [
             ("max(1, int(participation * num_clients + 0.5))", "max(1, int(participation * num_clients))"),
             ("max(1, int(participation * num_clients + 0.5))", "int(participation * num_clients + 0.5)"),
@@ -41,7 +41,11 @@ MUTANTS: dict[str, tuple[str, list[Change]]] = {
             ('generator(seed, "sampling", round)', 'generator(seed, "sampling", 0)'),
             ("replace=False)", "replace=True)"),
             ("range(len(outcome.round_rows) - 1, rounds)", "range(len(outcome.round_rows), rounds)"),
-            ('return outcome.status == "diverged" or len(measured)', "return len(measured)"),
+            ('ended = outcome.status == "diverged" or len(measured)', "ended = len(measured)"),
+            ("bool(enough and measured and enough(outcome))", "bool(enough and measured)"),
+            ("epochs=visits * federation.settings.epochs", "epochs=federation.settings.epochs"),
+            ("not federation.newcomer_visits and round == rounds - 1", "round == rounds - 1"),
+            ("            client.reset()\n", ""),
             ("or len(measured) >= rounds or stalled", "or len(measured) >= rounds"),
             ("stalled = 0 < patience < len(measured)", "stalled = 0 < patience <= len(measured)"),
             ("if not finite or (losses", "if (losses"),
@@ -371,7 +375,7 @@ MUTANTS: dict[str, tuple[str, list[Change]]] = {
             ("if hashlib.sha256(content[name]).hexdigest() != digests[name]:", "if False:"),
             ("json.loads(files.unseal((path / \"DONE\").read_bytes()))", "json.loads((path / \"DONE\").read_bytes().partition(b\"\\n\")[2])"),
             ("if digest != record.files[file.name]:", "if False:"),
-            ("if (last > spec.rounds or (last < spec.rounds and not spec.patience)) and done", "if False and done"),
+            ("if (last > spec.rounds or (last < spec.rounds and not spec.may_end_early)) and done", "if False and done"),
             ("if record.hashed != resolved.hashed:", "if False:"),
             ("stale, keep = record.stale and not reuse_stale,", "stale, keep = False,"),
             ("stale, keep = record.stale and not reuse_stale,", "stale, keep = record.stale,"),

@@ -73,8 +73,11 @@ def test_every_column_that_a_built_in_method_records_is_described():
 
 
 def test_every_column_of_a_stored_run_is_described():
-    record = lab.run(RunSpec("Standalone", num_clients=4, rounds=1, metrics="balanced_accuracy"), progress=False)
-    for table in ("rounds", "clients", "timing"):
+    record = lab.run(
+        RunSpec("Standalone", num_clients=4, rounds=1, metrics="balanced_accuracy", newcomers=1, newcomer_visits=1),
+        progress=False,
+    )
+    for table in ("rounds", "clients", "timing", "newcomers"):
         columns = list(getattr(record, table).columns)
         assert len(columns) > 3 and set(columns) <= set(NAMES[table])
 

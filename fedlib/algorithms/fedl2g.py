@@ -23,7 +23,7 @@ number. The step is plain SGD at the run's rate, in evaluation (no dropout) and 
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -136,6 +136,7 @@ class FedL2G(Algorithm):
             modules = {"model": client.model}
             loss = training.train(guided_loss, modules, pool, study, settings, stream, named, augment=augment)
         stream = context.generator("method")
+        settings = replace(settings, epochs=settings.epochs or 1)
         images, labels = next(training.batches(pool, study, settings, stream, augment))
         asked, answers = next(training.batches(pool, held_out, settings, stream))
         both = (_float32(images), labels), (_float32(asked), answers)

@@ -14,6 +14,7 @@ before testing, which uses its labels; PFLlib, and this file, adapt on a trainin
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 import torch
 import torch.nn.functional as F
@@ -64,10 +65,10 @@ class PerFedAvg(FedAvg):
         model.load_state_dict(message.tensors)
         context.train(meta_loss, support="method", lr=self.beta or None, alpha=self.alpha)
         client.state["w"] = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-        images, labels = next(context.batches("pretrain"))
-        with client.pool.autocast():
-            weights = adapted(model, images, labels, self.alpha)
-        with torch.no_grad():
-            for name, parameter in model.named_parameters():
-                parameter.copy_(weights[name])
+        for images, labels in islice(context.batches("pretrain"), 1):  # none where nothing is to be trained
+            with client.pool.autocast():
+                weights = adapted(model, images, labels, self.alpha)
+            with torch.no_grad():
+                for name, parameter in model.named_parameters():
+                    parameter.copy_(weights[name])
         return Message(client.state["w"], client.num_samples)

@@ -6,18 +6,17 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from .. import algorithms, data, devices, lab, partition
 from ..errors import FedlibError, distinct
 from ..lab import costs, presets, tuning
-from ..lab.boards import Board
 from ..papers import recorded
 from ..protocol import Protocol
 from ..show import intervals
-from . import Scale, completed, fill, spelled
+from . import Scale, Track, completed, fill, spelled
 
 # Fields of a specification that name something: what a shell completes.
 NAMES = {
@@ -58,7 +57,7 @@ def run(
     override: Pairs = (),
     scale: Scale | None = None,
     reuse_stale: bool = False,
-    log: Literal["tensorboard"] | None = None,
+    track: Track = (),
 ) -> None:
     """Train one specification, or read its record, and print what came of it.
 
@@ -77,8 +76,6 @@ def run(
         smoke, demo, record or paper: fills every field not given (default: smoke on embedded data, demo on real data)
     reuse_stale
         accept a stored record whose numbers have changed since
-    log
-        write each round for TensorBoard, too (pip install 'fedlib[tensorboard]')
     """
     given = _given(algorithm, options)
     if spec is not None:
@@ -92,14 +89,9 @@ def run(
         asked = lab.RunSpec(**given, params=_pairs("set", params), overrides=_pairs("override", override))
     resolved = lab.resolve(asked, scale)
     _say_other_decay(resolved)
-    with contextlib.nullcontext() if log is None else Board(resolved) as board:
-        record = lab.run(asked, scale, reuse_stale=reuse_stale, log=board.write if board else None)
-        if board and not board.rounds:  # it was read, not trained
-            for row in record.rounds.query("round >= 0").to_dict("records"):
-                board.write(row)
+    with lab.track(*track):
+        record = lab.run(asked, scale, reuse_stale=reuse_stale)
     _print_record(record)
-    if board:
-        print(f"to look at: tensorboard --logdir {board.path.parent}")
 
 
 def _given(algorithm: str | None, options: Any) -> dict[str, Any]:
@@ -124,6 +116,7 @@ def tune(
     override: Pairs = (),
     scale: Scale | None = None,
     prune: bool = True,
+    track: Track = (),
 ) -> None:
     """Choose hyper-parameters by validation accuracy; every trial is a stored run.
 
@@ -149,7 +142,8 @@ def tune(
         **_given(algorithm, options), params=_pairs("set", params), overrides=_pairs("override", override)
     )
     searched = {name: _range(name, text) for name, text in _pairs("range", ranges).items()} or None
-    found = lab.tune(asked, searched, trials=trials, scale=scale, prune=prune)  # type: ignore[arg-type]  # coerced there
+    with lab.track(*track):
+        found = lab.tune(asked, searched, trials=trials, scale=scale, prune=prune)  # type: ignore[arg-type]  # coerced there
     print(fill(repr(found), indent=2))
     chosen = " ".join(_as_option(name, value) for name, value in found.chosen.items())
     print(fill(f"to go on with it: --seed 1 {chosen}", indent=2))
@@ -205,9 +199,17 @@ def _print_record(record: lab.Record) -> None:
         lines.append("accuracy: – (a round left numbers that are not finite)")
     else:
         lines += _accuracies(record)
+    if len(record.newcomers):
+        stages: dict[Any, str] = {-1: "at the start", 0: "after the download", 1: "after 1 visit"}
+        means = 100 * record.newcomers.groupby("visits")["accuracy"].mean()
+        said = [f"{stages.get(visits, f'after {visits}')} {mean:.2f}" for visits, mean in means.items()]
+        lines.append(f"mean test accuracy of {spec.newcomers} newcomers, %: {', '.join(said)}")
     words = costs.until(record.rounds, float("inf")).words
     per_client = costs.kilobytes(words / record.rounds["selected"].sum())
     megabytes = costs.kilobytes(words) / 1024
+    for what, (used, most) in costs.budgets(spec, record.rounds).items():
+        ended = "" if used >= most else ", the rounds ended first"
+        lines.append(f"budget: {used / most:.0%} of {most:.3g} {what}{ended}".replace("%", " %"))
     lines.append(f"communication: {per_client:.2f} KB a client and round, {megabytes:.2f} MB in all")
     print(*(fill(line, indent=2) for line in lines), sep="\n")
     print(f"{int(last['visited'])} of {spec.num_clients} clients visited; {record.provenance['seconds']:.0f} s")

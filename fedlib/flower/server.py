@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from ..algorithms import Algorithm
 from ..errors import FedlibError, one_line, others_code, require
 from ..federation import Federation, ServerContext
-from ..lab import checkpoint, clientfiles, files
+from ..lab import checkpoint, clientfiles, costs, files, tracking
 from ..lab.spec import Resolved
 from ..lab.tables import clients_of, rounds_of, timing_of
 from ..simulation import Outcome, Reply, Request
@@ -259,15 +259,18 @@ def _serve(post: Transport, share: Path, out: Path, patience: float) -> Outcome:
         files.write_bytes(earlier, _csv(nodes.messages))
         shown = f"round {row['round'] + 1} of {run.spec.rounds}: accuracy {row['accuracy']:.4f}"
         print(f"{shown}, {timing['seconds']:.1f} s", file=sys.stderr, flush=True)
+        tracking.tell(run.key, run.spec, row)
 
     try:
         outcome = checkpoint.simulate(
             federation, run.simulated, run.spec.rounds, run.spec.participation, patience=run.spec.patience,
             checkpoint=out / "checkpoint.pt", label=run.session, every=0.0,
-            progress=after_round, exchange=nodes,
+            progress=after_round, exchange=nodes, enough=costs.used_up(run.spec),
         )  # fmt: skip
     except (RuntimeError, LookupError) as error:
         raise FedlibError(f"the round's uploads do not fit together: {' '.join(str(error).split())}") from error
+    finally:
+        tracking.finish(run.key)
     tables = {"rounds": rounds_of(outcome), "clients": clients_of(outcome), "timing": timing_of(outcome)}
     contents: dict[Path, list[bytes | memoryview]] = {
         out / f"{name}.csv": [table.to_csv(index=False, lineterminator="\n").encode()] for name, table in tables.items()

@@ -212,6 +212,7 @@ def _federation(
         public_labels=spec.public_labels,
         metrics=spec.metrics,
         newcomers=spec.newcomers,
+        newcomer_visits=spec.newcomer_visits,
         schedule=spec.schedule,
         deterministic=spec.deterministic,
         weights=pretrained.read(spec.weights),

@@ -64,6 +64,7 @@ def federation_of(resolved: Resolved) -> Federation:
         public_labels=spec.public_labels,
         metrics=spec.metrics,
         newcomers=spec.newcomers,
+        newcomer_visits=spec.newcomer_visits,
         schedule=spec.schedule,
         deterministic=spec.deterministic,
         weights=pretrained.read(spec.weights),

@@ -52,6 +52,7 @@ def simulate(
     every: float | None = None,
     exchange: Exchange = in_process,
     patience: int = 0,
+    enough: Callable[[Outcome], bool] | None = None,
 ) -> Outcome:
     """`fedlib.simulate`, with checkpoints.
 
@@ -59,9 +60,9 @@ def simulate(
     or SIGHUP (which only the main thread can heed), from which the same call (same `label`) resumes. With it, clients
     beyond a memory limit (`clientfiles.memory`) are kept in files in the folder `<checkpoint>.clients`, which stays until
     it is deleted, and are read when they are used. progress: called after each round with that round's row and
-    its timing. patience: as in `fedlib.simulate`. Raises `Interrupted` where a signal ended it.
+    its timing. patience, enough: as in `fedlib.simulate`. Raises `Interrupted` where a signal ended it.
     """
-    rounds, participation = simulation.check(federation, algorithm, rounds, participation, exchange, patience)
+    rounds, participation = simulation.check(federation, algorithm, rounds, participation, exchange, patience, enough)
     if checkpoint is not None:
         require(isinstance(checkpoint, str | Path), "checkpoint", checkpoint, "the path of a file")
         checkpoint = Path(checkpoint)
@@ -79,7 +80,7 @@ def simulate(
         def after_round(outcome: Outcome) -> None:
             nonlocal saved
             row, timing = outcome.round_rows[-1], outcome.timing_rows[-1]
-            last = simulation.over(outcome, rounds, patience)
+            last = simulation.over(outcome, rounds, patience, enough) and not federation.newcomer_visits
             try:
                 if progress:
                     progress(row, timing)
@@ -102,6 +103,7 @@ def simulate(
             after_round=after_round,
             exchange=exchange,
             patience=patience,
+            enough=enough,
         )
 
 

@@ -3,7 +3,7 @@ multiply-add), counted by PyTorch on real steps: matrix products and convolution
 element-wise work and singular value decompositions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -20,7 +20,9 @@ from ..errors import choose
 from ..federation import Federation, Message, Upload
 from ..randomness import generator
 from ..sample import Sample
+from ..simulation import Outcome
 from ..training import one_thread
+from .tables import rounds_of
 
 BYTES_PER_WORD = 4  # float32 and 32-bit class ids alike, as the papers count
 
@@ -238,13 +240,18 @@ def relative_to_standalone(
 
 
 def of_run(run: Any) -> np.ndarray:
-    """Cumulative FLOPs of a run by the end of each round: of all clients and the server, public images and what is
-    trained before a client's first visit included.
+    """Cumulative FLOPs of a run, a record, by the end of each round; see `spent`."""
+    return spent(run.spec, run.rounds)
 
-    run: a record, whose rounds say how many images were trained on. What a method computes beyond plain training is measured on
-    CNN-3, where it is within 1 % of the mean of CNN-1..5; of what is no image, on the first architecture.
+
+def spent(spec: Any, rounds: pd.DataFrame) -> np.ndarray:
+    """Cumulative FLOPs by the end of each round: of all clients and the server, public images and what is trained before a
+    client's first visit included.
+
+    spec: of a run, filled; rounds: a record's, which say how many images were trained on. What a method computes beyond plain
+    training is measured on CNN-3, where it is within 1 % of the mean of CNN-1..5; of what is no image, on the first architecture.
     """
-    spec, trained = run.spec, run.rounds[run.rounds["round"] >= 0]
+    trained = rounds[rounds["round"] >= 0]
     info = data_info(str(spec.dataset))
     algorithm, shape = make(spec.algorithm, spec.params), (info.num_classes, info.sample)
     architectures = models.architectures(str(spec.scenario))
@@ -264,6 +271,26 @@ def of_run(run: Any) -> np.ndarray:
     before = new * (images / visits * cost.first + public * cost.first_public)
     server = visits * (cost.upload + public * cost.upload_public) + public * cost.server_public + cost.server
     return np.asarray(np.cumsum(scale * (clients + before) + server))
+
+
+def budgets(spec: Any, rounds: pd.DataFrame) -> dict[str, tuple[float, float]]:
+    """What a run has spent of each budget that its specification has, in these rounds, and the budget: `FLOPs` as `spent`
+    counts them, `words` as they travel, both ways.
+    """
+    found = {}
+    if spec.budget_flops:
+        found["FLOPs"] = (float(spent(spec, rounds)[-1]), spec.budget_flops)
+    if spec.budget_words:
+        sent = rounds[["download_words", "upload_words"]].to_numpy(float)
+        found["words"] = (float(np.nansum(sent)), spec.budget_words)  # there are none before the first round
+    return found
+
+
+def used_up(spec: Any) -> Callable[[Outcome], bool] | None:
+    """Of a specification with a budget, whether a simulation has used up one (`simulate(..., enough=)`); else None."""
+    if not (spec.budget_flops or spec.budget_words):
+        return None
+    return lambda outcome: any(used >= most for used, most in budgets(spec, rounds_of(outcome)).values())
 
 
 # ------------------------------------------------------------------------------------------------ costs to a target

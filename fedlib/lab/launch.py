@@ -18,7 +18,7 @@ import filelock
 from .. import border, data, devices, randomness, training
 from ..errors import FedlibError, coerce, others_code, require
 from ..federation import Federation
-from . import checkpoint, files
+from . import checkpoint, costs, files, tracking
 from .build import federation_of, made_by_own_parts
 from .estimates import cores, expected_seconds, training_work
 from .progress import Progress, notice
@@ -42,10 +42,12 @@ def run(
     returned if `reuse_stale`. If a person's own network or partition makes something else than it did for the stored
     run, though its source is the same, that is another run. One process computes; another that asks for the same run
     waits and reads. Of several threads of one process, one trains and the others wait (`sweep` trains side by side).
-    log: called with the row of each round that is trained here. Raises FedlibError for what a user can mend,
+    log: called with the row of each round that is trained here (`track` watches sweeps, too). Raises FedlibError for what a user can mend,
     Interrupted on Ctrl-C, which a run in another thread than the main one does not hear.
     """
-    return _run(resolve(spec, scale), progress, reuse_stale, log)
+    record = _run(resolve(spec, scale), progress, reuse_stale, log)
+    tracking.stored(record)
+    return record
 
 
 def _run(
@@ -155,6 +157,7 @@ def _compute(
                     bar.update(row["round"] + 1, f"{_reached(row, spec.rounds)}, {timing['seconds']:.1f} s a round")
                     if row["round"] == 0:
                         resolved.check_own_parts()
+                    tracking.tell(resolved.key, spec, row)
                     if log is not None:
                         log(row)
 
@@ -162,6 +165,7 @@ def _compute(
                     outcome = checkpoint.simulate(
                         built, resolved.simulated, spec.rounds, spec.participation,
                         checkpoint=path / "checkpoint.pt", label=resolved.session, progress=after_round, patience=spec.patience,
+                        enough=costs.used_up(spec),
                     )  # fmt: skip
             more = ({"commits": commits} if len(commits) > 1 else {}) | ({"made": made} if made else {})
             write(path, outcome, resolved, stored, more)
@@ -170,6 +174,8 @@ def _compute(
     except BaseException:
         tidy(path)
         raise
+    finally:
+        tracking.finish(resolved.key)
     record = read(path)
     assert record is not None
     return record
@@ -295,7 +301,9 @@ def _in_workers(
         if kind == "round":  # a resumed run has the rounds before it done at once
             done[item.key] = expected[item.key] * (said["round"] + 1) / item.spec.rounds
             bar.update(sum(done.values()), f"{item.spec.algorithm} {_reached(said, item.spec.rounds)}")
+            tracking.tell(item.key, item.spec, said)
             return
+        tracking.finish(item.key)
         if kind == "elsewhere":
             waiting.append(item)  # the others first
             give(pipe)
@@ -367,7 +375,7 @@ def work(descriptor: int, reuse_stale: bool, share: int) -> None:
 
     def report(row: dict[str, Any]) -> None:
         try:
-            parent.send(("round", {name: row[name] for name in ("round", "accuracy")}))
+            parent.send(("round", row))
         except OSError:  # the parent is gone
             signal.raise_signal(signal.SIGTERM)
 

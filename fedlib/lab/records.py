@@ -1,11 +1,12 @@
 """A finished run on disk: its record, the store that holds it, and the lock that protects it.
 
-`runs/<key>/` holds spec.json (what is hashed), provenance.json, rounds.csv, clients.csv, timing.csv, details.jsonl if
-the method notes any, final-server.pt or final-clients.pt if kept, and DONE, written last with the SHA-256 of every
-other file, below a line with its own; while unfinished, checkpoint.pt and, in the folder checkpoint.pt.clients, the
-visited clients. A finished run is never recomputed; an unfinished one resumes. A damaged one is renamed and
-reported. A run that is whole is never deleted, whatever version of fedlib computed it: one that this version cannot read is
-skipped and named, one whose numbers today's code computes differently is renamed when it is asked for again.
+`runs/<key>/` holds spec.json (what is hashed), provenance.json, rounds.csv, clients.csv, timing.csv, newcomers.csv if
+newcomers were visited, details.jsonl if the method notes any, final-server.pt or final-clients.pt if kept, and DONE,
+written last with the SHA-256 of every other file, below a line with its own; while unfinished, checkpoint.pt and, in the
+folder checkpoint.pt.clients, the visited clients. A finished run is never recomputed; an unfinished one resumes. A
+damaged one is renamed and reported. A run that is whole is never deleted, whatever version of fedlib computed it: one
+that this version cannot read is skipped and named, one whose numbers today's code computes differently is renamed when
+it is asked for again.
 
 The results of record (`fedlib.papers.recorded`) are such folders too, without weights, timing and details, and with
 large tables compressed (`rounds.csv.gz`).
@@ -41,7 +42,7 @@ from .build import federation_of
 from .places import home
 from .progress import notice
 from .spec import KEEP, FilledSpec, Resolved, resolve
-from .tables import clients_of, rounds_of, timing_of
+from .tables import clients_of, newcomers_of, rounds_of, timing_of
 
 
 def store() -> Path:
@@ -59,7 +60,10 @@ class Record:
     rounds: one row per round (-1 is before training): round, selected, visited, loss, accuracy (mean over the clients
     visited so far), accuracy_all, accuracy_selected, validation_accuracy, further ways of predicting, download_words,
     upload_words, published_words, diagnostics. clients: one row per round and participant, in a result of record each
-    client's last one. timing: seconds, which need not repeat. hashed: what the key is a hash of. files: SHA-256 of each
+    client's last one. newcomers: of a run with `newcomer_visits`, one row per newcomer and number of visits: client,
+    architecture, visits (-1: its initial network, 0: after the download, 1, ...: after so many visits of E local epochs
+    on it), download_words, loss, accuracy and what else `clients` has. timing: seconds, which need not repeat. hashed:
+    what the key is a hash of. files: SHA-256 of each
     file, by name. of_record: whether it is a committed result of record. Accuracies are fractions of 1.
     """
 
@@ -71,6 +75,7 @@ class Record:
     rounds: pd.DataFrame
     clients: pd.DataFrame
     timing: pd.DataFrame = field(default_factory=pd.DataFrame)
+    newcomers: pd.DataFrame = field(default_factory=pd.DataFrame)
     noted: list[dict[str, Any]] = field(default_factory=list)
     provenance: dict[str, Any] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
@@ -188,8 +193,10 @@ def _made(path: Path, done: dict[str, Any], content: dict[str, bytes]) -> Record
             raise ValueError(f"provenance.json has no {name}")
     names = TABLES[:2] if of_record else TABLES
     tables = {name: pd.read_csv(io.BytesIO(content[f"{name}.csv"])) for name in names}
+    if "newcomers.csv" in content:
+        tables["newcomers"] = pd.read_csv(io.BytesIO(content["newcomers.csv"]))
     last = int(tables["rounds"]["round"].iloc[-1]) + 1
-    if (last > spec.rounds or (last < spec.rounds and not spec.patience)) and done["status"] == "finished":
+    if (last > spec.rounds or (last < spec.rounds and not spec.may_end_early)) and done["status"] == "finished":
         raise ValueError(f"{last} of {spec.rounds} rounds")
     numbers = hashlib.sha256(content["rounds.csv"] + content["clients.csv"]).hexdigest()
     noted = [json.loads(line) for line in content.get("details.jsonl", b"").splitlines()]
@@ -355,6 +362,8 @@ def write(path: Path, outcome: Outcome, resolved: Resolved, stored: bytes, more:
     """
     spec = resolved.spec
     tables = dict(zip(TABLES, (rounds_of(outcome), clients_of(outcome), timing_of(outcome)), strict=True))
+    if outcome.newcomer_rows:
+        tables["newcomers"] = newcomers_of(outcome)
     contents: dict[str, bytes | memoryview] = {"spec.json": stored}
     contents |= {
         f"{name}.csv": table.to_csv(index=False, lineterminator="\n").encode() for name, table in tables.items()

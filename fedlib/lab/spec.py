@@ -124,6 +124,12 @@ class RunSpec:
         neutral=0,
         help="how many of the N clients, drawn by the seed, take no part before the last round, which is theirs alone",
     )
+    newcomer_visits: int = fields.later(
+        0,
+        neutral=0,
+        ge=0,
+        help="visits, E local epochs each, of the newcomers after the last round, on one download; they then take part in none",
+    )
     deterministic: bool = fields.later(
         True,
         neutral=True,
@@ -139,6 +145,18 @@ class RunSpec:
         neutral=0,
         ge=0,
         help="rounds without a better mean validation accuracy of the visited clients after which a run ends; 0: never",
+    )
+    budget_flops: float = fields.later(
+        0.0,
+        neutral=0.0,
+        ge=0,
+        help="FLOPs of all clients and the server; the round in which they are used up is the last one; 0: no such end",
+    )
+    budget_words: float = fields.later(
+        0.0,
+        neutral=0.0,
+        ge=0,
+        help="32-bit words sent by all, both ways; the round in which they are used up is the last one; 0: no such end",
     )
     weights: str = fields.later(
         "",
@@ -156,6 +174,9 @@ class RunSpec:
 CHOICES = {item.name: item.metadata["choices"] for item in dataclasses.fields(RunSpec) if "choices" in item.metadata}
 
 
+ENDS = ("patience", "budget_flops", "budget_words")  # fields by which a run may end before its last round
+
+
 @dataclass(frozen=True)
 class FilledSpec(RunSpec):
     """A specification in which every field has its value; only inapplicable fields are None."""
@@ -170,6 +191,11 @@ class FilledSpec(RunSpec):
     lr: float = 0.0
     paper: str = ""
     precision: str = ""
+
+    @property
+    def may_end_early(self) -> bool:
+        """Whether the run may be whole with fewer rounds than `rounds`."""
+        return any(getattr(self, name) for name in ENDS)
 
     @classmethod
     def stored(cls, values: Mapping[str, Any]) -> "FilledSpec":
@@ -399,16 +425,20 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
     require(0 <= values["seed"] < 2**63, "seed", values["seed"], "between 0 and 2**63 - 1")
     allowed = f"between 0 and {values['num_clients'] - 1}, fewer than there are clients"
     require(0 <= values["newcomers"] < values["num_clients"], "newcomers", values["newcomers"], allowed)
+    allowed = "0 where there are no newcomers"
+    require(values["newcomers"] or not values["newcomer_visits"], "newcomer_visits", values["newcomer_visits"], allowed)
+    waiting = values["newcomers"] and not values["newcomer_visits"]
     allowed = "at least 2, of which the last is the newcomers'"
-    require(values["rounds"] >= 2 or not values["newcomers"], "rounds", values["rounds"], allowed)
+    require(values["rounds"] >= 2 or not waiting, "rounds", values["rounds"], allowed)
+    for name in ("budget_flops", "budget_words"):
+        require(not waiting or not values[name], name, values[name], "0 where newcomers wait for the last round")
     if values["schedule"]:
         from .. import optimisers
 
         values["schedule"] = optimisers.spelled("schedule", values["schedule"])
         optimisers.rates(values["schedule"], preset.lr, values["rounds"])
     allowed = "0 where clients have no validation images, or newcomers wait for the last round"
-    stops = preset.parts[1] > 0 and not values["newcomers"]
-    require(stops or not values["patience"], "patience", values["patience"], allowed)
+    require((preset.parts[1] > 0 and not waiting) or not values["patience"], "patience", values["patience"], allowed)
     values["device"] = devices.several(values["device"])
     on_cuda = devices.kind(values["device"]) == "cuda"
     require(
@@ -549,8 +579,11 @@ def differences(spec: FilledSpec) -> list[str]:
     if spec.batch_size != (32 if spec.dataset in data.EMBEDDED else 64):
         found.append(f"B={spec.batch_size}")
     found += [f"{spec.newcomers} newcomers"] if spec.newcomers else []
+    found += [f"{spec.newcomer_visits} visits of theirs"] if spec.newcomer_visits else []
     found += [f"schedule {spec.schedule}"] if spec.schedule else []
     found += [f"patience {spec.patience}"] if spec.patience else []
+    for name in ("budget_flops", "budget_words"):
+        found += [f"{name}={getattr(spec, name):g}"] if getattr(spec, name) else []
     found += [f"weights {spec.weights}"] if spec.weights else []
     found += ["isolated"] if spec.isolated else []
     found += [] if spec.precision == "fp32" else [spec.precision]

@@ -211,6 +211,19 @@ class Runs:
         """key, dataset, clients, setting, method, seed, typed columns and each client's last measured row."""
         return self._labelled(_final, ["client", "accuracy"]).drop(columns="value")
 
+    def newcomers(self) -> pd.DataFrame:
+        """key, dataset, clients, setting, method, seed, typed columns, visits (-1: the initial network, 0: after the download), and the
+        mean over a run's newcomers of what was measured after so many visits. Without rows where no run has `newcomer_visits`.
+        """
+
+        def rows(record: Any) -> pd.DataFrame:
+            found = record.newcomers
+            if not len(found):
+                return pd.DataFrame(columns=["visits", "accuracy"])
+            return found.drop(columns=["client", "architecture"]).groupby("visits", as_index=False).mean()
+
+        return self._labelled(rows, ["visits", "accuracy"]).drop(columns="value")
+
     def _labelled(self, rows: Callable[[Any], pd.DataFrame], columns: Sequence[str]) -> pd.DataFrame:
         """`rows` of each record with its labels: key, LABELLED and typed columns; columns: of a table without rows."""
         once = self._once()

@@ -50,9 +50,12 @@ def selected_accuracy(rounds: pd.DataFrame, rule: str, column: str = "accuracy")
 
 
 def whole(run: RunTables) -> bool:
-    """Whether a run has numbers to print: it did not diverge, and none of its rounds is missing."""
+    """Whether a run has numbers to print: it did not diverge, and none of its rounds is missing; one that may end early has
+    had its last one.
+    """
     trained = [int(number) for number in run.rounds["round"] if number >= 0]
-    asked = getattr(getattr(run, "spec", None), "rounds", None) or len(trained)
+    spec = getattr(run, "spec", None)
+    asked = len(trained) if getattr(spec, "may_end_early", False) else getattr(spec, "rounds", None) or len(trained)
     return run.status != "diverged" and trained == list(range(max(1, asked)))
 
 

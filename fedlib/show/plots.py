@@ -530,6 +530,28 @@ def curves(
 
 
 @_styled
+def newcomers(table: pd.DataFrame, metric: str = "accuracy") -> Picture:
+    """How good clients become that a method has never trained: their mean before anything, after the download, and after visits
+    of local training on it; one panel per setting, the band is the 95 % interval over seeds.
+
+    table: `Runs.newcomers`: setting, method, seed, visits (from -1), the column `metric`, perhaps dataset and clients.
+    """
+    measured = metrics.find(metric)
+    xlabel, ylabel = "visits after the download", f"newcomers' {measured.label}"
+    figure, panels = _panels(_titles(table), 2.4, 2.0, xlabel=xlabel, ylabel=ylabel)
+    shown = figure.looks(table["method"])
+    for setting, axes in panels.items():
+        own = dict(list(table[table["setting"] == setting].assign(round=table["visits"]).groupby("method", sort=False)))
+        drawn = [_over_seeds(own[name], look, measured, "visits") for name, look in shown.items() if name in own]
+        _draw_curves(axes, drawn, measured)
+        numbers = sorted(set(table["visits"]))
+        kept = [number for number in numbers if number <= 0 or number % (1 + numbers[-1] // 8) == 0]
+        axes.set_xticks(kept, [{-1: "start", 0: "0"}.get(number, f"{number:g}") for number in kept])
+    _legend_of_curves(figure, shown)
+    return figure
+
+
+@_styled
 def curves_by_value(table: pd.DataFrame, label: str) -> Picture:
     """Mean test accuracy over the rounds, one line per value of a swept quantity, dark to light, one panel per setting; means over
     seeds.

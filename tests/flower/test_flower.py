@@ -94,14 +94,25 @@ def test_apart_and_in_one_process_are_the_same_bytes(name, small_digits, tmp_pat
     assert not (tmp_path / "out/checkpoint.pt").exists()
 
 
-def test_a_record_of_the_store_has_these_bytes_too(dealt, tmp_path):
-    serve(tmp_path, dealt)
-    stored = lab.run(SPEC, progress=False).path
+def test_a_record_of_the_store_has_these_bytes_too_and_a_tracker_the_rounds_of_both(dealt, tmp_path):
+    told = []
+    with lab.track(lambda key, spec, row: told.append((key, row["round"], row["accuracy"]))):
+        serve(tmp_path, dealt)
+        apart, told = told, []
+        stored = lab.run(SPEC, progress=False).path
+    assert apart == told and len(told) == SPEC.rounds
     assert tables(tmp_path / "out") == tables(stored)
     assert (
         json.loads((tmp_path / "out/spec.json").read_text())["spec"]
         == json.loads((stored / "spec.json").read_text())["spec"]
     )
+
+
+def test_a_budget_ends_a_run_over_nodes_as_it_does_in_one_process(small_digits, tmp_path):
+    run = shares.deal(dataclasses.replace(SPEC, budget_words=1.0), tmp_path, NODES)
+    serve(tmp_path, run)
+    assert tables(tmp_path / "out") == tables(lab.run(run.spec, progress=False).path)
+    assert len(rows(tmp_path / "out/rounds.csv")) == 2
 
 
 # ------------------------------------------------------------------------------------------------ who has what

@@ -1,0 +1,163 @@
+"""Clients that are in no round: what a method's download gives them, and what visits on it make of that."""
+
+import signal
+
+import numpy as np
+import pytest
+import tiny
+import torch
+
+from fedlib import ALGORITHMS, FedlibError, RunSpec, lab, simulate, study
+from fedlib.__main__ import main
+from fedlib.algorithms import make
+from fedlib.federation import Federation
+
+SMALL = {"dataset": "digits", "num_clients": 5, "participation": 0.4, "rounds": 2, "batch_size": 8, "public_images": 16}
+# Networks that are shared besides, as small as the clients', and of two clients' layers few groups.
+SHARED = {name: {"shared": "tiny"} for name in ("FML", "FedKD")} | {"FedKEMF": {"knowledge": "tiny"}}
+PARAMS = {"pFedHR": {"clusters": 2}, **SHARED}
+
+
+def asked(name: str, **more) -> RunSpec:
+    whole = ALGORITHMS[name].needs == "architecture"
+    given = {"scenario": "CNN-5" if whole else "CNN-5,CNN-4", "params": PARAMS.get(name, {}), "newcomers": 2}
+    return RunSpec(name, **SMALL | given | {"newcomer_visits": 2} | more)
+
+
+def by_hand(visits: int = 2, public: int = 0) -> Federation:
+    """Two clients with the tiny network and full batches, of which one is new."""
+    made = tiny.federation_of(tiny.LABELS, public=public)
+    parts = [(one.train.numpy(), one.validation.numpy(), one.test.numpy()) for one in made.clients]
+    images, labels = made.pool.stored.numpy(), made.pool.labels.numpy()
+    data = tiny.Dataset.from_arrays("tiny", images, labels, images[:1], labels[:1], tiny.CLASSES, augment=True)
+    return Federation(
+        data, parts, ("tiny",), protocol=made.protocol, batch_size=1000, newcomers=1, newcomer_visits=visits,
+        public=np.arange(len(labels) - public, len(labels)) if public else None,
+    )  # fmt: skip
+
+
+def test_a_newcomer_of_fedavg_by_hand():
+    """It begins at what the member has trained, and takes a full-batch step a visit."""
+    federation = by_hand()
+    (new,), (member,) = federation.newcomers, federation.members
+    nets = [tiny.Net(federation.clients[id].model) for id in (new, member)]
+    start = tiny.Net(federation.clients[new].model)
+    outcome = simulate(federation, make("FedAvg"), 1)
+    x, y = tiny.training_data(federation.clients[member])
+    nets[1].train(x, y)
+    client = federation.clients[new]
+    tested = client.test, int(federation.pool.labels[client.test])
+    seen, (x, y) = tiny.first_pixels(federation, client.test), tiny.training_data(client)
+    expected = [start.logits(seen).argmax(1)[0] == tested[1]]
+    for visits in range(3):
+        expected.append(nets[1].logits(seen).argmax(1)[0] == tested[1])
+        if visits < 2:
+            loss = -np.log(tiny.softmax(nets[1].logits(x))[np.arange(len(y)), y]).mean()
+            if visits == 0:
+                assert outcome.newcomer_rows[2]["loss"] == pytest.approx(loss, rel=1e-5)
+            nets[1].train(x, y)
+    nets[1].agrees(client.model)
+    assert [row["accuracy"] for row in outcome.newcomer_rows] == [float(hit) for hit in expected]
+    assert [row["visits"] for row in outcome.newcomer_rows] == [-1, 0, 1, 2]
+    assert [row["download_words"] for row in outcome.newcomer_rows] == [0] + 3 * [4 + 6 + 3]
+    assert {row["client"] for row in outcome.newcomer_rows} == {new}
+    assert {row["client"] for row in outcome.client_rows if row["round"] >= 0} == {member}
+
+
+def test_the_server_learns_nothing_of_newcomers_nor_they_of_each_other():
+    servers = []
+    for visits in (1, 3):
+        outcome = simulate(by_hand(visits), make("FedAvg"), 2)
+        servers.append(outcome.server)
+    assert tiny.equal_states(*servers)
+    spec = asked("FedSSA", newcomers=2, newcomer_visits=1)
+    two = lab.federation_of(lab.resolve(spec))
+    simulate(two, make("FedSSA"), 2, 0.4)
+    one = lab.federation_of(lab.resolve(spec))
+    one.newcomers = one.newcomers[1:]
+    simulate(one, make("FedSSA"), 2, 0.4)
+    id = int(one.newcomers[0])
+    assert tiny.equal_states(one.clients[id].model.state_dict(), two.clients[id].model.state_dict())
+
+
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name != "pFedHR"])  # which has the next test
+def test_every_method_has_something_for_a_newcomer(name):
+    federation = by_hand(2, public=6)
+    (new,), images = federation.newcomers, federation.pool.stored.clone()
+    outcome = simulate(federation, make(name, PARAMS.get(name, {})), 2)
+    table = lab.tables.newcomers_of(outcome)
+    assert outcome.status == "finished" and table["visits"].tolist() == [-1, 0, 1, 2] and set(table["client"]) == {new}
+    assert new not in {row["client"] for row in outcome.client_rows if row["round"] >= 0}
+    assert table["accuracy"].between(0, 1).all() and table["loss"].notna().tolist() == [False, False, True, True]
+    assert (table["download_words"].iloc[1:] > 0).all() or name == "Standalone"
+    assert torch.equal(images, federation.pool.stored)
+    if name in ("Standalone", "FedProto", "FD"):  # their download leaves the network as it is
+        assert table["accuracy"].iloc[0] == table["accuracy"].iloc[1]
+
+
+def test_a_newcomer_of_pfedhr_is_one_of_standalone(small_digits):
+    given = {"paper": "FedSSA", "overrides": {"reserve": True}}
+    alone, stitched = (lab.run(asked(name, **given), progress=False).newcomers for name in ("Standalone", "pFedHR"))
+    assert alone.equals(stitched)
+
+
+def test_a_run_that_stops_before_its_newcomers_resumes_to_the_same_bits(small_digits, home, monkeypatch):
+    spec = asked("FedProto", keep="clients")
+    whole = lab.run(spec, progress=False)
+    monkeypatch.setenv("FEDLIB_HOME", str(home / "other"))
+    with pytest.raises(KeyboardInterrupt, match="stopped after round 2 of 2"):
+        lab.run(spec, progress=False, log=lambda row: row["round"] == 1 and signal.raise_signal(signal.SIGINT))
+    resumed = lab.run(spec, progress=False)
+    assert resumed.digest == whole.digest and resumed.newcomers.equals(whole.newcomers)
+    assert isinstance(resumed.client(int(resumed.newcomers["client"].iloc[0])), torch.nn.Module)
+
+
+def test_newcomers_come_after_the_last_round_of_a_run_that_ends_early(small_digits):
+    ended = lab.run(asked("FedProto", budget_words=1.0, rounds=5), progress=False)
+    assert len(ended.rounds) == 2 and len(ended.newcomers) == 8
+    patient = lab.run(asked("FedProto", patience=1, lr=0.0, rounds=5), progress=False)
+    assert len(patient.rounds) < 6 and len(patient.newcomers) == 8
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        ({"newcomers": 0}, "newcomer_visits = 2: must be 0 where there are no newcomers"),
+        ({"newcomer_visits": -1}, "newcomer_visits = -1: must be at least 0"),
+        ({"newcomers": 5}, "newcomers = 5: must be between 0 and 4, fewer than there are clients"),
+    ],
+)
+def test_visits_that_cannot_be_are_one_line(more, line):
+    with pytest.raises(FedlibError, match=line):
+        lab.resolve(asked("FedSSA", **more))
+
+
+def test_visits_need_the_clients_in_this_process():
+    with pytest.raises(FedlibError, match="newcomer_visits = 2: must be 0, unless clients are in_process"):
+        simulate(by_hand(), make("FedAvg"), 1, exchange=lambda *given: [])
+
+
+def test_a_study_shows_newcomers_as_a_table_and_a_figure(small_digits, capsys):
+    more = {"newcomers": 2, "newcomer_visits": 2, "scenario": "CNN-5", "participation": 1.0, "rounds": 1}
+    more |= {"classes_per_client": 5}
+    found = study.train(["Standalone", "FedProto"], seeds=(0, 1), jobs=1, **SMALL | more)
+    shown = found.newcomers()
+    assert list(shown.table.columns) == ["start", "download", "1 visit", "2 visits"]
+    assert list(shown.table.index) == ["Standalone", "FedProto"] and "in no round, 2 a run" in shown.note
+    own = [one.newcomers.query("visits == 2")["accuracy"].mean() for one in found.runs.of("FedProto").records]
+    assert shown.table.at["FedProto", "2 visits"].startswith(f"{100 * np.mean(own):.2f} ±")
+    axes = found.newcomer_curves().axes[0]
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["start", "0", "1", "2"]
+    drawn = {line.get_label(): line.get_ydata()[-1] for line in axes.lines}
+    assert 100 * np.mean(own) in [pytest.approx(value) for value in drawn.values()]
+    by_prototypes = found.newcomers("prototype_accuracy").table["download"]
+    assert by_prototypes["Standalone"] == "–" != by_prototypes["FedProto"]
+    with pytest.raises(
+        FedlibError, match=r"metric = 'auc' is unknown: .*known are accuracy, validation_accuracy, prototype"
+    ):
+        found.newcomer_curves("auc")
+    with pytest.raises(FedlibError, match="newcomers = 0: must be of runs with newcomers=1"):
+        study.train(["Standalone"], jobs=1, **SMALL | {"rounds": 1}).newcomers()
+    said = ["--scenario", "CNN-5", "--num-clients", "5", "--newcomers", "1", "--newcomer-visits", "1", "--rounds", "1"]
+    assert main(["run", "FedProto", *said]) == 0
+    assert "mean test accuracy of 1 newcomers, %: at the start " in capsys.readouterr().out
