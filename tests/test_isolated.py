@@ -11,6 +11,7 @@ from fedlib.__main__ import main
 from fedlib.algorithms.base import Algorithm, Message
 from fedlib.flower import wire
 from fedlib.isolated import SERVER, Isolated
+from fedlib.protocol import Protocol
 
 SPEC = RunSpec(num_clients=5, participation=0.4, rounds=3, batch_size=32, public_images=16)
 CAN = [name for name, method in ALGORITHMS.items() if not method.together]
@@ -80,8 +81,8 @@ class Counting(Algorithm):
 def test_each_client_has_a_server_of_its_own_that_begins_alike():
     data = tiny.dataset()
 
-    def federation():
-        return Federation(data, [range(0, 6), range(6, 12), range(12, 18)], ("tiny-a", "tiny-b"))
+    def federation(**more):
+        return Federation(data, [range(0, 6), range(6, 12), range(12, 18)], ("tiny-a", "tiny-b"), **more)
 
     shared = simulate(federation(), Counting(), 1)
     outcome = simulate(federation(), Isolated(Counting()), 3)
@@ -94,6 +95,8 @@ def test_each_client_has_a_server_of_its_own_that_begins_alike():
     assert outcome.server == {} and outcome.round_rows[-1]["servers"] == 1
     later = simulate(federation(), Isolated(Counting()), 6, participation=0.3)  # one client a round
     begun = [client.state[SERVER] for client in later.clients if client.visited]
+    apart = simulate(federation(protocol=Protocol(starts="apart")), Isolated(Counting()), 1)
+    assert all(torch.equal(client.state[SERVER]["header"], shared.server["header"]) for client in apart.clients)
     assert len(begun) > 1 and {(server["round"], server["begin"]) for server in begun} == {(0, shared.server["begin"])}
 
 

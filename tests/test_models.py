@@ -247,3 +247,8 @@ def test_what_shares_headers_says_what_a_network_of_ones_own_lacks(monkeypatch):
     ):
         with pytest.raises(FedlibError, match=line):
             run(RunSpec("FedProto", dataset="digits", scenario=scenario, num_clients=4, rounds=1), progress=False)
+
+
+def test_the_proxy_extractor_ends_in_a_relu_or_in_a_convolution():
+    released, linear = (models.proxy_extractor(3, output)(torch.randn(2, 3, 8, 8)) for output in ("relu", "linear"))
+    assert released.min() >= 0 > linear.min() and released.shape == linear.shape == (2, 3, 8, 8)
