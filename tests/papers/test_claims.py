@@ -288,8 +288,9 @@ def test_a_claim_about_most_settings():
 
 
 def test_a_mean_between_two_bounds_is_as_far_inside_as_from_the_nearer():
-    near = [Contrast("", 3, mean=mean, low=-1.0, high=1.0).margin for mean in (-0.9, 0.0, 0.75, 1.5)]
-    assert near == pytest.approx([0.1, 1.0, 0.25, -0.5])
+    found = [Contrast("", 3, mean=mean, low=-1.0, high=1.0) for mean in (-0.9, 0.0, 0.75, 1.5, -1.2)]
+    assert [one.margin for one in found] == pytest.approx([0.1, 1.0, 0.25, -0.5, -0.2])
+    assert [one.as_claimed for one in found] == [True, True, True, False, False]
 
 
 MU = "pfedes/mu"
