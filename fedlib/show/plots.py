@@ -804,9 +804,8 @@ def effects(table: pd.DataFrame, label: str) -> Picture:
     kinds = {"difference": "over the visited clients", "selected_difference": "over the selected clients"}
     renamed = {"ci95": "difference_ci95", "selected_ci95": "selected_difference_ci95"}
     kinds = {column: words for column, words in kinds.items() if column in table}
-    return differences(
-        table.assign(row=rows).rename(columns=renamed), "row", kinds, f"{label}\n0 = {main}", by="dataset"
-    )
+    zero = f"{label}\n0 = {main}" + ", each client alone" * (main == "Standalone")
+    return differences(table.assign(row=rows).rename(columns=renamed), "row", kinds, zero, by="dataset")
 
 
 @_styled
