@@ -615,7 +615,7 @@ def _results(name: str) -> str:
 @functools.cache
 def setting_pages() -> dict[str, tuple[str, str]]:
     """Page -> the method and the setting of record that it is about."""
-    found = runs_of_record()["settings"].items()
+    found = found_runs()["settings"].items()
     both = {(_method(run["method"]), setting): None for setting, runs in found for run in runs}
     return {_slug(f"{method} {setting}"): (method, setting) for method, setting in both}
 
@@ -627,7 +627,7 @@ def _slug(text: str) -> str:
 def setting_page(page: str) -> str:
     """What is of record of a method in one setting, as the method has it and varied: numbers, runs, and how to cite them."""
     method, setting = setting_pages()[page]
-    found, rows, keys = runs_of_record(), [], []
+    found, rows, keys = found_runs(), [], []
     for name, cell in found["tables"][setting]["accuracy"].items():
         if _method(name) != method:
             continue
@@ -754,7 +754,6 @@ METRICS = {
 SHOWN = 4  # methods ticked when the page opens: the reference, and those of highest accuracy, as their papers have them
 
 
-@functools.cache
 def runs_of_record() -> dict[str, Any]:
     """Every run of record for the comparison page: settings with their runs, each with its curves by metric; the cells of the table of
     each setting and metric; the methods that are shown first, the reference before them.
@@ -790,6 +789,9 @@ def runs_of_record() -> dict[str, Any]:
         "looks": _looks(sorted({run["method"] for runs in settings.values() for run in runs})),
         "settings": {name: settings[name] for name in order},
     }
+
+
+found_runs = functools.cache(runs_of_record)  # for the pages of settings
 
 
 def _status(run: lab.Record) -> str:

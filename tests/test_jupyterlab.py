@@ -27,9 +27,8 @@ NOTEBOOKS = sorted(
     for path in (ROOT / "notebooks").rglob("*.ipynb")
     if ".ipynb_checkpoints" not in path.parts
 )
-# Of each kind one: the map, a lesson, a table with training, an audit. The others take ten minutes more, and `make slow` runs them
-# without a browser too.
-SAMPLE = ("00_start_here.ipynb", "fedssa/1_method.ipynb", "fedgh/2_homogeneous.ipynb", "audit/2_claims.ipynb")
+# The map, which trains, and a lesson: the others take ten minutes more, and `make slow` runs them without a browser too.
+SAMPLE = ("00_start_here.ipynb", "fedssa/1_method.ipynb")
 EVERY = "FEDLIB_EVERY_NOTEBOOK"
 
 missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
