@@ -127,7 +127,7 @@ RED = '[data-mime-type="application/vnd.jupyter.stderr"]'  # of errors too
 # The words of printed lines that go on in the next line of the screen.
 BROKEN = """() => {
   const found = [];
-  document.querySelectorAll(".jp-OutputArea-output pre").forEach((block) => {
+  document.querySelectorAll(".jp-RenderedText pre").forEach((block) => {
     const texts = document.createTreeWalker(block, NodeFilter.SHOW_TEXT), range = document.createRange();
     while (texts.nextNode()) {
       const node = texts.currentNode, text = node.textContent;
