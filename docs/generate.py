@@ -95,6 +95,11 @@ def table(rows: Iterable[Mapping[str, Any]], select: Sequence[str] = (), markup:
     )
 
 
+def shown_picture(address: str, words: str) -> str:
+    """A picture with letters in it, which a narrow screen scrolls and does not shrink."""
+    return raw(f'<div class="wide"><img class="picture" src="{address}" alt="{escape(words)}"></div>')
+
+
 def code(text: str) -> str:
     return f"```python\n{text}\n```"
 
@@ -263,7 +268,7 @@ Clients with different neural networks, and different data that stay with them, 
 a model. fedlib re-runs four papers on this (FedSSA, FedGH, pFedES, pFedHR) and puts beside every number what the paper prints. Of
 {len(ledger())} claims in their texts, our runs leave [{said}](results/ledger.md).
 
-{raw('<img src="_static/figures/fedssa-gains.png" alt="Gain of each method over training alone, ours and the printed one">')}
+{shown_picture("_static/figures/fedssa-gains.png", "Gain of each method over training alone, ours and the printed one")}
 
 {front()}
 
@@ -290,7 +295,7 @@ by seed, with a 95 % interval where n > 1. We never judge on one seed.
 FedSSA against each other method, with 100 clients, at equal rounds, at equal computation and at equal communication; in brackets the
 rounds that are compared where one run is cut. A run cut at a round is not a run planned for that many.
 
-{raw('<img src="_static/figures/fedssa-prices.png" alt="FedSSA against each other method at three prices">')}
+{shown_picture("_static/figures/fedssa-prices.png", "FedSSA against each other method at three prices")}
 
 {table(priced)}
 
@@ -346,7 +351,8 @@ def _landing_rows(paper: str, exhibit: exhibits.Exhibit) -> list[dict[str, str]]
                 spec = next(cell.spec for cell in found.cells if cell.setting == row["setting"])
                 own = gains().get((paper, row["setting"])) or differences(found, paper, row["setting"])
                 gain = spread(*own, sign=True)
-                shown = {"setting": f"{row['setting']}, T = {spec.rounds}, E = {spec.local_epochs}; {scale}"}
+                setting = f"{row['setting']}, T = {spec.rounds}, E = {spec.local_epochs}; {scale}"
+                shown = {"setting": setting.replace(" = ", "\u00a0=\u00a0").replace(" %", "\u00a0%")}
                 shown |= {"our result": spread(row["ours"], row["ci95"], row["n"]), GAIN: gain}
                 rows.append(shown | {"the paper's own gain": _printed_gap(paper, exhibit, row)})
     rows = rows or [{"setting": "not run yet", "our result": "–", GAIN: "–", "the paper's own gain": "–"}]
@@ -497,10 +503,12 @@ def method_page(name: str) -> str:
     folder = name.lower()
     own = [notebook for notebook in notebooks() if notebook.startswith(f"notebooks/{folder}/")]
     more = links_of({title_of(item).split(" (")[0]: f"../{item}" for item in own})
-    drawn = f'<img src="../_static/messages/{name}.png" alt="A round of {name}: what the server and a client exchange">'
+    drawn = shown_picture(
+        f"../_static/messages/{name}.png", f"A round of {name}: what the server and a client exchange"
+    )
     parts = [
         f"# {name}\n\n{facts}\n",
-        raw(drawn),
+        drawn,
         f"Notebooks: {more}\n" if own else "",
         equations(name) if own else "",
     ]
@@ -545,20 +553,28 @@ def parameters(method: type) -> tuple[str, list[dict[str, Any]]]:
             "parameter": escape(item.name),
             "default": escape(item.default),
             "allowed": escape(fields.allowed(item)),
-            "what it is": re.sub("`([^`]+)`", r"<code>\1</code>", escape(said[item.name])),
+            "what it is": _marked(said[item.name]),
         }
         for item in dataclasses.fields(method)
     ]
     return found[0].strip(), rows
 
 
-def _citation(name: str) -> str:
-    """BibTeX of a method's page and, of the four papers, of the paper."""
+def _marked(text: str) -> str:
+    """A docstring's `code` and *emphasis* as HTML."""
+    return re.sub(r"\*(\w+)\*", r"<em>\1</em>", re.sub("`([^`]+)`", r"<code>\1</code>", escape(text)))
+
+
+def _citation(name: str, of: str = "", words: str = "", runs: Sequence[str] = ()) -> str:
+    """BibTeX of a method's page, or of its page `of` a setting in `words`, with its runs; and, of the four papers, of the paper."""
     own = re.search(rf"(?ms)^@\w+{{{name.lower()},.*?^}}$", (ROOT / "paper.bib").read_text(encoding="utf-8"))
     page = [
-        f"@misc{{fedlib-{name.lower()},",
+        f"@misc{{fedlib-{of or name.lower()},",
         "  author = {{The fedlib authors}},",
-        f"  title = {{{{fedlib {fedlib.__version__}}}: {name}, its results of record}},",
+        f"  title = {{{{fedlib {fedlib.__version__}}}: {name}, its results of record{' on ' * bool(words)}{words}}},".replace(
+            " %", " \\%"
+        ),
+        *([f"  note = {{Runs {', '.join(runs)}}},"] if runs else []),
         f"  howpublished = {{Software}},\n  url = {{{REPOSITORY}}}\n}}",
     ]
     return "```bibtex\n" + "\n\n".join(filter(None, (own and own.group(), "\n".join(page)))) + "\n```\n"
@@ -591,7 +607,49 @@ def _details(name: str) -> str:
 def _results(name: str) -> str:
     """Every setting in which runs of record of a method exist."""
     rows = [row for method, row in summaries() if method == name]
-    return table(rows) if rows else "None yet.\n"
+    own = {page: setting for page, (method, setting) in setting_pages().items() if method == name}
+    more = "\n".join(f"* [{setting}](settings/{page}.md)" for page, setting in own.items())
+    return f"{table(rows)}\nEach setting by itself, to be cited:\n\n{more}\n" if rows else "None yet.\n"
+
+
+@functools.cache
+def setting_pages() -> dict[str, tuple[str, str]]:
+    """Page -> the method and the setting of record that it is about."""
+    found = found_runs()["settings"].items()
+    both = {(_method(run["method"]), setting): None for setting, runs in found for run in runs}
+    return {_slug(f"{method} {setting}"): (method, setting) for method, setting in both}
+
+
+def _slug(text: str) -> str:
+    return re.sub("[^a-z0-9.]+", "-", text.lower().replace(" = ", "").replace("protocol ", "")).strip("-")
+
+
+def setting_page(page: str) -> str:
+    """What is of record of a method in one setting, as the method has it and varied: numbers, runs, and how to cite them."""
+    method, setting = setting_pages()[page]
+    found, rows, keys = found_runs(), [], []
+    for name, cell in found["tables"][setting]["accuracy"].items():
+        if _method(name) != method:
+            continue
+        own = [run["key"] for run in found["settings"][setting] if run["method"] == name]
+        gain = cell["differences"].get(REFERENCE, "–")
+        rows.append({"as": name, "accuracy, %": cell["last"], GAIN: gain, "runs": ", ".join(own)})
+        keys += own
+    return f"""---
+orphan: true
+---
+
+# {method}: {setting.split(", B = ")[0]}
+
+[{method}](../{method}.md) in one setting: {setting}. Accuracy is the mean over the clients visited so far after the last round, over
+seeds; the gain is in points, paired by seed, with a 95 % interval, that of a varied method for this pair alone.
+[Its curves beside those of other methods](../../results/compare.md).
+
+{table(rows)}
+
+## Cite
+
+{_citation(method, page, setting, keys)}"""
 
 
 @functools.cache
@@ -693,7 +751,7 @@ METRICS = {
     "loss": "training loss",
     "words": "words sent and received in all, millions",
 }
-SHOWN = 4  # methods ticked when the page opens: the reference, and those of highest accuracy
+SHOWN = 4  # methods ticked when the page opens: the reference, and those of highest accuracy, as their papers have them
 
 
 def runs_of_record() -> dict[str, Any]:
@@ -721,7 +779,7 @@ def runs_of_record() -> dict[str, Any]:
         ends = {
             method: np.nan_to_num(np.mean(list(_ends(runs, "accuracy")[method].values())), nan=-1) for method in rows
         }
-        best = sorted(rows, key=lambda method: (method != REFERENCE, -ends[method]))
+        best = sorted(rows, key=lambda name: (name != REFERENCE, name != _method(name), -ends[name]))  # variations last
         first[setting] = best[:SHOWN]
     order = sorted(settings, key=lambda name: (-len(cells[name]["accuracy"]), name))
     return {
@@ -731,6 +789,9 @@ def runs_of_record() -> dict[str, Any]:
         "looks": _looks(sorted({run["method"] for runs in settings.values() for run in runs})),
         "settings": {name: settings[name] for name in order},
     }
+
+
+found_runs = functools.cache(runs_of_record)  # for the pages of settings
 
 
 def _status(run: lab.Record) -> str:
@@ -888,7 +949,7 @@ The same numbers as a file:
 # ------------------------------------------------------------------------------------------------------------------ API
 
 ROOMS = {
-    "fedlib": "the ground floor",
+    "fedlib": "a run, and what it stands on",
     "fedlib.algorithms": "the methods",
     "fedlib.data": "data sets",
     "fedlib.lab": "runs as records",
@@ -899,16 +960,15 @@ ROOMS = {
 }
 
 
-FIRST = """A run is a specification, `RunSpec`, and `run` trains it or reads it where it is stored:
+FIRST = """````{eval-rst}
+.. autofunction:: fedlib.lab.run
+   :no-index:
 
-```python
-from fedlib import RunSpec, run
+.. autoclass:: fedlib.lab.RunSpec
+   :no-index:
+````
 
-record = run(RunSpec("FedSSA", dataset="digits", rounds=3))
-record.rounds[["round", "loss", "accuracy"]]
-```
-
-`run`, `sweep` and `RunSpec` are described with [fedlib.lab](fedlib.lab.md); what they stand on is below.
+Many runs at once: `sweep`, with [fedlib.lab](fedlib.lab.md). Tuned methods in one table: `fedlib.study`, below.
 """
 
 
@@ -925,8 +985,6 @@ def room(module: str) -> str:
 
 def api_page(name: str) -> str:
     parts = [f"# {name}: {ROOMS[name]}\n"]
-    if name == "fedlib":
-        parts.append(FIRST)
     for module in (one for one in modules() if room(one) == name):
         options = ["members", "ignore-module-all", "member-order: bysource"]
         above, _, last = module.rpartition(".")
@@ -935,13 +993,14 @@ def api_page(name: str) -> str:
             options.append("no-index")  # its name is that of a function above it, which is the one to link to
         lines = "\n".join(f"   :{option}" + ("" if ":" in option else ":") for option in options)
         parts.append(f"## {module}\n\n````{{eval-rst}}\n.. automodule:: {module}\n{lines}\n````\n")
+        parts.append(FIRST if module == "fedlib" else "")
     return "\n".join(parts)
 
 
 def api_index() -> str:
     tree = "\n".join(ROOMS)
     return (
-        "# API\n\nFrom the docstrings. Layers, each of which imports only from those before it: the ground floor, lab, show, papers.\n\n"
+        "# API\n\nFrom the docstrings. Layers, each of which imports only from those before it: fedlib itself, lab, show, papers.\n\n"
         f"```{{toctree}}\n:maxdepth: 1\n\n{tree}\n```\n"
     )
 
@@ -959,6 +1018,7 @@ def pages(thumbs: Mapping[str, str]) -> dict[str, str]:
         "api/index": api_index(),
     }
     made |= {f"methods/{name}": method_page(name) for name in algorithms.ALGORITHMS}
+    made |= {f"methods/settings/{name}": setting_page(name) for name in setting_pages()}
     made |= {f"api/{name}": api_page(name) for name in ROOMS}
     made |= {f"source/{file.removesuffix('.py')}": source_page(file) for file in sources()}
     return made

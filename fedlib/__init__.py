@@ -1,8 +1,11 @@
 """A reproducible companion to four papers on model-heterogeneous personalised federated learning.
 
-from fedlib import RunSpec, run
-record = run(RunSpec(algorithm="FedSSA", dataset="digits"))
-record.rounds[["round", "accuracy"]]
+A run is a specification, which `run` trains, or reads where it is stored::
+
+    from fedlib import RunSpec, run
+
+    record = run(RunSpec("FedSSA", dataset="digits", rounds=3))
+    record.rounds[["round", "loss", "accuracy"]]
 """
 
 import lazy_loader

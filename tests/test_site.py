@@ -1,6 +1,7 @@
 """The site is built from what is committed, without a warning, and looked at in a browser: no error, broken link, overflow or fetch."""
 
 import importlib.util
+import itertools
 import os
 import subprocess
 import sys
@@ -134,10 +135,57 @@ def test_the_front_page_answers_and_says_how_to_install(site):
     assert "_static/messages/FedSSA.png" in method and ">@inproceedings<" in method
 
 
+def test_each_method_in_a_setting_of_record_can_be_cited(site, pages):
+    places = [path for path in pages if path.parent == site / "methods/settings"]
+    assert len(places) > 10
+    for path in places:
+        text = path.read_text(encoding="utf-8")
+        assert ">@misc<" in text and "Runs " in text and "±" in text
+        back = [Path(url).stem.lower() for url in pages[path].links if url.startswith("../")]
+        assert any(path.name.startswith(f"{method}-") for method in back)
+    linked = {url for url in pages[site / "methods/FedSSA.html"].links if url.startswith("settings/")}
+    assert linked == {f"settings/{path.name}" for path in places if path.name.startswith("fedssa-")}
+
+
+def test_the_api_begins_with_a_run(site):
+    text = (site / "api/fedlib.html").read_text(encoding="utf-8")
+    assert text.index('class="sig-name descname"><span class="pre">run<') < text.index("fedlib.border</a>")
+
+
+READ = (
+    "index",
+    "gallery",
+    "results/ledger",
+    "results/compare",
+    "methods/FedSSA",
+    "methods/index",
+    "install",
+    "objections",
+)
+
+
+@pytest.mark.parametrize(("scheme", "names"), [("light", READ), ("dark", READ[:5:4])])
+def test_axe_finds_no_serious_fault(site, watched, scheme, names):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python checks for access")
+    page, _ = watched(scheme)
+    found = []
+    for name in names:
+        page.goto((site / f"{name}.html").as_uri())
+        faults = axe.Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+        found += [
+            f"{name}: {fault['help']}: {fault['nodes'][0]['html'][:80]}"
+            for fault in faults
+            if fault["impact"] in ("serious", "critical")
+        ]
+    assert found == []
+
+
 def test_letters_say_what_they_mean(site, watched):
     page, wrong = watched("light")
     page.goto((site / "index.html").as_uri())
     assert page.locator("article abbr", has_text="N").first.get_attribute("title") == "number of clients"
+    visited = page.locator("article abbr", has_text="visited")  # a word is explained where it stands first
+    assert visited.get_attribute("title") == "of clients that have taken part in some round so far"
     page.goto((site / "methods/FedSSA.html").as_uri())
     assert page.locator("th abbr", has_text="T").first.get_attribute("title") == "communication rounds"
     assert not page.locator("pre abbr").count() and not wrong
@@ -147,6 +195,7 @@ def test_letters_say_what_they_mean(site, watched):
 def test_pages_fit_both_widths_without_an_error(site, watched, scheme):
     page, wrong = watched(scheme)
     shown = [path for path in sorted(site.rglob("*.html")) if path.relative_to(site).parts[0] not in ("api", "source")]
+    shown = [path for path in shown if path.parent.name != "settings"] + sorted(site.glob("methods/settings/*"))[:1]
     if scheme == "dark":  # colours do not change the layout: one of each kind
         shown = [
             site / f"{name}.html"
@@ -192,6 +241,12 @@ def test_runs_are_compared_by_choice(site, watched):
     first = lines.count()
     assert first == min(4, boxes.count()) and page.locator("#compare tbody tr").count() == first
     assert boxes.first.is_checked() and boxes.first.get_attribute("value") == "Standalone"
+    ticked = page.locator("#compare input[type=checkbox]:checked")
+    named = page.locator("#compare svg text.label")  # a curve has its name where it ends
+    shown = named.evaluate_all("names => names.map(name => name.firstChild.textContent)")
+    assert sorted(shown) == sorted(box.get_attribute("value") for box in ticked.all())
+    heights = sorted(name.bounding_box()["y"] for name in named.all())
+    assert all(after - before > 10 for before, after in itertools.pairwise(heights))
     page.locator("#compare input[type=checkbox]:checked").nth(1).uncheck()
     assert lines.count() == first - 1 == page.locator("#compare tbody tr").count()
     before, cells = lines.first.get_attribute("points"), page.locator("#compare tbody tr:nth-child(2) td")

@@ -60,7 +60,9 @@ document.addEventListener("DOMContentLoaded", () => {
   }
 
   function showPicture(chosen) {
-    const width = 760, height = 360, left = 56, right = 12, top = 12, bottom = 40;
+    const width = Math.max(320, picture.clientWidth);  // letters keep their size on a narrow screen
+    const letters = width < 560 ? 12 : 24;  // of the label behind a curve
+    const height = 360, left = 44, right = 8 + 7 * letters, top = 12, bottom = 40;
     const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": runs.metrics[metric.value] });
     const curves = chosen.map(([name, own]) => [name, curve(own)]).filter(([, points]) => points.length);
     const all = curves.flatMap(([, points]) => points);
@@ -99,7 +101,20 @@ document.addEventListener("DOMContentLoaded", () => {
         svg.append(dot);
       });
     });
+    const apart = Math.min(15, (height - top - bottom) / curves.length);
+    let below = height - bottom;
+    curves.map(([name, points]) => [name, points[points.length - 1]]).sort(([, a], [, b]) => a.mean - b.mean).forEach(([name, last], place) => {
+      const above = top + apart * (curves.length - place - 1);  // of the lines that are still to come
+      const height = Math.max(above, Math.min(y(last.mean), below));
+      below = height - apart;
+      const short = name.length > letters ? `${name.slice(0, letters - 1)}…` : name;
+      const label = draw("text", { x: x(last.round) + 6, y: height + 4, class: "label", style: `fill:${look(name).colour}` }, short);
+      label.append(draw("title", {}, name));
+      svg.append(label);
+    });
   }
+
+  const keys = (own) => make("details", {}, make("summary", {}, String(own.length)), own.map((run) => run.key).join(", "));
 
   function showTable(chosen) {
     const heads = ["method", "last round", `difference to ${reference.value}, paired by seed`, "runs"];
@@ -108,7 +123,7 @@ document.addEventListener("DOMContentLoaded", () => {
       const row = runs.tables[setting.value][metric.value][name];
       const dash = look(name).dash ? "dashed" : "solid";
       const swatch = make("span", { class: "swatch", style: `border-top-color:${look(name).colour};border-top-style:${dash}` });
-      const cells = [[swatch, ` ${name}`], [row.last], [row.differences[reference.value] ?? "–"], [own.map((run) => run.key).join(", ")]];
+      const cells = [[swatch, ` ${name}`], [row.last], [row.differences[reference.value] ?? "–"], [keys(own)]];
       body.append(make("tr", {}, ...cells.map((parts, place) => make("td", { "data-label": heads[place] }, ...parts))));
     });
     const head = make("tr", {}, ...heads.map((text) => make("th", {}, text)));
@@ -138,5 +153,6 @@ document.addEventListener("DOMContentLoaded", () => {
 
   setting.addEventListener("input", changeSetting);
   [metric, reference, methods].forEach((node) => node.addEventListener("input", show));
+  window.addEventListener("resize", show);
   changeSetting();
 });

@@ -1,4 +1,4 @@
-// Tables with data-select, and cards with data-filter: a box to search in, and a choice for each named column.
+// Tables with data-select, and cards with data-filter: a box to search in, and a choice for each named column. And access by keyboard.
 "use strict";
 
 function makeFilter(place, rows, names, valueOf, noun) {
@@ -48,4 +48,13 @@ document.addEventListener("DOMContentLoaded", () => {
   document.querySelectorAll("[data-filter]").forEach((cards) => {
     makeFilter(cards, [...cards.children], cards.dataset.filter.split("|"), (card, name) => card.dataset[name], "exhibits");
   });
+});
+
+// What scrolls sideways can be reached, and scrolled, by keyboard; and the two columns beside a page have names.
+window.addEventListener("load", () => {
+  document.querySelectorAll("article pre, article .wide, article .cell_output, article .math").forEach((part) => {
+    if (part.scrollWidth > part.clientWidth) part.tabIndex = 0;
+  });
+  document.querySelector(".sidebar-drawer")?.setAttribute("aria-label", "all pages");
+  document.querySelector(".toc-drawer")?.setAttribute("aria-label", "on this page");
 });

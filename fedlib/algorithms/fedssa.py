@@ -16,15 +16,17 @@ words per client and round are those of two headers, C * (d + 1) each, as many a
 header's size as C x 500, without the bias that the code sends.)
 
 The released code averages over all N owners of a class (`aggregate_over=all`): what a client last uploaded, and the
-initial rows for one that never did (those of the first header: the server knows no other). The ablations are settings::
+initial rows for one that never did (those of the first header: the server knows no other). The ablations are settings:
 
-    | table, case | aggregation | replace | mu0 | what it is                                         |
-    |-------------|-------------|---------|-----|----------------------------------------------------|
-    | 4 A         | whole       | all     | 0   | LG-FedAvg (unweighted)                             |
-    | 4 B         | whole       | all     | mu0 | LG-FedAvg with fusion                              |
-    | 5 A         | by_class    | all     | 0   | aggregation by class, the whole header is replaced |
-    | 5 B         | by_class    | seen    | 0   | aggregation by class, seen rows are replaced       |
-    | 4 C, 5 C    | by_class    | seen    | mu0 | FedSSA                                             |
+===========  ===========  =======  ===  ==================================================
+table, case  aggregation  replace  mu0  what it is
+===========  ===========  =======  ===  ==================================================
+4 A          whole        all      0    LG-FedAvg (unweighted)
+4 B          whole        all      mu0  LG-FedAvg with fusion
+5 A          by_class     all      0    aggregation by class, the whole header is replaced
+5 B          by_class     seen     0    aggregation by class, seen rows are replaced
+4 C, 5 C     by_class     seen     mu0  FedSSA
+===========  ===========  =======  ===  ==================================================
 """
 
 import math

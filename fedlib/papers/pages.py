@@ -168,7 +168,7 @@ def record_block(grids: str | Sequence[str], paper: pd.DataFrame | None = None) 
 
 
 def figure_of_record(
-    name: str, settings: notebook.Parameters, table: pd.DataFrame, methods: Sequence[str], absent: str = "not yet"
+    name: str, settings: notebook.Parameters, table: pd.DataFrame, methods: Sequence[str], absent: str = "not run"
 ) -> None:
     """Save and show an accuracy table of record: the intervals beside the paper's numbers, and methods by settings.
 
@@ -193,14 +193,20 @@ def differences_of_record(name: str, settings: notebook.Parameters, runs_: noteb
     # One round's ten clients differ by points from one round to the next: after the last round they say little.
     rows = rows.drop(columns=[name for name in rows if str(name).startswith("selected")])
     (num_clients,) = {int(cell.spec.num_clients or 0) for cell in runs_.cells}
-    last = rows[rows["dataset"] == rows["dataset"].iloc[-1]].sort_values("difference", ascending=False)["case"]
-    order = {name: place for place, name in enumerate(dict.fromkeys([*last, *rows["case"]]))}
-    rows = rows.sort_values("case", key=lambda names: names.map(order), kind="stable")
+    rows = _best_first(rows, "case", rows["difference"])
     pairs = zip(rows["case"], rows["dataset"], strict=True)
     rows["paper"] = [printed.gain(name, dataset, num_clients, reference) for name, dataset in pairs]
     figure = plots.effects(rows, "points of mean test accuracy")
     saved = notebook.save_record(name, settings, figure, rows.round(4), used=runs_, view="differences")
     display(saved)
+
+
+def _best_first(rows: pd.DataFrame, name: str, value: pd.Series) -> pd.DataFrame:
+    """`rows`, those of the same name together, in the order of `value` on the last data set, the largest first."""
+    last = rows[rows["dataset"] == rows["dataset"].iloc[-1]].loc[:, name]
+    order = dict.fromkeys([*last.loc[value[last.index].sort_values(ascending=False).index], *rows[name]])
+    places = {one: place for place, one in enumerate(order)}
+    return rows.sort_values(name, key=lambda names: names.map(places), kind="stable")
 
 
 def leads_of_record(
@@ -219,11 +225,14 @@ def leads_of_record(
 
 
 def prices_of_record(name: str, settings: notebook.Parameters, runs_: notebook.Runs, method: str) -> pd.DataFrame:
-    """Save and show the leads of `method` over each other one at equal rounds, FLOPs and words; hands back the table in words."""
+    """Save and show the leads of `method` over each other one at equal rounds, FLOPs and words, the best other one on the last data
+    set first; hands back the table in words.
+    """
     rows = prices.against(runs_, method)
     if not len(rows):
         say(f"{name}: no method is on record with {method} yet, so there is nothing to draw")
         return pd.DataFrame(columns=["setting"])
+    rows = _best_first(rows, "other", -rows["rounds"])
     kinds = {kind: f"at equal {word}" for kind, word in prices.WORDS.items()}
     drawn = plots.differences(rows, "other", kinds, f"points of {method} above the method named")
     drawn = drawn.note(

@@ -299,11 +299,11 @@ class Runs:
         return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
 
     def costs(self, rule: str) -> pd.DataFrame:
-        """Words and FLOPs until the target accuracy (or in all rounds where it is not reached), means over seeds; NaN where a run
-        diverged or lacks rounds.
+        """Words and FLOPs until the target accuracy (per cent; or in all rounds where it is not reached), means over seeds; NaN where
+        a run diverged or lacks rounds.
         """
         rows = [_cost(cell, record, rule) for cell, record in self._once(swept=False)]
-        keys = ["dataset", "clients", "method"]
+        keys = ["dataset", "clients", "method", "target"]
         columns = [*keys, "accuracy", "words", "flops", "reached"]
         groups = pd.DataFrame(rows, columns=columns).groupby(keys, sort=False)
         means = groups[["accuracy", "words", "flops"]].mean(skipna=False)
@@ -351,6 +351,7 @@ def _cost(cell: Cell, record: RunTables, rule: str) -> dict[str, Any]:
         "dataset": cell.dataset,
         "clients": cell.clients,
         "method": cell.method,
+        "target": 100 * cell.target,
         "reached": spent.reached and ended,
         "accuracy": intervals.reported(record, rule),
         "words": int(spent.words) if ended else np.nan,

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from textwrap import fill
-from typing import Any, ParamSpec
+from typing import Any, Literal, ParamSpec
 
 import matplotlib as mpl
 import numpy as np
@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.text import Text
+from matplotlib.ticker import MultipleLocator
 from matplotlib.transforms import ScaledTranslation
 from PIL import Image
 
@@ -35,17 +36,18 @@ Parameters = ParamSpec("Parameters")
 
 STYLE: Any = {
     "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "legend.fontsize": 7, "xtick.labelsize": 7, "ytick.labelsize": 7,
-    "axes.spines.top": False, "axes.spines.right": False, "figure.dpi": 200, "savefig.dpi": 200, "axes.grid": True,
+    "axes.spines.top": False, "axes.spines.right": False, "figure.dpi": 200, "axes.grid": True,
     "grid.alpha": 0.25, "grid.linewidth": 0.5, "lines.linewidth": 1.4, "svg.hashsalt": "fedlib", "axes.formatter.useoffset": False,
 }  # fmt: skip
 SHOWN_DPI = 110  # in a notebook, where pictures have twice the pixels that they take on the page
 LEAST_SPAN = 5.0  # points of accuracy
+LEAST_BANDED = 3  # seeds: the interval of two is as wide as the panel
 ACCURACY = metrics.METRICS["accuracy"]
 BLUE, RED, GREY = "#0173b2", "#d55e00", "#949494"
 
 
 class Picture(Figure):
-    """A figure outside pyplot's state; a notebook shows its PNG, the same bytes as are saved.
+    """A figure outside pyplot's state; a notebook shows its PNG with fewer pixels than a saved one has.
 
     It remembers what it depends on besides its data: drawn_by, the function of this module that drew it, and methods, the
     looks of the methods in it.
@@ -83,27 +85,27 @@ class Picture(Figure):
         chosen: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.05, "dpi": 300} | kwargs
         super().savefig(fname, **chosen)
 
-    def png(self) -> bytes:
-        """The picture as a PNG, the same bytes whenever it is drawn from the same data."""
-        return self._drawn("png", {"Software": None})
+    def png(self, dpi: int = 300) -> bytes:
+        """The picture as a PNG, the same bytes whenever it is drawn from the same data; dpi: 300, as printers ask for."""
+        return self._drawn("png", {"Software": None}, dpi)
 
     def svg(self) -> bytes:
         """The picture as an SVG, the same bytes whenever it is drawn from the same data."""
-        return self._drawn("svg", {"Date": None})
+        return self._drawn("svg", {"Date": None}, "figure")
 
-    def _drawn(self, kind: str, metadata: dict[str, Any]) -> bytes:
+    def _drawn(self, kind: str, metadata: dict[str, Any], dpi: int | Literal["figure"]) -> bytes:
         buffer = io.BytesIO()
         with mpl.rc_context(STYLE):
             if self.get_layout_engine() is not None:  # lay out once: each further pass would move things a little
                 self.draw_without_rendering()
                 self.set_layout_engine("none")
-            super().savefig(buffer, format=kind, metadata=metadata, bbox_inches="tight", pad_inches=0.05)
+            super().savefig(buffer, format=kind, metadata=metadata, bbox_inches="tight", pad_inches=0.05, dpi=dpi)
         return buffer.getvalue()
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
-        drawn = self.png()
+        drawn = self.png(STYLE["figure.dpi"])
         width, height = Image.open(io.BytesIO(drawn)).size
-        shown = SHOWN_DPI / STYLE["savefig.dpi"]
+        shown = SHOWN_DPI / STYLE["figure.dpi"]
         return drawn, {"width": round(width * shown), "height": round(height * shown)}
 
 
@@ -316,14 +318,19 @@ def _rows(axes: Axes, names: Sequence[str]) -> None:
 
 @_styled
 def class_distribution(counts: pd.DataFrame, title: str = "") -> Picture:
-    """Who holds what: one dot per (client, class), its area the number of images; counts: clients x classes."""
+    """Who holds what: one dot per (client, class), its area the number of images, which the legend says; counts: clients x classes."""
     figure, axes = _single(5.2, min(4.5, 1.2 + 0.12 * len(counts.columns)))
     clients, classes = np.nonzero(counts.to_numpy())
     images = counts.to_numpy()[clients, classes]
-    axes.scatter(clients, classes, s=70 * images / images.max(), color=BLUE, linewidths=0)
-    axes.set(xlabel="client", ylabel="class", title=title)
-    axes.set_ylim(-0.7, len(counts.columns) - 0.3)
-    axes.locator_params(integer=True)
+    dots: Any = {"color": BLUE, "linewidths": 0}
+    axes.scatter(clients, classes, s=70 * images / images.max(), **dots)
+    axes.set(xlabel="client", ylabel="class", title=title, ylim=(-0.7, len(counts.columns) - 0.3))
+    for axis, count in ((axes.xaxis, len(counts)), (axes.yaxis, len(counts.columns))):
+        axis.set_major_locator(MultipleLocator(1 if count <= 20 else 10))  # each is named where there is room
+    sizes = dict.fromkeys(int(share * images.max()) for share in (1, 0.5, 0.1))
+    _legend_below(
+        figure, [axes.scatter([], [], s=70 * n / images.max(), label=f"{n} images", **dots) for n in sizes if n]
+    )
     return figure
 
 
@@ -461,31 +468,29 @@ class Curve:
 
 
 def _draw_curves(axes: Axes, curves: Sequence[Curve], metric: metrics.Metric | None) -> None:
-    """Curves, the earlier the wider, with their markers between those of the others, so that equal curves are seen; their bands,
-    cut at the limits of `metric` (None: differences, which have none), run out of the frame and do not flatten them.
+    """Curves, the earlier the wider, with their markers between those of the others, so that equal curves are seen; the axis holds
+    their bands, which end at the limits of `metric` (None: differences, which have none).
     """
+    low, high = metric.limits if metric else (-np.inf, np.inf)
     for place, curve in enumerate(curves):
         axes.plot(curve.x, curve.mean, **_line(curve.look, len(curve.mean), place, len(curves)))
-    if metric:
-        _span(axes, "y", metric)
-    else:
-        axes.margins(y=0.15)
-    axes.set_ylim(axes.get_ylim())
-    low, high = metric.limits if metric else (-np.inf, np.inf)
-    for curve in curves:
         if curve.half is not None:
             ends = (np.clip(end, low, high) for end in (curve.mean - curve.half, curve.mean + curve.half))
             axes.fill_between(curve.x, *ends, color=curve.look.colour, alpha=0.15, linewidth=0)
+    _span(axes, "y", metric)
     axes.locator_params(axis="x", integer=True)
 
 
 def _over_seeds(
     rows: pd.DataFrame, look: Look, metric: metrics.Metric, along: str = "rounds", smooth: int = 1
 ) -> Curve:
-    """The mean over seeds of a metric, as it is shown, with its interval; where a run diverged, the rounds that all have."""
+    """The mean over seeds of a metric, as it is shown, with its interval from three seeds on; where a run diverged, the rounds that
+    all have.
+    """
     by_seed = metric.scale * rows.pivot_table(index="round", columns="seed", values=metric.name, dropna=False).dropna()
     by_seed = by_seed.rolling(smooth, min_periods=1).mean()
-    mean, half = np.array([interval(values) for values in by_seed.to_numpy()]).reshape(-1, 2).T
+    mean, halves = np.array([interval(values) for values in by_seed.to_numpy()]).reshape(-1, 2).T
+    half = halves if by_seed.shape[1] >= LEAST_BANDED else None
     if along == "rounds":
         return Curve(look, by_seed.index + 1, mean, half)
     return Curve(look, rows.groupby("round")[along].mean().loc[by_seed.index], mean, half)
@@ -503,8 +508,8 @@ def curves(
     metric: str = "accuracy",
     along: str = "rounds",
 ) -> Picture:
-    """A metric as training goes on, one panel per setting; the band is the 95 % interval over seeds, where there are
-    several.
+    """A metric as training goes on, one panel per setting; the band is the 95 % interval over seeds, where there are three or
+    more.
 
     table: `Runs.rounds`: setting, method, seed, round (from 0), the columns `metric` (see `metrics.find`) and `along`, perhaps
     dataset and clients; methods: setting -> methods shown; smooth: width in rounds of the trailing mean; along: the x-axis, one
@@ -577,8 +582,7 @@ def curves_by_value(table: pd.DataFrame, label: str) -> Picture:
 @_styled
 def leads(table: pd.DataFrame, reference: str, banded: Collection[str]) -> Picture:
     """How far methods stand above `reference` as the rounds go by, one panel per setting. The methods of `banded` have a band, the
-    95 % interval over seeds, from three on: that of two is as wide as the panel and hides the others, as nine bands hide each other.
-    The foot says which. table: `intervals.leads`'s rows.
+    95 % interval over seeds, from three on: nine bands would hide each other. The foot says which. table: `intervals.leads`'s rows.
     """
     figure, panels = _panels(_titles(table), 2.4, 1.9, xlabel=ALONG["rounds"], ylabel=f"points above {reference}")
     shown, named = figure.looks(table["method"]), dict[str, None]()
@@ -587,12 +591,11 @@ def leads(table: pd.DataFrame, reference: str, banded: Collection[str]) -> Pictu
         drawn = []
         for method in (name for name in shown if name in own):
             rounds, lead, half, n = own[method][["rounds", "lead", "ci95", "n"]].to_numpy().T
-            has_band = method in banded and n[0] >= 3
+            has_band = method in banded and n[0] >= LEAST_BANDED
             named |= {method: None} if has_band else {}
             drawn.append(Curve(shown[method], rounds, lead, half if has_band else None))
         axes.axhline(0, color="black", linewidth=0.8)
         _draw_curves(axes, drawn, None)
-        _span(axes, "y", None)
     _legend_of_curves(figure, shown)
     return figure.note(f"Bands: 95 % intervals of {'; '.join(named)}.") if named else figure
 
@@ -640,9 +643,9 @@ def _line(shown: Look, points: int, place: int, of: int) -> dict[str, Any]:
 def trade_off(table: pd.DataFrame) -> Picture:
     """Accuracy against communication, the marker's area the computation: bottom right and small is best; one panel per data set.
 
-    table: dataset, clients, method, accuracy (per cent), words (transmitted until the target), flops, reached (bool): hollow
-    markers never reached the target and stand at what they spent in all rounds. Words are on a logarithmic axis with a place of
-    its own for 0; markers at one place are drawn side by side.
+    table: dataset, clients, method, accuracy (per cent), target (of accuracy, an upright line), words (transmitted until the
+    target), flops, reached (bool): hollow markers never reached the target and stand at what they spent in all rounds. Words are
+    on a logarithmic axis with a place of its own for 0 behind a gap; markers at one place are drawn side by side.
     """
     titles = _titles(table, "dataset")
     settings, methods = (list(dict.fromkeys(table[name])) for name in ("clients", "method"))
@@ -669,7 +672,8 @@ def trade_off(table: pd.DataFrame) -> Picture:
         axes.set_ylim(lowest - 1.5, highest + 0.4)
         decades = range(lowest, highest + 1)
         axes.set_yticks([lowest - 1, *decades], ["0", *(f"$10^{{{power}}}$" for power in decades)])
-        axes.axhline(lowest - 0.5, color="#bbbbbb", linewidth=0.6, linestyle=":")
+        _gap(axes, lowest - 0.5)
+        _targets(axes, pd.DataFrame(rows))
         axes.margins(x=0.12)
         _span(axes, "x")
     black = Look("black")
@@ -678,8 +682,10 @@ def trade_off(table: pd.DataFrame) -> Picture:
         "method": [_handle(name, Look(look_.colour)) for name, look_ in shown.items()],
         "setting": [_handle(name, Look("black", shape)) for name, shape in shapes.items()],
         "computation": [_handle(name, black, size, fillstyle="none") for name, size in areas.items()],
-        "hollow: target not reached": [],
+        "hollow: not reached by all seeds": [],
     }
+    if len(settings) == 1:
+        del groups["setting"]  # the foot says it
     handles: list[Any] = []
     for heading, entries in groups.items():
         handles += [Patch(visible=False, label=heading), *entries]
@@ -691,8 +697,35 @@ def trade_off(table: pd.DataFrame) -> Picture:
 
 
 def _area(flops: float, most: float) -> float:
-    """Of a marker, in square points."""
-    return 20 + 180 * flops / most
+    """Of a marker, in square points; the largest is a line of the legend high."""
+    return 10 + 70 * flops / most
+
+
+def _gap(axes: Axes, height: float) -> None:
+    """Break the y axis: what is below does not continue the scale above."""
+    axes.axhline(height, color="#bbbbbb", linewidth=0.6, linestyle=":")
+    ends: Any = {
+        "color": "white",
+        "linewidth": 3,
+        "clip_on": False,
+        "zorder": 4,
+        "transform": axes.get_yaxis_transform(),
+    }
+    axes.plot([0, 0], [height - 0.06, height + 0.06], **ends)
+    stroke = ends | {"color": "black", "linewidth": 0.8, "zorder": 5}
+    for shift in (-0.06, 0.06):
+        axes.plot([-0.012, 0.012], [height + shift - 0.06, height + shift + 0.06], **stroke)
+
+
+def _targets(axes: Axes, rows: pd.DataFrame) -> None:
+    """The accuracies until which words and FLOPs are counted, as upright lines with their numbers, by setting where they differ."""
+    targets = rows.groupby("target")["clients"].unique()
+    place: Any = {"transform": axes.get_xaxis_transform(), "rotation": 90, "ha": "right", "va": "top", "fontsize": 6}
+    for target, clients in targets.items():
+        percent = float(str(target))
+        axes.axvline(percent, color="black", linewidth=0.8, linestyle="--", zorder=0)
+        name = f"target of {', '.join(clients)}" if len(targets) > 1 else "target"
+        axes.text(percent, 0.99, f"{name}, {percent:g} %", **place)
 
 
 @_styled
@@ -771,9 +804,8 @@ def effects(table: pd.DataFrame, label: str) -> Picture:
     kinds = {"difference": "over the visited clients", "selected_difference": "over the selected clients"}
     renamed = {"ci95": "difference_ci95", "selected_ci95": "selected_difference_ci95"}
     kinds = {column: words for column, words in kinds.items() if column in table}
-    return differences(
-        table.assign(row=rows).rename(columns=renamed), "row", kinds, f"{label}\n0 = {main}", by="dataset"
-    )
+    zero = f"{label}\n0 = {main}" + ", each client alone" * (main == "Standalone")
+    return differences(table.assign(row=rows).rename(columns=renamed), "row", kinds, zero, by="dataset")
 
 
 @_styled
@@ -875,6 +907,7 @@ def tallies(tables: Mapping[str, pd.DataFrame]) -> Picture:
     rows = max(len(table) for table in tables.values())
     titles = {title: title for title in tables}
     figure, panels = _panels(titles, 4.0, 0.9 + 0.22 * rows, columns=1, xlabel="claims")
+    most = max(table.sum(axis=1).max() for table in tables.values())
     for title, axes in panels.items():
         table = tables[title]
         known = [column for column in _TALLY if column in table]
@@ -890,6 +923,7 @@ def tallies(tables: Mapping[str, pd.DataFrame]) -> Picture:
                 text.set_bbox(boxed if text.get_text() else None)
             left = left + counts
         axes.invert_yaxis()
+        axes.set_xlim(0, 1.04 * most)  # a bar is as long as it is large, in every panel
         axes.locator_params(axis="x", integer=True)
         axes.grid(axis="y", visible=False)
         axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=6.5)
@@ -996,11 +1030,11 @@ def heat_map(
     """A matrix as colours, light is low.
 
     label: of the colour bar; groups: of the rows, which are also the columns' and in order, with a white line between two;
-    marked: (row, column) places to frame; numbers: format of the numbers inside, none by default; size: in inches.
+    marked: (row, column) places to frame; numbers: format of the numbers inside, none by default; size: in inches, at the least.
     """
-    figure = Picture(figsize=size, layout="constrained")
+    figure = Picture(figsize=[max(inches, 0.16 * len(table.columns)) for inches in size], layout="constrained")
     axes = figure.add_subplot()
-    small: Any = {"fontsize": 5} if len(table.columns) > 12 else {}
+    small: Any = {"fontsize": 6.5} if len(table.columns) > 12 else {}
     written: Any = {"annot": bool(numbers), "fmt": numbers or "g", "annot_kws": {"fontsize": 6.5}}
     bar = {"label": label, "shrink": 0.8}
     sns.heatmap(table, cmap="cividis_r", xticklabels=True, yticklabels=True, cbar_kws=bar, ax=axes, **written)

@@ -143,7 +143,7 @@ def wide(
     table: pd.DataFrame,
     methods: Sequence[str],
     column: str = "setting",
-    absent: str = "not yet",
+    absent: str = "not run",
     metric: str = "accuracy",
 ) -> Ranked:
     """Methods down, settings across, one text cell each, the best and the second of a setting marked.

@@ -1,6 +1,7 @@
 """Figures from made-up tables: what is drawn, what is said, and that it is drawn the same twice."""
 
 import ast
+import io
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 from fedlib import show
 from fedlib.algorithms import ALGORITHMS
@@ -108,7 +110,8 @@ def test_pictures_are_the_same_bytes_whenever_drawn():
     assert first.png() == second.png() == first.png()
     assert first.svg() == second.svg() and b"<dc:date>" not in first.svg()
     png, size = first._repr_png_()
-    assert png == first.png() and 200 < size["width"] < 900
+    assert png == first.png(200) and 200 < size["width"] < 900
+    assert Image.open(io.BytesIO(first.png())).info["dpi"] == pytest.approx((300, 300), abs=0.1)  # as printers ask for
     assert first.texts[0].get_text() == "N = 10; T = 30"
 
 
@@ -155,14 +158,14 @@ def curves_table(methods=("FedSSA", "FedProto"), seeds=(0, 1), rounds=4, level=0
 
 
 def test_curves_say_n_have_the_tables_order_and_end_at_100():
-    figure = plots.curves(curves_table(), {"cifar10, N = 10": ["FedProto", "FedSSA"]})
+    figure = plots.curves(curves_table(seeds=(0, 1, 2), level=0.7), {"cifar10, N = 10": ["FedProto", "FedSSA"]})
     (axes,) = figure.axes
-    assert axes.get_title() == "CIFAR-10\nN = 10; n = 2"
+    assert axes.get_title() == "CIFAR-10\nN = 10; n = 3"
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["FedSSA", "FedProto"]  # as in the table
     top = max(band.get_paths()[0].vertices[:, 1].max() for band in axes.collections)
     assert top <= 100
     low, high = axes.get_ylim()
-    assert high - low >= plots.LEAST_SPAN and high <= 101
+    assert high - low >= plots.LEAST_SPAN and high <= 100 + 0.04 * (high - low)
     starts = [line.get_markevery() for line in axes.lines]
     assert len(starts) == 2 and len({line.get_linewidth() for line in axes.lines}) == 2  # equal curves are both seen
 
@@ -176,7 +179,7 @@ def test_the_x_axis_is_a_choice():
         plots.curves(table, {}, along="seconds")
 
 
-def test_one_seed_has_no_band_and_a_wide_band_does_not_flatten_the_means():
+def test_one_seed_and_two_have_no_band():
     one = plots.curves(curves_table(seeds=(0,)), {"cifar10, N = 10": ["FedSSA"]})
     assert one.axes[0].get_title().endswith("n = 1")
     assert all(
@@ -184,10 +187,26 @@ def test_one_seed_has_no_band_and_a_wide_band_does_not_flatten_the_means():
         for band in one.axes[0].collections
         if band.get_paths()
     )
-    table = curves_table(level=0.5)
-    wide = plots.curves(table, {"cifar10, N = 10": ["FedSSA"]})
-    low, high = wide.axes[0].get_ylim()
-    assert high - low < 20  # the means span 10 points, the interval of the last round more than 200
+    two = curves_table(level=0.5)  # whose interval of the last round spans more than 200 points
+    assert not plots.curves(two, {"cifar10, N = 10": ["FedSSA"]}).axes[0].collections
+
+
+def test_no_band_leaves_the_frame():
+    table = curves_table(seeds=(0, 1, 2), level=0.5)
+    for figure in (
+        plots.curves(table, {"cifar10, N = 10": ["FedSSA"]}),
+        plots.leads(lead_rows(ci95=40.0), "Standalone", ["FedSSA"]),
+    ):
+        (axes,) = figure.axes
+        (band,) = axes.collections
+        heights = band.get_paths()[0].vertices[:, 1]
+        assert axes.get_ylim()[0] <= heights.min() < heights.max() <= axes.get_ylim()[1]
+        assert heights.max() - heights.min() > 50
+
+
+def lead_rows(ci95=0.5):
+    rows = [("one", "cifar10", "N = 10", "FedSSA", 3, at, 1.0 * at, ci95) for at in (1, 2, 3)]
+    return pd.DataFrame(rows, columns=["setting", "dataset", "clients", "method", "n", "rounds", "lead", "ci95"])
 
 
 def test_the_recorded_mu_stands_beside_the_formula():
@@ -199,8 +218,7 @@ def test_the_recorded_mu_stands_beside_the_formula():
 
 
 def test_leads_are_drawn_against_zero():
-    rows = [("one", "cifar10", "N = 10", "FedSSA", 3, at, 1.0 * at, 0.5) for at in (1, 2, 3)]
-    table = pd.DataFrame(rows, columns=["setting", "dataset", "clients", "method", "n", "rounds", "lead", "ci95"])
+    table = lead_rows()
     figure = plots.leads(table, "Standalone", ["FedSSA"])
     (axes,) = figure.axes
     assert axes.get_ylabel() == "points above Standalone" and "n = 3" in axes.get_title()
@@ -231,8 +249,8 @@ def test_boxes_leave_out_clients_that_were_never_visited():
 
 
 def trade(*rows):
-    columns = ["dataset", "clients", "method", "accuracy", "words", "flops", "reached"]
-    return pd.DataFrame([("cifar10", "N = 10", *row) for row in rows], columns=columns)
+    columns = ["dataset", "clients", "method", "target", "accuracy", "words", "flops", "reached"]
+    return pd.DataFrame([("cifar10", "N = 10", row[0], 75.0, *row[1:]) for row in rows], columns=columns)
 
 
 def test_trade_off_explains_sizes_and_keeps_equal_points_apart():
@@ -249,7 +267,29 @@ def test_trade_off_explains_sizes_and_keeps_equal_points_apart():
     assert [text.get_text() for text in axes.get_yticklabels()][:2] == ["0", "$10^{5}$"]
     assert [len(marks.get_facecolors()) for marks in axes.collections] == [1, 1, 0]  # hollow: not reached
     said = words(figure)
-    assert {"method", "setting", "computation", "1.0e+12 FLOPs", "hollow: target not reached"} <= set(said)
+    assert {"method", "computation", "1.0e+12 FLOPs", "hollow: not reached by all seeds", "target, 75 %"} <= set(said)
+    assert "setting" not in said  # of one, the foot says it
+    low, high = axes.get_xlim()
+    assert low < 70 < 75 < 80 < high
+    rings = [handle for handle in figure.legends[0].legend_handles if getattr(handle, "get_fillstyle", str)() == "none"]
+    step = figure.legends[0].get_texts()[0].get_fontsize() * (1 + figure.legends[0].labelspacing)
+    assert len(rings) == 3 and all(ring.get_markersize() <= step for ring in rings)  # they do not overlap
+
+
+def test_a_target_of_each_setting_is_named():
+    table = pd.concat([trade(("FedSSA", 80.0, 1e5, 1e12, True)), trade(("FedSSA", 60.0, 1e5, 1e12, True))])
+    table["clients"], table["target"] = ["N = 10", "N = 50"], [90.0, 70.0]
+    said = words(plots.trade_off(table))
+    assert {"target of N = 10, 90 %", "target of N = 50, 70 %", "setting"} <= set(said)
+
+
+def test_who_holds_what_says_how_large_a_dot_is():
+    figure = plots.class_distribution(pd.DataFrame([[0, 40], [20, 4]]))
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["40 images", "20 images", "4 images"]
+    (dots,) = (own for own in figure.axes[0].collections if len(own.get_offsets()))
+    assert dots.get_sizes().tolist() == pytest.approx([70, 35, 7])
+    assert [own.get_sizes()[0] for own in figure.legends[0].legend_handles] == pytest.approx([70, 35, 7])
+    assert np.diff(figure.axes[0].get_xticks())[0] == 1
 
 
 def test_a_flat_sweep_makes_no_peak():
@@ -360,6 +400,8 @@ def test_tallies_draw_every_verdict_even_an_unknown_one():
         "a new one",
     ]
     assert all(axes.get_xlabel() == "claims" for axes in figure.axes)
+    small = plots.tallies({"title": table, "few": table // 2})
+    assert small.axes[0].get_xlim() == small.axes[1].get_xlim()
 
 
 def test_agreement_takes_typed_columns():
