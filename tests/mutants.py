@@ -370,7 +370,7 @@ MUTANTS: dict[str, tuple[str, list[Change]]] = {
         ],
     ),
     "lab/records.py": (
-        "tests/lab/test_store.py tests/papers/test_recorded.py tests/lab/test_change.py tests/test_bad_input.py tests/lab/test_bits.py",
+        "tests/lab/test_store.py tests/test_metrics.py tests/papers/test_recorded.py tests/lab/test_change.py tests/test_bad_input.py tests/lab/test_bits.py",
         [
             ("if hashlib.sha256(content[name]).hexdigest() != digests[name]:", "if False:"),
             ("json.loads(files.unseal((path / \"DONE\").read_bytes()))", "json.loads((path / \"DONE\").read_bytes().partition(b\"\\n\")[2])"),
@@ -390,7 +390,7 @@ MUTANTS: dict[str, tuple[str, list[Change]]] = {
         ],
     ),
     "lab/files.py": (
-        "tests/lab/test_store.py tests/lab/test_client_files.py tests/test_bad_input.py tests/lab/test_bits.py",
+        "tests/lab/test_checkpoint.py tests/lab/test_store.py tests/lab/test_client_files.py tests/test_bad_input.py tests/lab/test_bits.py",
         [
             ("list(files)[-1].unlink(missing_ok=True)", "pass"),
             ("temporary.unlink()", "pass"),
@@ -400,7 +400,7 @@ MUTANTS: dict[str, tuple[str, list[Change]]] = {
         ],
     ),
     "lab/checkpoint.py": (
-        "tests/lab/test_client_files.py tests/lab/test_bits.py tests/lab/test_store.py tests/lab/test_bad_calls.py",
+        "tests/lab/test_checkpoint.py tests/lab/test_client_files.py tests/lab/test_bits.py tests/lab/test_store.py tests/lab/test_bad_calls.py",
         [
             ("if foreign:", "if False:"),
             ("io.BytesIO(files.unseal(path.read_bytes()))", "io.BytesIO(path.read_bytes().partition(b\"\\n\")[2])"),
@@ -441,7 +441,7 @@ MUTANTS: dict[str, tuple[str, list[Change]]] = {
         ],
     ),
     "lab/spec.py": (
-        "tests/lab/test_keys.py tests/lab/test_change.py tests/lab/test_bad_calls.py tests/test_bad_input.py tests/lab/test_own_parts.py",
+        "tests/lab/test_checkpoint.py tests/lab/test_keys.py tests/lab/test_change.py tests/lab/test_bad_calls.py tests/test_bad_input.py tests/lab/test_own_parts.py",
         [
             ("if values[\"partition\"] not in (\"dirichlet\", \"quantity-skew\"):\n        del hashed[\"alpha\"]", "if False:\n        del hashed[\"alpha\"]"),
             ("\"std\": list(dataset.std)", "\"std\": []"),
@@ -485,7 +485,7 @@ MUTANTS: dict[str, tuple[str, list[Change]]] = {
         ],
     ),
     "numerics.py": (
-        "tests/lab/test_change.py tests/lab/test_keys.py tests/test_golden.py",
+        "tests/lab/test_checkpoint.py tests/lab/test_change.py tests/lab/test_keys.py tests/test_golden.py",
         [
             ("if version(part) != number]", "if False]"),
             ("dict.fromkeys(parts(hashed), 1) if stored is None else stored", "versions(hashed) if stored is None else stored"),
