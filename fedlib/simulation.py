@@ -538,14 +538,19 @@ def _mean(values: np.ndarray) -> float:
 
 def _evaluate_everyone(outcome: Outcome, algorithm: Algorithm, rounds: int, exchange: Exchange) -> None:
     """Round -1: accuracy of the initial models before round 0."""
-    infos = outcome.federation.infos
+    infos, absent = outcome.federation.infos, []
     requests = [Request(-1, rounds, info.id, Message()) for info in infos]
     for info, reply in zip(infos, _ask(exchange, outcome.federation, algorithm, requests), strict=True):
         if reply is None:
-            raise FedlibError(f"client {info.id}: has not answered, and a run begins with all clients' initial models")
+            absent.append(info.id)
+            continue
         row = {"round": -1, "client": info.id, "architecture": info.architecture, "loss": np.nan}
         outcome.client_rows.append(row | {name: float(value) for name, value in reply.accuracies.items()})
+    require(len(absent) < len(infos), "clients that have answered before round 0", 0, "at least 1")
     outcome.round_rows.append(_round_row(-1, np.nan, _Known.of(outcome), [], 0))
+    if absent:
+        outcome.round_rows[-1]["absent"] = len(absent)
+        outcome.detail_rows.append({"round": -1, "absent_clients": absent})
 
 
 def _evaluate_initial(federation: Federation, clients: Sequence[Client]) -> list[Reply]:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from ..algorithms import Algorithm
 from ..errors import FedlibError, one_line, others_code, require
-from ..federation import Federation, ServerContext
+from ..federation import Federation, Message, ServerContext
 from ..lab import checkpoint, clientfiles, costs, files, tracking
 from ..lab.spec import Resolved
 from ..lab.tables import clients_of, rounds_of, timing_of
@@ -49,10 +49,11 @@ class Nodes:
     """An exchange over nodes that nobody vouches for. A round's requests go out a message a node, since a message starts a
     process there.
 
-    A run begins when every client has been found and has said how good its initial model is: what is wrong by then ends it
-    with a line. From round 0 on it goes on without a client whose node does not answer, answers with an error, or with what
-    no client of the method could have sent (see `wire.reply_from_bytes`); `messages` has a row for each request, with the
-    reason, or seconds until its node answered, words and bytes down and up.
+    A run begins when every client has been found at one node, and ends with a line where one of the nodes says, before round
+    0, that it cannot take part. Otherwise it goes on without a client whose node does not answer, answers with an error, or
+    with what no client of the method could have sent (see `wire.reply_from_bytes`); `messages` has a row for each request,
+    with the reason, or seconds until its node answered, words and bytes down and up. A node that has not answered before
+    round 0, where it forgets what it has of an earlier run, is asked that again in place of its next round.
 
     A node that has not answered is asked again now and then, since it may have been killed with the message, and at once
     when it has gone and come back: twice asked it answers alike. After `patience` seconds a round goes on without it; it is
@@ -69,16 +70,20 @@ class Nodes:
         self.left: set[int] = set()  # those of them that have been seen to be gone since
         self.late: dict[str, int] = {}  # names under which answers of earlier rounds may still come -> node
         self.useless: set[int] = set()  # clients asked in vain in a row of rounds that had nobody
+        self.begun: set[int] = set()  # clients whose node has answered the request before round 0
         self.messages: list[dict[str, Any]] = []
 
     def __call__(
         self, federation: Federation, algorithm: Algorithm, requests: Sequence[Request]
     ) -> Sequence[Reply | None]:
-        contents = {request.client: wire.request_to_bytes(request) for request in requests}
+        contents = {request.client: wire.request_to_bytes(self._due(request)) for request in requests}
         context = federation.server_context(requests[0].round, requests[0].rounds)
         begins = requests[0].round < 0
         self._find(contents, len(context.infos))
         answered, reasons = self._ask(contents, begins)
+        late = {} if begins else dict.fromkeys(answered.keys() - self.begun, "has answered only now as before round 0")
+        self.begun |= answered.keys()
+        reasons |= late
         read = [
             self._read(request, contents[request.client], answered, reasons, algorithm, context) for request in requests
         ]
@@ -89,6 +94,10 @@ class Nodes:
             lines = one_line("; ".join(f"client {row['client']}: {row['reason']}" for row in rows))
             raise FedlibError(f"round {requests[0].round}: none of the clients can be used ({lines})")
         return replies
+
+    def _due(self, request: Request) -> Request:
+        """The request, or that before round 0, while it has not been answered."""
+        return request if request.client in self.begun else Request(-1, request.rounds, request.client, Message())
 
     def refuse(self, client: int, reason: str) -> None:
         """Note why the last round goes on without a client that has answered."""
@@ -210,8 +219,6 @@ class Nodes:
             row["upload_words"] = reply.upload.words()
         except FedlibError as error:
             row["reason"] = one_line(str(error)).removeprefix(f"reply of client {client}: ")
-            if request.round < 0:
-                raise FedlibError(f"node {row['node']}: client {client}: {row['reason']}") from None
             self._say(row)
             return None
         return reply
@@ -254,6 +261,7 @@ def _serve(post: Transport, share: Path, out: Path, patience: float) -> Outcome:
         with open(earlier, newline="") as file:
             nodes.messages = list(csv.DictReader(file))
         nodes.homes = {int(row["client"]): int(row["node"]) for row in nodes.messages}
+        nodes.begun = {int(row["client"]) for row in nodes.messages if row["seconds"]}
 
     def after_round(row: dict[str, Any], timing: dict[str, Any]) -> None:
         files.write_bytes(earlier, _csv(nodes.messages))

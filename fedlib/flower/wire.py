@@ -233,8 +233,8 @@ def reply_from_bytes(
     measured = cast(dict[str, float], reply.accuracies)
     reply.accuracies = dict(_accuracies(what, measured, request.round, algorithm, context, validates))
     if request.round < 0:
-        empty = reply.loss is None and not reply.diagnostics and reply.upload == Message()
-        require(empty, what, "a loss, a diagnostic or an upload", "accuracies alone: nothing has been trained")
+        if reply.loss is not None or reply.diagnostics or reply.upload != Message():
+            raise FedlibError(f"{what}: must be accuracies alone before round 0, when nothing has been trained")
         return reply
     require(diverged or abs(loss or 0.0) <= LARGEST, f"{what}: loss", loss, "a number that float32 holds")
     for name, number in diagnostics.items():

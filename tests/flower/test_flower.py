@@ -10,6 +10,7 @@ import sys
 import time
 import types
 
+import pandas as pd
 import pytest
 import torch
 
@@ -80,8 +81,12 @@ def rows(file):
         return list(csv.DictReader(content))
 
 
+def outcome_of(run):
+    return simulate(lab.federation_of(run), run.algorithm, run.spec.rounds, run.spec.participation)
+
+
 def simulated(run):
-    outcome = simulate(lab.federation_of(run), run.algorithm, run.spec.rounds, run.spec.participation)
+    outcome = outcome_of(run)
     return [table(outcome).to_csv(index=False, lineterminator="\n") for table in (lab.rounds_of, lab.clients_of)]
 
 
@@ -373,9 +378,69 @@ def test_a_reply_that_cannot_be_used_is_an_absent_client_with_its_reason(dealt, 
     assert json.loads((tmp_path / "out/spec.json").read_text())["status"] == "finished"
 
 
-def test_a_run_does_not_begin_with_a_reply_that_cannot_be_used(dealt, tmp_path):
-    with pytest.raises(FedlibError, match=r"^node 2: client 2: cannot be read"):
-        serve(tmp_path, dealt, change=hostile_from(dealt, -1, 2, lambda reply: reply[:-1]))
+def of_the_beginning(client, edit):
+    """Changes what one client answers before round 0."""
+
+    def changed(reply):
+        value = wire.from_bytes(reply)
+        return edit(value) if value["answers"][1:3] == (-1, client) else reply
+
+    return changed
+
+
+FIRST = {
+    "cut off": (lambda value: wire.to_bytes(value)[:-1], "cannot be read"),
+    "an upload": (
+        lambda value: wire.to_bytes(value | {"upload": value["upload"] | {"num_samples": 3}}),
+        "must be accuracies alone before round 0, when nothing has been trained",
+    ),
+    "an accuracy that is none": (
+        lambda value: wire.to_bytes(value | {"accuracies": value["accuracies"] | {"accuracy": float("nan")}}),
+        "accuracy = nan, must be in [0, 1]",
+    ),
+    "of another client": (
+        lambda value: wire.to_bytes(value | {"answers": (*value["answers"][:2], 0, value["answers"][3])}),
+        "client that it answers = 0: must be 2",
+    ),
+}
+
+
+@pytest.mark.parametrize(("edit", "line"), FIRST.values(), ids=FIRST)
+def test_a_first_reply_that_cannot_be_used_is_an_absent_client_that_takes_part_afterwards(dealt, tmp_path, edit, line):
+    serve(tmp_path, dealt, change=of_the_beginning(2, edit))
+    (told,) = [row for row in rows(tmp_path / "out/messages.csv") if row["reason"]]
+    assert (told["round"], told["client"]) == ("-1", "2") and line in told["reason"]
+    assert [row["absent"] for row in rows(tmp_path / "out/rounds.csv")] == ["1.0", "", "", ""]
+    details = [json.loads(text) for text in (tmp_path / "out/details.jsonl").read_text().splitlines()]
+    assert details[0] == {"round": -1, "absent_clients": [2]}
+    whole = outcome_of(dealt)
+    expected = lab.clients_of(whole).query("round >= 0 or client != 2")
+    assert (tmp_path / "out/clients.csv").read_text() == expected.to_csv(index=False, lineterminator="\n")
+    accuracies = [expected.query("round < 0")["accuracy"].mean(), *lab.rounds_of(whole)["accuracy"][1:]]
+    assert pd.read_csv(tmp_path / "out/rounds.csv")["accuracy"].tolist() == pytest.approx(accuracies, abs=1e-12)
+
+
+def test_a_run_none_of_whose_first_replies_can_be_used_ends_in_one_line(dealt, tmp_path):
+    with pytest.raises(FedlibError, match=r"^round -1: none of the clients can be used \(client 0: cannot be read"):
+        serve(tmp_path, dealt, change=lambda reply: reply[:-1])
+
+
+def test_a_node_that_is_silent_before_round_0_begins_when_it_answers(small_digits, tmp_path, monkeypatch):
+    """Until then it does not know that what it has of an earlier run is not this one's."""
+    run = shares.deal(dataclasses.replace(SPEC, participation=1.0), tmp_path, NODES)
+    clock = a_clock(monkeypatch)
+    found = {}
+    for out in ("first", "again"):  # the second finds states of the first
+        clock[0] = 0.0
+        post = Bag(tmp_path, late={(1, -1): server.AGAIN})
+        server.serve(post, tmp_path / "server" / run.key, tmp_path / out, 60.0)
+        assert 60 <= clock[0] < 70 and post.asked_of.count((1, 0)) == 0
+        told = [(row["round"], row["client"], row["reason"]) for row in rows(tmp_path / out / "messages.csv")]
+        why = "has not answered within 60 s", "has answered only now as before round 0"
+        assert [row for row in told if row[2]] == [(str(k - 1), id, why[k]) for k in (0, 1) for id in ("1", "4")]
+        assert [row["absent"] for row in rows(tmp_path / out / "rounds.csv")] == ["2.0", "2.0", "", ""]
+        found[out] = tables(tmp_path / out)
+    assert found["first"] == found["again"]
 
 
 def test_an_error_of_a_node_s_in_a_round_is_the_reason_of_its_absence(dealt, tmp_path):

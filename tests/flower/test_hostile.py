@@ -290,13 +290,19 @@ class Recorded(here.Here):
         for name, request in asked.items():
             reply = self.seen[request.round, request.client] = self.known[bound[name]]
             if (request.round, request.client) == (self.round, self.victim) and self.change:
-                neighbour = next(c for (r, c) in self.seen if r == request.round - 1 and c != self.victim)
-                other = {"replay": self.seen[request.round - 1, self.victim], "first": self.seen[-1, self.victim]}
-                other["neighbour"] = self.seen[request.round - 1, neighbour]
-                reply = self.change(wire.from_bytes(reply), other)
+                reply = self.change(wire.from_bytes(reply), self.other())
             replies[name] = reply
         self.sent[str(self.asked)] = replies
         return str(self.asked)
+
+    def other(self):
+        """Honest replies to other requests; before round 0 there are none of the client's own."""
+        before = max(self.round - 1, -1)
+        neighbour = next(
+            reply for (round, client), reply in self.seen.items() if round == before and client != self.victim
+        )
+        own = {"replay": self.seen[before, self.victim], "first": self.seen[-1, self.victim]}
+        return {"neighbour": neighbour} | (own if self.round >= 0 else dict.fromkeys(own))
 
 
 def rows(file):
@@ -324,7 +330,7 @@ def check_finite(found, honest):
                     assert 0 <= float(row[key]) <= 1
 
 
-def attack(name, cases, folder, monkeypatch):
+def attack(name, cases, folder, monkeypatch, round=1):
     monkeypatch.setattr(server, "PAUSE", 0.0)
     public = {"public_images": 16} if ALGORITHMS[name].public_data != "none" else {}
     scenario = {"scenario": "homogeneous"} if ALGORITHMS[name].needs == "architecture" else {}
@@ -332,27 +338,25 @@ def attack(name, cases, folder, monkeypatch):
         name, dataset="digits", num_clients=CLIENTS, participation=1.0, rounds=2, batch_size=64, **public, **scenario
     )
     run = shares.deal(dataclasses.replace(spec, **SPECS.get(name, {})), folder, NODES)
-    post = Recorded(folder, 2, 1)
+    post = Recorded(folder, 2, round)
     honest = outcome_of(post, run, folder / "honest")
     tried = 0
     for number, (case, change) in enumerate(cases.items()):
         post.change = change
-        if change(wire.from_bytes(post.seen[1, 2]), {"replay": b"", "first": b"", "neighbour": b""}) is None:
+        if change(wire.from_bytes(post.seen[round, 2]), post.other()) is None:
             continue  # this method sends nothing of the kind
         tried += 1
         out = folder / f"out-{number}"
         found = outcome_of(post, run, out)
         status = json.loads((out / "spec.json").read_text())["status"]
         assert status == "finished", case
-        last, (message,) = (
-            found["rounds"][-1],
-            [row for row in found["messages"] if row["round"] == "1" and row["client"] == "2"],
-        )
+        victim = f"{round}", "2"
+        (own,) = [row for row in found["rounds"] if row["round"] == victim[0]]
+        (message,) = [row for row in found["messages"] if (row["round"], row["client"]) == victim]
         if case in REFUSED:
             assert message["reason"] and "\n" not in message["reason"], case
-            assert (last["absent"], last["selected"]) == ("1.0", "3"), case
-            assert not [row for row in found["clients"] if (row["round"], row["client"]) == ("1", "2")], case
-            others = [row for row in honest["clients"] if (row["round"], row["client"]) != ("1", "2")]
+            assert (own["absent"], own["selected"]) == ("1.0", "0" if round < 0 else "3"), case
+            others = [row for row in honest["clients"] if (row["round"], row["client"]) != victim]
             assert found["clients"] == others, case
         else:
             assert (
@@ -373,3 +377,9 @@ def test_a_few_hostile_replies(name, small_digits, tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_hostile_reply_to_every_method(name, small_digits, tmp_path, monkeypatch):
     assert attack(name, REFUSED | BELIEVED, tmp_path, monkeypatch) >= 80
+
+
+@pytest.mark.slow
+def test_every_hostile_reply_before_round_0(small_digits, tmp_path, monkeypatch):
+    """Where every method's clients say the same: how good their initial models are."""
+    assert attack("FedSSA", REFUSED, tmp_path, monkeypatch, round=-1) >= 75

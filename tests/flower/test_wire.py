@@ -310,7 +310,9 @@ def test_before_the_first_round_a_reply_has_accuracies_alone():
         if fits:
             assert wire.reply_from_bytes(content, first, answers, Mine(), CONTEXT).accuracies["accuracy"] == 0.5
         else:
-            with pytest.raises(FedlibError, match=r"must be accuracies alone: nothing has been trained$"):
+            with pytest.raises(
+                FedlibError, match=r"must be accuracies alone before round 0, when nothing has been trained$"
+            ):
                 wire.reply_from_bytes(content, first, answers, Mine(), CONTEXT)
 
 
