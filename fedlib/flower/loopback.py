@@ -6,9 +6,7 @@ node with a key that the SuperLink knows. For trying and testing; on real machin
         federation.run(run.key, "out")
 """
 
-import datetime
 import importlib.util
-import ipaddress
 import json
 import os
 import shutil
@@ -21,7 +19,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from ..errors import FedlibError
 from .server import ERROR
@@ -37,29 +34,17 @@ def installed() -> bool:
 
 
 def write_certificates(folder: Path) -> None:
-    """A certificate authority's certificate ca.pem, and server.pem with server.key for localhost, good for a week."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import NameOID
+    """A certificate authority's certificate ca.pem, and server.pem with server.key for localhost, in a folder that nobody
+    else may read.
+    """
+    import trustme
 
-    authority, own = ec.generate_private_key(ec.SECP384R1()), ec.generate_private_key(ec.SECP384R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fedlib loopback")])
-    now = datetime.datetime.now(datetime.UTC)
-
-    def certificate(key: Any, subject: x509.Name) -> x509.CertificateBuilder:
-        builder = x509.CertificateBuilder().subject_name(subject).issuer_name(name).public_key(key.public_key())
-        builder = builder.serial_number(x509.random_serial_number())
-        return builder.not_valid_before(now).not_valid_after(now + datetime.timedelta(days=7))
-
-    hosts = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-    root = certificate(authority, name).add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-    server_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    server = certificate(own, server_name).add_extension(x509.SubjectAlternativeName(hosts), critical=False)
-    folder.mkdir(parents=True, exist_ok=True)
-    for file, builder in (("ca.pem", root), ("server.pem", server)):
-        (folder / file).write_bytes(builder.sign(authority, hashes.SHA384()).public_bytes(_pem()))
-    _write_secret(folder / "server.key", own)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    authority = trustme.CA()
+    server = authority.issue_cert("localhost", "127.0.0.1")
+    authority.cert_pem.write_to_path(folder / "ca.pem")
+    server.cert_chain_pems[0].write_to_path(folder / "server.pem")
+    server.private_key_pem.write_to_path(folder / "server.key")
 
 
 def write_node_key(folder: Path, name: str) -> None:
@@ -67,25 +52,11 @@ def write_node_key(folder: Path, name: str) -> None:
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
-    folder.mkdir(parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP384R1())
-    _write_secret(folder / name, key, serialization.PrivateFormat.OpenSSH)
+    form, pem = serialization.PrivateFormat.OpenSSH, serialization.Encoding.PEM
+    (folder / name).write_bytes(key.private_bytes(pem, form, serialization.NoEncryption()))
     public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
     (folder / f"{name}.pub").write_bytes(public)
-
-
-def _pem() -> Any:
-    from cryptography.hazmat.primitives.serialization import Encoding
-
-    return Encoding.PEM
-
-
-def _write_secret(path: Path, key: Any, form: Any = None) -> None:
-    from cryptography.hazmat.primitives.serialization import NoEncryption, PrivateFormat
-
-    content = key.private_bytes(_pem(), form or PrivateFormat.TraditionalOpenSSL, NoEncryption())
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(content)
 
 
 def _free_port() -> int:

@@ -33,7 +33,7 @@ def configured(tmp_path, monkeypatch, text):
 
 
 def test_a_superlink_is_believed_when_it_answers_with_a_trusted_certificate(tmp_path, monkeypatch):
-    pytest.importorskip("cryptography")
+    pytest.importorskip("trustme")
     monkeypatch.setenv("FLWR_HOME", str(tmp_path))
     with pytest.raises(
         FedlibError, match=r"config\.toml: cannot be read .* without it Flower starts a SuperLink of its own$"
