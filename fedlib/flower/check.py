@@ -69,15 +69,28 @@ def online(name: str) -> list[int]:
 
 
 def result(out: str | Path) -> str:
-    """How far the run whose tables go to `out` has come. Raises FedlibError with the line that it ended with, and where nothing
-    has come of it.
+    """How far the run whose tables go to `out` has come, and whose answers it has gone on without. Raises FedlibError with the
+    line that it ended with, and where nothing has come of it.
     """
     folder = Path(out)
     if (folder / ERROR).exists():
         raise FedlibError((folder / ERROR).read_text().strip())
-    for name, shown in (("rounds.csv", "finished after round {}"), ("messages.csv", "is in its rounds: {} is done")):
-        if (folder / name).exists():
-            with open(folder / name, newline="") as file:
-                *_, last = csv.DictReader(file)
-            return shown.format(int(last["round"]) + 1)
+    asked = _rows(folder / "messages.csv")
+    for rows, shown in (
+        (_rows(folder / "rounds.csv"), "finished after round {}"),
+        (asked, "is in its rounds: {} is done"),
+    ):
+        if rows:
+            said = shown.format(int(rows[-1]["round"]) + 1)
+            absent = [
+                f"client {row['client']} in round {row['round']}: {row['reason']}" for row in asked if row["reason"]
+            ]
+            return said + (f"; {len(absent)} of {len(asked)} requests in vain, lastly {absent[-1]}" if absent else "")
     raise FedlibError(f"out = {str(out)!r}: nothing has come of a run yet; `flwr log` of the run says more")
+
+
+def _rows(file: Path) -> list[dict[str, str]]:
+    if not file.exists():
+        return []
+    with open(file, newline="") as content:
+        return list(csv.DictReader(content))

@@ -278,6 +278,7 @@ def _serve(post: Transport, share: Path, out: Path, patience: float) -> Outcome:
     except (RuntimeError, LookupError) as error:
         raise FedlibError(f"the round's uploads do not fit together: {' '.join(str(error).split())}") from error
     finally:
+        files.write_bytes(earlier, _csv(nodes.messages))
         tracking.finish(run.key)
     tables = {"rounds": rounds_of(outcome), "clients": clients_of(outcome), "timing": timing_of(outcome)}
     contents: dict[Path, list[bytes | memoryview]] = {
@@ -285,7 +286,6 @@ def _serve(post: Transport, share: Path, out: Path, patience: float) -> Outcome:
     }
     if outcome.detail_rows:
         contents[out / "details.jsonl"] = ["".join(json.dumps(row) + "\n" for row in outcome.detail_rows).encode()]
-    contents[out / "messages.csv"] = [_csv(nodes.messages)]
     contents[out / "spec.json"] = [json.dumps({"spec": known["spec"], "status": outcome.status}, indent=1).encode()]
     files.write_files(contents)
     clientfiles.remove(out / "checkpoint.pt")
@@ -306,8 +306,9 @@ FIELDS = (
 
 
 def _csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    """Of a request that was made again, by a server that has gone back to its last whole round, the last row."""
     text = io.StringIO()
     writer = csv.DictWriter(text, FIELDS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({(int(row["round"]), int(row["client"])): row for row in rows}.values())
     return text.getvalue().encode()

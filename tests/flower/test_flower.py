@@ -252,6 +252,7 @@ def test_a_round_in_which_no_node_answers_ends_the_run_in_one_line(small_digits,
     assert (tmp_path / "out/checkpoint.pt").exists()
     serve(tmp_path, dealt)  # goes on from round 1
     assert tables(tmp_path / "out") == simulated(dealt)
+    assert not any(row["reason"] for row in rows(tmp_path / "out/messages.csv"))
 
 
 def test_a_node_whose_messages_are_lost_is_asked_again(dealt, tmp_path):
@@ -423,6 +424,7 @@ def test_a_first_reply_that_cannot_be_used_is_an_absent_client_that_takes_part_a
 def test_a_run_none_of_whose_first_replies_can_be_used_ends_in_one_line(dealt, tmp_path):
     with pytest.raises(FedlibError, match=r"^round -1: none of the clients can be used \(client 0: cannot be read"):
         serve(tmp_path, dealt, change=lambda reply: reply[:-1])
+    assert len([row for row in rows(tmp_path / "out/messages.csv") if "cannot be read" in row["reason"]]) == 5
 
 
 def test_a_node_that_is_silent_before_round_0_begins_when_it_answers(small_digits, tmp_path, monkeypatch):
