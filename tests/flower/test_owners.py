@@ -2,7 +2,6 @@
 its own that sees which files it opens; the numbers are those of the simulation of the union.
 """
 
-import dataclasses
 import json
 import os
 import shutil
@@ -12,10 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import united
 from PIL import Image
 
 import fedlib
-from fedlib import Dataset, FedlibError, RunSpec, data, lab, simulate
+from fedlib import FedlibError, data
 from fedlib.flower import here, owners, server, shares
 
 CLIENTS = 4
@@ -39,36 +39,6 @@ mean = [0.4, 0.4, 0.4]
 std = [0.3, 0.3, 0.3]
 num_images = 150
 """
-MINE = """
-from dataclasses import dataclass
-
-import torch
-
-from fedlib.algorithms import Algorithm
-from fedlib.federation import Message
-
-
-@dataclass(frozen=True)
-class SharedBias(Algorithm):
-    name = "SharedBias"
-    needs = "features"
-    step: float = 1.0
-
-    def init_server(self, context):
-        return {"bias": context.initial_header().bias.detach()}
-
-    def download(self, server, info, context):
-        return Message({"bias": server["bias"]})
-
-    def local_round(self, client, message, context):
-        client.model.header.bias.data.copy_(message["bias"])
-        context.train()
-        return Message({"bias": client.model.header.bias.detach()})
-
-    def aggregate(self, server, uploads, context):
-        mean = torch.stack([message["bias"] for _, message in uploads]).mean(0)
-        server["bias"] = server["bias"] + self.step * (mean - server["bias"])
-"""
 WATCH = """
 import os, sys
 
@@ -86,34 +56,9 @@ sys.addaudithook(watch)
 
 
 @pytest.fixture
-def package(tmp_path):
-    """A folder with an installed package that brings a method."""
-    folder = tmp_path / "site" / "site-packages"
-    (folder / "mine-1.0.dist-info").mkdir(parents=True)
-    (folder / "mine.py").write_text(MINE)
-    (folder / "mine-1.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
-    (folder / "mine-1.0.dist-info/entry_points.txt").write_text("[fedlib.algorithms]\nSharedBias = mine:SharedBias\n")
-    return folder
-
-
-@pytest.fixture
 def hospitals(tmp_path):
     """Each owner's folder, hospital-k/images; and all of their images and labels, by owner."""
-    stream, every = np.random.default_rng(5), []
-    for client in range(CLIENTS):
-        images, labels = [], []
-        for label, name in enumerate(("crack", "dent", "none")):
-            folder = tmp_path / f"hospital-{client}" / "images" / name
-            if label == client % 3:
-                continue  # nobody has every class
-            folder.mkdir(parents=True)
-            for number in range(15 + client):
-                pixels = stream.integers(0, 80, (32, 32, 3)) + np.array([80 * label, 40, 160 - 80 * label])
-                Image.fromarray(pixels.astype(np.uint8)).save(folder / f"{number:03}.png")
-                images.append(pixels.astype(np.uint8).transpose(2, 0, 1))
-                labels.append(label)
-        every.append((np.stack(images), np.array(labels)))
-    return every
+    return united.pictures(tmp_path / f"hospital-{client}" for client in range(CLIENTS))
 
 
 def environment(tmp_path, package, who):
@@ -206,43 +151,15 @@ class Apart(here.Here):
         return {number: here.clients_of(self.side(number), run) for number in nodes}
 
 
-def union(hospitals, algorithm):
-    """The simulation of all owners' images, one group for each."""
-    images, labels = (np.concatenate(part) for part in zip(*hospitals, strict=True))
-    whose = np.repeat(np.arange(CLIENTS), [len(own) for _, own in hospitals])
-    made = Dataset.from_arrays(
-        "united", images, labels, images[:0], labels[:0], 3, mean=[0.4] * 3, std=[0.3] * 3, groups=(whose, [])
-    )
-    data.register("united", lambda: made)
-    spec = RunSpec(algorithm, dataset="united", partition="groups", num_clients=CLIENTS, participation=0.5, rounds=2)
-    spec = dataclasses.replace(spec, local_epochs=1, batch_size=16, precision="fp32", seed=3)
-    run = lab.resolve(spec)
-    outcome = simulate(lab.federation_of(run), run.algorithm, 2, 0.5)
-    return [table(outcome).to_csv(index=False, lineterminator="\n") for table in (lab.rounds_of, lab.clients_of)]
-
-
 def tables(folder):
     return [(folder / f"{name}.csv").read_text() for name in ("rounds", "clients")]
-
-
-@pytest.fixture
-def mine(package, monkeypatch):
-    """The package's method in this process, too, which is the server's and simulates the union."""
-    monkeypatch.syspath_prepend(str(package))
-    from fedlib.lab import plugins
-
-    plugins.load_plugins.cache_clear()
-    yield
-    plugins.load_plugins.cache_clear()
-    plugins.PROVIDED.pop(("fedlib.algorithms", "SharedBias"), None)
-    sys.modules.pop("mine", None)
 
 
 def test_the_numbers_are_the_unions_and_no_process_opens_two_owners_files(tmp_path, hospitals, package, mine):
     (tmp_path / "plan.toml").write_text(PLAN.format(algorithm="FedSSA"))
     key = federate(tmp_path, package)
     server.serve(Apart(tmp_path, package), tmp_path / "centre/shares" / key, tmp_path / "out", 120.0)
-    assert tables(tmp_path / "out") == union(hospitals, "FedSSA")
+    assert tables(tmp_path / "out") == united.simulated(hospitals, "FedSSA", rounds=2, seed=3)
     opened = {}
     for line in (tmp_path / "opened.log").read_text().splitlines():
         process, _, path = line.partition(" ")
@@ -264,7 +181,7 @@ def test_other_methods_and_ones_own_have_the_unions_numbers(tmp_path, hospitals,
     share = owners.server_share(plan, told, tmp_path / "server")
     with here.Here(tmp_path, 2) as federation:
         federation.run(share.name, tmp_path / "out")
-    assert tables(tmp_path / "out") == union(hospitals, algorithm)
+    assert tables(tmp_path / "out") == united.simulated(hospitals, algorithm, rounds=2, seed=3)
 
 
 def test_what_a_node_cannot_import_ends_the_run_before_anything_is_trained(tmp_path, hospitals, package, mine):
@@ -281,7 +198,7 @@ def test_another_version_of_ones_own_method_is_refused(tmp_path, hospitals, pack
     key = federate(tmp_path, package)
     other = tmp_path / "other" / "site-packages"
     shutil.copytree(package, other)
-    (other / "mine.py").write_text(MINE.replace("self.step *", "2 * self.step *"))
+    (other / "mine.py").write_text(united.MINE.replace("self.step *", "2 * self.step *"))
     with pytest.raises(
         FedlibError, match=r"^node 0 with clients 0: method of SharedBias, file = '\w+': must be the version"
     ):

@@ -11,12 +11,11 @@ import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
-import numpy as np
 import pytest
+import united
 import walk
-from PIL import Image
 
-from fedlib import Dataset, FedlibError, RunSpec, data, lab, simulate
+from fedlib import FedlibError, lab
 from fedlib.flower import check, loopback, owners
 
 
@@ -24,7 +23,7 @@ def test_the_pages_plan_can_be_read(tmp_path):
     (text,) = (text for language, _, text in walk.blocks() if language == "toml")
     (tmp_path / "plan.toml").write_text(text)
     assert owners.read_plan(tmp_path / "plan.toml").run.spec.algorithm == "FedSSA"
-    assert [first for _, first, _ in walk.blocks()].count("# on the server's machine") == 4
+    assert [first for _, first, _ in walk.blocks()].count("# on the server's machine") == 3
 
 
 def configured(tmp_path, monkeypatch, text):
@@ -71,8 +70,13 @@ def test_a_superlink_is_believed_when_it_answers_with_a_trusted_certificate(tmp_
 def test_a_result_says_how_far_the_run_is(tmp_path):
     with pytest.raises(FedlibError, match=r"nothing has come of a run yet"):
         check.result(tmp_path)
-    (tmp_path / "messages.csv").write_text("round,client\n-1,0\n0,1\n")
+    (tmp_path / "messages.csv").write_text("round,client,reason\n-1,0,\n0,1,\n")
     assert check.result(tmp_path) == "is in its rounds: 1 is done"
+    (tmp_path / "messages.csv").write_text("round,client,reason\n-1,0,\n0,1,cannot be read\n")
+    assert check.result(tmp_path) == (
+        "is in its rounds: 1 is done; 1 of 2 requests in vain, lastly client 1 in round 0: cannot be read"
+    )
+    (tmp_path / "messages.csv").write_text("round,client,reason\n-1,0,\n0,1,\n")
     (tmp_path / "rounds.csv").write_text("round,accuracy\n-1,0.1\n0,0.2\n1,0.3\n")
     assert check.result(tmp_path) == "finished after round 2"
     (tmp_path / "error.txt").write_text("round 1: none of the clients can be used\n")
@@ -84,36 +88,19 @@ def test_a_result_says_how_far_the_run_is(tmp_path):
 @pytest.mark.skipif(
     os.geteuid() != 0 or not all(map(shutil.which, ("ip", "openssl", "ssh-keygen"))), reason="needs root and iproute2"
 )
-def test_the_pages_commands_federate_four_owners(tmp_path):
+@pytest.mark.parametrize("algorithm", ["FedSSA", "FedGH", "FedProto", "SharedBias"])
+def test_the_pages_commands_federate_four_owners(tmp_path, package, mine, algorithm):
     pytest.importorskip("flwr")
-    stream, every = np.random.default_rng(5), []
-    for client in range(walk.OWNERS):
-        for label, name in enumerate(("crack", "dent", "none")):
-            folder = tmp_path / f"owner-{client}" / "images" / name
-            folder.mkdir(parents=True)
-            for number in range(0 if label == client % 3 else 15 + client):
-                pixels = (stream.integers(0, 80, (32, 32, 3)) + np.array([80 * label, 40, 160 - 80 * label])).astype(
-                    np.uint8
-                )
-                Image.fromarray(pixels).save(folder / f"{number:03}.png")
-                every.append((pixels.transpose(2, 0, 1), label, client))
-    here = str(Path(lab.__file__).parents[2])
-    script = f"import sys; sys.path.insert(0, {str(Path(walk.__file__).parent)!r}); import walk; walk.walk({str(tmp_path)!r})"
+    sides = tmp_path / "sides"
+    owned = united.pictures(sides / f"owner-{client}" for client in range(walk.OWNERS))
+    (plan,) = (text for language, _, text in walk.blocks() if language == "toml")
+    script = "import sys, walk; walk.walk(*sys.argv[1:])"
+    paths = [Path(walk.__file__).parent, Path(lab.__file__).parents[2], package]
     environment = os.environ | {
-        "PYTHONPATH": here,
+        "PYTHONPATH": os.pathsep.join(map(str, paths)),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }
-    subprocess.run([sys.executable, "-c", script], check=True, env=environment)
-    images, labels, whose = (np.array(part) for part in zip(*every, strict=True))
-    united = Dataset.from_arrays(
-        "united", images, labels, images[:0], labels[:0], 3, mean=[0.4] * 3, std=[0.3] * 3, groups=(whose, [])
-    )
-    data.register("united", lambda: united)
-    run = lab.resolve(
-        RunSpec("FedSSA", dataset="united", partition="groups", num_clients=4, participation=0.5, rounds=3, local_epochs=1,
-                batch_size=16, precision="fp32")
-    )  # fmt: skip
-    outcome = simulate(lab.federation_of(run), run.algorithm, 3, 0.5)
-    for name, table in (("rounds", lab.rounds_of(outcome)), ("clients", lab.clients_of(outcome))):
-        found = (tmp_path / f"server/out/{name}.csv").read_text()
-        assert found == table.to_csv(index=False, lineterminator="\n")
+    words = [sys.executable, "-c", script, str(sides), plan.replace("FedSSA", algorithm)]
+    subprocess.run(words, check=True, env=environment)
+    found = [(sides / f"server/out/{name}.csv").read_text() for name in ("rounds", "clients")]
+    assert found == united.simulated(owned, algorithm, rounds=3)

@@ -1,8 +1,10 @@
 """Types the commands of docs/pages/machines.md, as they stand there, on a server and four owners in network namespaces of
-their own; needs root, iproute2, openssl, ssh-keygen and Flower. `python tests/flower/walk.py FOLDER` prints what it does.
+their own; needs root, iproute2, openssl, ssh-keygen and Flower. `python tests/flower/walk.py FOLDER` prints what it does,
+with each owner's pictures in FOLDER/owner-K/images.
 
-Each side has a folder, HOME and address of its own. Of the page only SERVER and SAN are other values, and /srv/federation is
-the side's own folder; what systemd would start is started from the units' ExecStart.
+A side sees its own folder as /srv/federation, and none of the others'; fed.example.org is the server's address. Of the page
+only CLIENT is another value at each owner, and the installation, which is this environment, is not typed. What systemd
+would start is started with what its unit gives it.
 """
 
 import os
@@ -15,6 +17,14 @@ from pathlib import Path
 
 PAGE = Path(__file__).parents[2] / "docs/pages/machines.md"
 OWNERS, ADDRESS, PREFIX = 4, "10.77.0.1", "fedlib"
+ENTER = """
+folder=$1 side=$2; shift 2
+mount -t tmpfs none /srv && mkdir /srv/federation
+mount --bind "$folder/$side" /srv/federation
+mount --bind "$folder/hosts" /etc/hosts
+mount -t tmpfs none "$folder"
+cd /srv/federation && exec "$@"
+"""
 
 
 def blocks():
@@ -30,6 +40,8 @@ class Walk:
         self.sides = ["server", *(f"owner-{client}" for client in range(OWNERS))]
         for side in self.sides:
             (self.folder / side).mkdir(parents=True, exist_ok=True)
+            (self.folder / side / "venv").symlink_to(sys.prefix)
+        (self.folder / "hosts").write_text(f"127.0.0.1 localhost\n{ADDRESS} fed.example.org\n")
 
     def __enter__(self):
         """A bridge with an address for each side."""
@@ -59,32 +71,28 @@ class Walk:
             subprocess.run(["ip", "netns", "del", f"{PREFIX}-{side}"], capture_output=True)
         subprocess.run(["ip", "link", "del", f"{PREFIX}-br"], capture_output=True)
 
-    def environment(self, side, **more):
-        own = self.folder / side
-        kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "LANG") if name in os.environ}
-        more |= {"SERVER": ADDRESS, "SAN": f"IP:{ADDRESS},DNS:localhost,IP:127.0.0.1", "HOME": str(own)}
-        return kept | more | {"OMP_NUM_THREADS": "1", "FLWR_TELEMETRY_ENABLED": "0"}
+    def start(self, side, *words):
+        command = ["ip", "netns", "exec", f"{PREFIX}-{side}", "unshare", "--mount", "bash", "-ec", ENTER, "enter"]
+        known = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "LANG") if name in os.environ}
+        known |= {"HOME": "/srv/federation", "OMP_NUM_THREADS": "1", "FLWR_TELEMETRY_ENABLED": "0"}
+        return {"args": [*command, self.folder, side, *words], "env": known}
 
-    def start(self, side, *words, **more):
-        command = ["ip", "netns", "exec", f"{PREFIX}-{side}", *words]
-        return {"args": command, "cwd": self.folder / side, "env": self.environment(side, **more)}
-
-    def type(self, side, text, **more):
-        """What a person would type there; the line that exports another SERVER is the environment's."""
-        text = "\n".join(line for line in text.splitlines() if not line.startswith("export SERVER="))
-        ended = subprocess.run(**self.start(side, "bash", "-ec", text, **more), capture_output=True, text=True)
+    def type(self, side, text):
+        """What a person would type there."""
+        ended = subprocess.run(**self.start(side, "bash", "-ec", text), capture_output=True, text=True)
         print(f"[{side}] {text}\n{ended.stdout}{ended.stderr}", flush=True)
         if ended.returncode:
             raise SystemExit(f"{side}: exit {ended.returncode}")
         return ended.stdout
 
     def unit(self, side, text):
-        """Start what a unit starts."""
-        text = text.replace("/srv/federation", str(self.folder / side)).replace("${SERVER}", ADDRESS)
-        words = shlex.split(re.search(r"^ExecStart=(.*)$", text, re.MULTILINE)[1])
+        """Start what a unit starts, with its PATH."""
+        (command,) = re.findall(r"^ExecStart=(.*)$", text.replace("\\\n", " "), re.MULTILINE)
+        (path,) = re.findall(r"^Environment=PATH=(.*)$", text, re.MULTILINE)
+        words = ["env", f"PATH={path}", *shlex.split(command)]  # `ip` itself may be elsewhere
         with open(self.folder / side / "log.txt", "ab") as log:
-            given = self.start(side, *words)
-            self.processes.append(subprocess.Popen(**given, stdout=log, stderr=log, start_new_session=True))
+            given = self.start(side, *words) | {"stdout": log, "stderr": log}
+            self.processes.append(subprocess.Popen(**given, start_new_session=True))
         print(f"[{side}] started {' '.join(words)}", flush=True)
 
 
@@ -100,6 +108,8 @@ def walk(folder, plan=None):
     """Go through the page; each owner's pictures are in folder/owner-K/images. Returns the server's folder of results."""
     with Walk(folder) as federation:
         server, owners = federation.folder / "server", federation.sides[1:]
+        for side in federation.sides:
+            assert federation.type(side, f"ls -A {federation.folder}") == "", "a side sees another's files"
         for language, first, text in blocks():
             if language == "toml":
                 for side in federation.sides:
@@ -115,13 +125,15 @@ def walk(folder, plan=None):
                     lambda: all("SuperNode ID" in (federation.folder / s / "log.txt").read_text() for s in owners),
                     "nodes",
                 )
+            elif "every machine" in first:
+                continue
             elif "each owner" in first:
                 for client, side in enumerate(owners):
-                    (federation.folder / side / "ca.pem").write_bytes((server / "ca.pem").read_bytes())
-                    federation.type(side, text, CLIENT=str(client))
-                    (told,) = (federation.folder / side / "shares").glob("*/client-*.json")
-                    (server / told.name).write_bytes(told.read_bytes())
-                    (server / f"node-{client}.pub").write_bytes((federation.folder / side / "node.pub").read_bytes())
+                    own = federation.folder / side
+                    (own / "ca.pem").write_bytes((server / "ca.pem").read_bytes())
+                    federation.type(side, text.replace("CLIENT=0 ", f"CLIENT={client} "))
+                    for sent in (*own.glob("shares/*/client-*.json"), *own.glob("node-*.pub")):
+                        (server / sent.name).write_bytes(sent.read_bytes())
             elif "now and then" in first:
                 until(
                     lambda: any((server / "out" / name).exists() for name in ("rounds.csv", "error.txt")),
