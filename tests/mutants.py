@@ -428,7 +428,7 @@ MUTANTS: dict[str, tuple[str, list[Change]]] = {
         ],
     ),
     "lab/launch.py": (
-        "tests/lab/test_border_of_runs.py tests/lab/test_own_parts.py tests/lab/test_bits.py tests/lab/test_store.py tests/lab/test_bad_calls.py",
+        "tests/papers/test_recorded.py::test_own_parts_that_make_something_else_from_the_same_source_are_another_run tests/lab/test_border_of_runs.py tests/lab/test_own_parts.py tests/lab/test_bits.py tests/lab/test_store.py tests/lab/test_bad_calls.py",
         [
             ("            stdout=2,\n", ""),
             ("    with suppress(KeyboardInterrupt, EOFError, OSError):\n        while spec", "    if True:\n        while spec"),

@@ -365,3 +365,14 @@ def test_another_clients_state_is_refused_and_changes_nothing(content):
             wire.client_from_bytes(own, hostile)
     assert not own.visited
     assert_same(dict(own.model.state_dict()), before)
+
+
+def test_what_is_nested_more_deeply_than_any_state_is_refused():
+    nested: dict = {"x": 1}
+    for _ in range(wire.DEPTH + 3):
+        nested = {"x": nested}
+    with pytest.raises(FedlibError, match="its structure is none that fedlib writes"):
+        wire.from_bytes(wire.to_bytes(nested))
+    for _ in range(8):
+        nested = nested["x"]
+    assert wire.from_bytes(wire.to_bytes(nested)) == nested

@@ -80,6 +80,8 @@ def test_another_public_data_set_of_the_same_name_is_another_run():
 
 
 def test_a_record_of_before_there_were_versions_is_of_the_first():
-    hashed = lab.resolve(RunSpec("FedAvg", dataset="digits", scenario="homogeneous-M4")).hashed
+    resolved = lab.resolve(RunSpec("FedAvg", dataset="digits", scenario="homogeneous-M4"))
+    hashed = resolved.hashed
+    assert resolved.session == f"{resolved.key}, network M4 2"  # nor is a checkpoint of the first gone on with
     assert numerics.version("network M4") == 2 and numerics.moved(hashed, None) == ["network M4"]
     assert numerics.moved(hashed, numerics.versions(hashed)) == []
