@@ -1100,11 +1100,14 @@ def test_after_a_visit_a_model_is_in_evaluation_and_the_clients_state_is_its_own
 
 
 def test_after_a_step_of_ones_own_torchs_settings_are_as_they_were():
+    python = random.getstate()
     with border.crossing(True, "a step", 0, "aggregate"):
+        random.random()
         torch.set_num_threads(2)
         torch.set_default_dtype(torch.float64)
         torch.set_grad_enabled(False)
     assert (torch.get_num_threads(), torch.get_default_dtype(), torch.is_grad_enabled()) == (1, torch.float32, True)
+    assert random.getstate() == python
 
 
 def test_another_thread_waits_for_torchs_generator():

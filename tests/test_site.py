@@ -3,6 +3,7 @@
 import importlib.util
 import itertools
 import os
+import re
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -137,10 +138,10 @@ def test_the_front_page_answers_and_says_how_to_install(site):
 
 def test_each_method_in_a_setting_of_record_can_be_cited(site, pages):
     places = [path for path in pages if path.parent == site / "methods/settings"]
-    assert len(places) > 10
+    assert sum("±" in path.read_text(encoding="utf-8") for path in places) > 10  # a single seed has no interval
     for path in places:
         text = path.read_text(encoding="utf-8")
-        assert ">@misc<" in text and "Runs " in text and "±" in text
+        assert ">@misc<" in text and "Runs " in text
         back = [Path(url).stem.lower() for url in pages[path].links if url.startswith("../")]
         assert any(path.name.startswith(f"{method}-") for method in back)
     linked = {url for url in pages[site / "methods/FedSSA.html"].links if url.startswith("settings/")}
@@ -183,11 +184,11 @@ def test_axe_finds_no_serious_fault(site, watched, scheme, names):
 def test_letters_say_what_they_mean(site, watched):
     page, wrong = watched("light")
     page.goto((site / "index.html").as_uri())
-    assert page.locator("article abbr", has_text="N").first.get_attribute("title") == "number of clients"
+    assert page.locator("article abbr", has_text=re.compile("^N$")).first.get_attribute("title") == "number of clients"
     visited = page.locator("article abbr", has_text="visited")  # a word is explained where it stands first
     assert visited.get_attribute("title") == "of clients that have taken part in some round so far"
     page.goto((site / "methods/FedSSA.html").as_uri())
-    assert page.locator("th abbr", has_text="T").first.get_attribute("title") == "communication rounds"
+    assert page.locator("th abbr", has_text=re.compile("^T$")).first.get_attribute("title") == "communication rounds"
     assert not page.locator("pre abbr").count() and not wrong
 
 
