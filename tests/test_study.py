@@ -57,8 +57,8 @@ def test_a_saved_figure_has_its_legend_and_foot(found, tmp_path):
     shown, drawn = (
         Image.open(file).size for file in (io.BytesIO((tmp_path / "a.png").read_bytes()), io.BytesIO(picture.png()))
     )
-    assert shown[0] / drawn[0] == pytest.approx(1.5, rel=0.04)  # 300 dpi and 200, of the same area
-    assert shown[1] / drawn[1] == pytest.approx(1.5, rel=0.04)
+    assert shown[0] / drawn[0] == pytest.approx(1, rel=0.04)  # both at 300 dpi, of the same area
+    assert shown[1] / drawn[1] == pytest.approx(1, rel=0.04)
 
 
 def test_clients_one_by_one(found):
