@@ -298,6 +298,24 @@ class Runs:
         columns = [*LABELS, "n", "difference", "ci95", "selected_difference", "selected_ci95", "shared"]
         return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
 
+    def tuned(self, values: Sequence[Any], given: Any, rule: str) -> pd.DataFrame:
+        """What a choice by validation accuracy changes in a sweep: setting, method, n (seeds that all runs of the setting have), chosen
+        (of `values`, the one with the highest mean validation accuracy in the round that `rule` reports; of equals the first), given and
+        tuned (mean test accuracy with the value `given` and with the chosen one, per cent), place_given and place_tuned (1: the
+        highest of the setting). Methods that were not run with each of `values` are left out.
+        """
+        own, rows = self.paired(), []
+        table = own.summary(rule).assign(validation=own.summary(rule, "validation_accuracy").get("ours"))
+        for (setting, method), found in table.groupby(["setting", "method"], sort=False):
+            by_value = found.set_index("value").reindex(list(values))
+            if not by_value["validation"].isna().any():
+                chosen: Any = by_value["validation"].idxmax()
+                accuracy = by_value["ours"]
+                rows.append((setting, method, by_value.loc[chosen, "n"], chosen, accuracy[given], accuracy[chosen]))
+        both = pd.DataFrame(rows, columns=["setting", "method", "n", "chosen", "given", "tuned"])
+        places = both.groupby("setting", sort=False)[["given", "tuned"]].rank(ascending=False, method="min")
+        return both.astype({"n": int}).join(places.astype(int).add_prefix("place_"))
+
     def costs(self, rule: str) -> pd.DataFrame:
         """Words and FLOPs until the target accuracy (per cent; or in all rounds where it is not reached), means over seeds; NaN where
         a run diverged or lacks rounds.

@@ -96,6 +96,31 @@ def test_a_method_that_diverged_is_no_runner_up():
     assert rows.loc["FedSSA", "lead_n"] == 0 and rows.loc["FedSSA", "runner_up"] == ""
 
 
+def test_a_choice_by_validation_accuracy_and_the_places_before_and_after_it():
+    # lr -> (validation, test) of seeds 0 and 1, per cent
+    measured = {
+        "Standalone": {0.003: ((30, 40), (20, 20)), 0.01: ((50, 50), (50, 60)), 0.03: ((40, 70), (40, 60))},
+        "FedSSA": {0.003: ((60, 60), (58, 58)), 0.01: ((10, 10), (54, 54)), 0.03: ((59, 60), (90, 90))},
+        "FML": {0.003: ((60, 60), (90, 90)), 0.01: ((10, 10), (90, 90))},  # not run at 0.03
+    }
+    cells, records = [], []
+    for cell in exhibits.cells("audit/tuning", "record", seeds=(0, 1)):
+        if pair := measured.get(cell.method, {}).get(cell.value):
+            validation, test = (accuracy[cell.spec.seed] / 100 for accuracy in pair)
+            record = recorded_run(test)
+            cells.append(cell)
+            records.append(of_record("key", rounds=record.rounds.assign(validation_accuracy=validation)))
+    found = notebook.Runs(cells, records).tuned((0.003, 0.01, 0.03), 0.01, "last").set_index("method")
+    assert list(found.index) == ["Standalone", "FedSSA"] and set(found["n"]) == {2}
+    # 35, 50, 55 on validation: 0.03, although its test accuracy is below 0.01's; 60, 10, 59.5: 0.003, though 0.03 has 90
+    assert found["chosen"].to_dict() == {"Standalone": 0.03, "FedSSA": 0.003}
+    assert found["given"].to_dict() == pytest.approx({"Standalone": 55, "FedSSA": 54})
+    assert found["tuned"].to_dict() == pytest.approx({"Standalone": 50, "FedSSA": 58})
+    assert found["place_given"].to_dict() == {"Standalone": 1, "FedSSA": 2}
+    assert found["place_tuned"].to_dict() == {"Standalone": 2, "FedSSA": 1}
+    assert notebook.Runs([], []).tuned((0.01,), 0.01, "last").empty
+
+
 def ran(accuracy, key="key", status="finished", rounds=20):
     """A record of the twenty rounds of FedSSA's N = 10, with what tables of costs need."""
     columns = dict.fromkeys(("accuracy", "accuracy_all", "accuracy_selected"), accuracy)
