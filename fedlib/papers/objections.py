@@ -395,7 +395,7 @@ def _exchange() -> list[str]:
         after = f"{tables.format_difference(*lead.last)} ({lead.verdict}, n = {lead.n})"
         said.append(f"{lead.own} against {PLAIN} after round 0: {before}; after the last round: {after}.")
     said.append(_progress("isolated"))
-    made = [parts.parts(recorded.read_results(), rule) for rule in verdicts.RULES]
+    made = [parts.parts(parts.isolated(recorded.read_results()), rule) for rule in verdicts.RULES]
     for row, smooth in zip(*(one.to_dict("records") for one in made), strict=True):
         pieces = []
         for part in ("local", "exchange"):

@@ -245,13 +245,17 @@ def prices_of_record(name: str, settings: notebook.Parameters, runs_: notebook.R
 
 def parts_of_record(name: str, settings: notebook.Parameters) -> pd.DataFrame:
     """Save and show what of each lead over training alone is local and what the exchange adds, of the isolated runs of record."""
-    table = parts.parts(recorded.read_results())
-    if not len(table):
+    found = parts.isolated(recorded.read_results())
+    if not found:
         say(f"{name}: no isolated run is on record yet, so there is nothing to draw")
-        return table
+        return pd.DataFrame(columns=parts.COLUMNS)
+    table = parts.parts(found)
     kinds = {"gain": "gain over training alone", "local": "local part", "exchange": "exchange part"}
     drawn = plots.differences(table, "method", kinds, "points of mean test accuracy")
-    display(notebook.save_record(name, settings, drawn, table.round(4), view="parts"))
+    runs_ = {run.key: run for own in found.values() for by_seed in own.values() for run in by_seed.values()}
+    cells = [exhibits.Cell(spec=run.spec, scale=exhibits.RECORD) for run in runs_.values()]
+    used = notebook.Runs(cells, list(runs_.values()))
+    display(notebook.save_record(name, settings, drawn, table.round(4), used=used, view="parts"))
     return table.round(2)
 
 

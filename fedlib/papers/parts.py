@@ -4,7 +4,7 @@ Local is the method run isolated, each client with a server of its own, minus St
 Both are paired by seed, and add up to the gain.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,11 +18,8 @@ from .results import common_error
 COLUMNS = ["setting", "method", "n", "gain", "gain_ci95", "local", "local_ci95", "exchange", "exchange_ci95"]
 
 
-def parts(records: Iterable[Any], rule: str = "last") -> pd.DataFrame:
-    """The two parts of each method that has isolated runs among `records`, in points, a row a setting and method: gain = local +
-    exchange, each with the half-width of an interval that holds for the three together (NaN: one seed), over the `n` seeds for
-    which all three runs are there.
-    """
+def isolated(records: Iterable[Any]) -> dict[tuple[str, str], dict[str, dict[int, Any]]]:
+    """(setting, method) -> "isolated", "together" or "alone" -> seed -> run: the seeds for which all three are among `records`."""
     known = {record.key: record for record in records}
     found: dict[tuple[str, str], dict[str, dict[int, Any]]] = {}
     for record in known.values():
@@ -38,6 +35,14 @@ def parts(records: Iterable[Any], rule: str = "last") -> pd.DataFrame:
         place = found.setdefault((setting, spec.algorithm), {"isolated": {}, "together": {}, "alone": {}})
         for name, run in zip(place, (record, *partners), strict=True):
             place[name][spec.seed] = run
+    return found
+
+
+def parts(found: Mapping[tuple[str, str], Mapping[str, Mapping[int, Any]]], rule: str = "last") -> pd.DataFrame:
+    """The two parts of each method of `isolated`, in points, a row a setting and method: gain = local + exchange, each with the
+    half-width of an interval that holds for the three together, over its `n` seeds. With one seed the interval is that of the
+    planned grid's common error (NaN where there is none).
+    """
     rows = []
     for (setting, method), runs in found.items():
         values = {
