@@ -37,7 +37,8 @@ class Source:
     def _repr_html_(self) -> str:
         from IPython.display import Code
 
-        return str(Code(self.text, language="python")._repr_html_())
+        html = str(Code(self.text, language="python")._repr_html_())
+        return html.replace("<pre>", '<pre style="white-space: pre; word-break: normal; overflow-x: auto">')
 
 
 def source(method: type, *names: str) -> Source:
@@ -78,13 +79,13 @@ def messages(
 
 def provenance(records: Iterable[lab.Record]) -> pd.DataFrame:
     """Where runs come from, one row per run by its key: when it finished, seconds of training, device, version of torch, commit and
-    digest of the code. Prints the number of runs and their seconds.
+    digest of the code, where known. Prints the number of runs and their seconds.
     """
     own = {record.key: record.provenance for record in records}
     shown = ["finished", "seconds", "device", "processor", "torch", "commit", "code"]
     table = pd.DataFrame(list(own.values()), index=pd.Index(own, name="run")).reindex(columns=shown)
     say(f"{len(table)} runs, {table['seconds'].sum():.0f} s of training in all")
-    return table
+    return table.dropna(axis=1, how="all").fillna("–")  # no commit is known outside a checkout
 
 
 def class_distribution(cells: Sequence[exhibits.Cell]) -> pd.DataFrame:
