@@ -168,6 +168,17 @@ def record_block(grids: str | Sequence[str], paper: pd.DataFrame | None = None) 
     return record, table
 
 
+def not_of_record(name: str, why: str) -> None:
+    """Say why exhibit `name` has no picture of record, and show its committed picture of scale demo where there is one."""
+    say(f"{name}: {why}")
+    choose("exhibit", name, exhibits.every())
+    exhibit = exhibits.every()[name]
+    picture = lab.shipped() / "figures" / exhibits.DEMO / exhibit.paper / f"{exhibit.item}.png"
+    if picture.exists():
+        say("Scale demo instead: real data, one seed, minutes. It leans one way or the other and decides nothing.")
+        display(plots.Saved(picture))
+
+
 def figure_of_record(
     name: str, settings: notebook.Parameters, table: pd.DataFrame, methods: Sequence[str], absent: str = "not run"
 ) -> None:
@@ -177,7 +188,7 @@ def figure_of_record(
     """
     present = [method for method in methods if method in set(table["method"])]
     if not present:
-        say(f"{name}: no results of record, so there is nothing to draw")
+        not_of_record(name, "no results of record, so there is nothing to draw")
         return
     ranked, figure = tables.wide(table, present, absent=absent), plots.intervals(table, present, absent=absent)
     display(notebook.save_record(name, settings, figure, table.round(4), ranked), ranked)
@@ -274,7 +285,7 @@ def sweep_of_record(
     clients too.
     """
     if table.get("value", pd.Series(dtype=float)).nunique() < 2:
-        say(f"{name}: fewer than two values have results of record, so there is nothing to draw")
+        not_of_record(name, "fewer than two values have results of record, so there is nothing to draw")
         return
     figure = plots.sweeps(table, methods, label, selected=selected)
     display(notebook.save_record(name, settings, figure, table.round(4), tables.wide(table, methods)))

@@ -9,6 +9,7 @@ import io
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from textwrap import fill
 from typing import Any, Literal, ParamSpec
 
@@ -103,10 +104,24 @@ class Picture(Figure):
         return buffer.getvalue()
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
-        drawn = self.png(STYLE["figure.dpi"])
-        width, height = Image.open(io.BytesIO(drawn)).size
-        shown = SHOWN_DPI / STYLE["figure.dpi"]
-        return drawn, {"width": round(width * shown), "height": round(height * shown)}
+        dpi = STYLE["figure.dpi"]
+        return _shown(self.png(dpi), dpi)
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A picture that was saved before, as a notebook shows it."""
+
+    path: Path
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+        return _shown(self.path.read_bytes(), 300)
+
+
+def _shown(drawn: bytes, dpi: float) -> tuple[bytes, dict[str, int]]:
+    """A PNG drawn at `dpi`, and the width and height in which a notebook shows it."""
+    width, height = (round(pixels * SHOWN_DPI / dpi) for pixels in Image.open(io.BytesIO(drawn)).size)
+    return drawn, {"width": width, "height": height}
 
 
 def label_stand_in(figure: Figure) -> None:

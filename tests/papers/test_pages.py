@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from nbformat import v4
+from PIL import Image
 from results_of_record import of_record
 
 from fedlib import ALGORITHMS, FedlibError, lab
@@ -132,6 +133,21 @@ def test_nothing_on_record_is_said_and_not_drawn(capsys, home):
     assert "fedssa/table1: no results of record" in said
     assert said.count("fewer than two values have results of record") == 2
     assert not (home / "figures").exists()
+
+
+def test_the_picture_of_scale_demo_stands_in_where_none_is_of_record(monkeypatch, capsys, tmp_path):
+    """A picture of 2 by 1 inches at 300 dpi is shown 220 pixels wide; without one, only the reason is said."""
+    monkeypatch.setattr(lab, "shipped", lambda: tmp_path)
+    found = shown(monkeypatch)
+    pages.not_of_record("fedssa/fig7", "not run")
+    assert capsys.readouterr().out == "fedssa/fig7: not run\n" and not found
+    folder = tmp_path / "figures/demo/fedssa"
+    folder.mkdir(parents=True)
+    Image.new("RGB", (600, 300)).save(folder / "fig7.png")
+    pages.not_of_record("fedssa/fig7", "not run")
+    assert "one seed" in capsys.readouterr().out
+    drawn, size = found[0]._repr_png_()
+    assert drawn == (folder / "fig7.png").read_bytes() and size == {"width": 220, "height": 110}
 
 
 def test_values_go_into_settings_in_words():
