@@ -64,6 +64,17 @@ def test_a_newcomer_of_fedavg_by_hand():
     assert {row["client"] for row in outcome.client_rows if row["round"] >= 0} == {member}
 
 
+def test_each_number_of_visits_begins_at_the_download():
+    """Standalone, whose download holds nothing: two visits are two full-batch steps from the first weights, not one more."""
+    federation = by_hand(2)
+    client = federation.clients[int(federation.newcomers[0])]
+    net, (x, y) = tiny.Net(client.model), tiny.training_data(client)
+    simulate(federation, make("Standalone"), 1)
+    net.train(x, y)
+    net.train(x, y)
+    net.agrees(client.model)
+
+
 def test_the_server_learns_nothing_of_newcomers_nor_they_of_each_other():
     servers = []
     for visits in (1, 3):
