@@ -281,3 +281,32 @@ def test_a_job_of_submitit_whose_time_is_up_goes_on(slurm, home, tmp_path, unint
     finally:
         launched.kill()
     assert bits(run) == uninterrupted and went_on(home, run.name, saved)
+
+
+@needs_slurm
+def test_an_array_of_200_runs_survives_two_kills_and_a_restart_of_slurmd(slurm, home, tmp_path):
+    """One job is cancelled, one is killed outright, and slurmd starts again beneath the others: every run is stored."""
+    folder = tmp_path / "many"
+    tiny = RunSpec("Standalone", dataset="digits", num_clients=2, participation=1.0, rounds=1)
+    runs = write_plan(folder, home, *(dataclasses.replace(tiny, seed=seed) for seed in range(200)))
+
+    def stored():
+        return sum((run / "DONE").exists() for run in runs)
+
+    launched = start(sys.executable, ROOT / "workflow/submit.py", "plan.json", "logs", home=home, folder=folder)
+    try:
+        until(lambda: stored() >= 10, "ten runs")
+        running = slurm_says("squeue", "-h", "-t", "RUNNING", "-o", "%i").split()
+        slurm_says("scancel", running[-1])
+        until(lambda: process_of(home), "a run")
+        process_of(home).send_signal(signal.SIGKILL)
+        slurmd = int((slurm / "slurmd.pid").read_text())
+        os.kill(slurmd, signal.SIGTERM)
+        until(lambda: not psutil.pid_exists(slurmd), "the end of slurmd")
+        subprocess.run(["slurmd"], check=True, env=os.environ | {"PATH": PATH})
+        assert launched.wait(4 * SECONDS) == 0, said(folder)
+    finally:
+        launched.kill()
+    lines = re.findall(r"array \d+: (\d+) of 200 runs", said(folder))
+    assert int(lines[0]) == 200 and 1 <= int(lines[1]) <= 10, lines  # the second array has what was killed
+    assert stored() == 200 and said(folder).endswith("200 of 200 runs are stored")

@@ -28,21 +28,27 @@ def front_table():
     others = [row["own"] for row in rows if row["own"] not in own][:2]
     shown = [row for row in rows if row["own"] in (*own, *others)]
     (split,) = parts.parts(parts.isolated(recorded.read_results())).groupby("setting")  # one setting has isolated runs
-    exchange = {
-        row["method"]: f"{tables.format_difference(row['exchange'], row['exchange_ci95'])} (n = {row['n']})"
-        for row in split[1].to_dict("records")
-    }
+    exchange = split[1].set_index("method").reindex([row["own"] for row in shown])
     return pd.DataFrame(
         {
             "method": [row["own"] for row in shown],
-            "gain over training alone": [tables.format_difference(row["rounds"], row["rounds_ci95"]) for row in shown],
-            "from the exchange": [exchange.get(row["own"], "–") for row in shown],
-            "at equal computation": [tables.format_difference(row["flops"], row["flops_ci95"]) for row in shown],
+            "gain over training alone": [unbroken(row["rounds"], row["rounds_ci95"]) for row in shown],
+            "from the exchange": [
+                unbroken(*one) for one in zip(exchange["exchange"], exchange["exchange_ci95"], strict=True)
+            ],
+            "at equal computation": [unbroken(row["flops"], row["flops_ci95"]) for row in shown],
             "computes": [f"{row['compute']:.2f} times" for row in shown],
             "the paper's gain": [printed_gain(row["own"]) for row in shown],
-            "seeds": [str(row["n"]) for row in shown],
+            "seeds": [
+                f"{row['n']} ({n:.0f})" for row, n in zip(shown, exchange["n"].fillna(0), strict=True)
+            ],
         }
     )
+
+
+def unbroken(value, half):
+    """A difference that no line is broken in."""
+    return "–" if np.isnan(value) else tables.format_difference(value, half).replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def printed_gain(method):
