@@ -39,9 +39,7 @@ def front_table():
             "at equal computation": [unbroken(row["flops"], row["flops_ci95"]) for row in shown],
             "computes": [f"{row['compute']:.2f} times" for row in shown],
             "the paper's gain": [printed_gain(row["own"]) for row in shown],
-            "seeds": [
-                f"{row['n']} ({n:.0f})" for row, n in zip(shown, exchange["n"].fillna(0), strict=True)
-            ],
+            "seeds": [f"{row['n']} ({n:.0f})" for row, n in zip(shown, exchange["n"].fillna(0), strict=True)],
         }
     )
 
