@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import math
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -15,6 +14,7 @@ from ..algorithms import Algorithm
 from ..errors import FedlibError, one_line, others_code, require
 from ..federation import Federation, Message, ServerContext
 from ..lab import checkpoint, clientfiles, costs, files, tracking
+from ..lab.progress import notice
 from ..lab.spec import Resolved
 from ..lab.tables import clients_of, rounds_of, timing_of
 from ..simulation import Outcome, Reply, Request
@@ -107,7 +107,7 @@ class Nodes:
 
     def _say(self, row: Mapping[str, Any]) -> None:
         line = f"round {row['round']}: client {row['client']}: {row['reason']}"
-        print(f"{line}; the round goes on without it", file=sys.stderr, flush=True)
+        notice(f"{line}; the round goes on without it")
 
     def _ask(
         self, contents: Mapping[int, bytes], begins: bool
@@ -266,7 +266,7 @@ def _serve(post: Transport, share: Path, out: Path, patience: float) -> Outcome:
     def after_round(row: dict[str, Any], timing: dict[str, Any]) -> None:
         files.write_bytes(earlier, _csv(nodes.messages))
         shown = f"round {row['round'] + 1} of {run.spec.rounds}: accuracy {row['accuracy']:.4f}"
-        print(f"{shown}, {timing['seconds']:.1f} s", file=sys.stderr, flush=True)
+        notice(f"{shown}, {timing['seconds']:.1f} s")
         tracking.tell(run.key, run.spec, row)
 
     try:
