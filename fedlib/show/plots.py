@@ -114,6 +114,10 @@ class Saved:
 
     path: Path
 
+    def __repr__(self) -> str:
+        """The end of the path, since a notebook keeps this beside the picture."""
+        return f"Saved({'/'.join(self.path.parts[-4:])})"
+
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
         return _shown(self.path.read_bytes(), 300)
 
