@@ -37,7 +37,7 @@ def _spread(run: Any, reading: Reading) -> float:
 
 def _mean_of_rounds(run: Any, reading: Reading) -> float:
     """Mean accuracy over all rounds: of two curves that end alike, the faster one has the higher."""
-    return 100 * float(run.rounds.query("round >= 0")["accuracy"].mean()) if intervals.whole(run) else NAN
+    return 100 * float(intervals.trained(run.rounds)["accuracy"].mean()) if intervals.whole(run) else NAN
 
 
 Measure = Callable[[Any, Reading], float]
@@ -182,7 +182,7 @@ def trend(
     def measure(run: Run) -> float:
         if quantity == "accuracy":
             return _accuracy(run.record, reading)
-        return float(run.record.rounds.query("round >= 0")[quantity].mean())
+        return float(intervals.trained(run.record.rounds)[quantity].mean())
 
     listed = list(_series(found))
     comparisons = []

@@ -64,7 +64,7 @@ class ComparedRuns:
     def figure(self) -> plots.Picture:
         """The rows' mean accuracy over the rounds, and each client's difference to the reference, in order of size."""
         rounds = [
-            record.rounds.query("round >= 0")[["round", "accuracy"]].assign(method=label, seed=seed)
+            intervals.trained(record.rounds)[["round", "accuracy"]].assign(method=label, seed=seed)
             for label, by_seed in self.rows.items()
             for seed, record in by_seed.items()
         ]

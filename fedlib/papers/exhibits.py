@@ -8,13 +8,14 @@ import itertools
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from ..algorithms import ALGORITHMS
-from ..data import info
+from ..data import DatasetInfo, info
 from ..errors import choose, distinct, require
 from ..lab import KEEP, SCALES, RunSpec, resolve
 from ..show import labels
@@ -27,7 +28,7 @@ SYMBOLS = {"N": "num_clients", "C": "participation", "T": "rounds", "E": "local_
 _RUN_FIELDS = frozenset(item.name for item in dataclasses.fields(RunSpec))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Grid:
     """Runs of the same methods in the same settings; several exhibits may read them.
 
@@ -297,16 +298,24 @@ def cells(
     names = [names] if isinstance(names, str) else names
     for name in names:
         choose("grid", name, GRIDS)
-    kept, made = _needed_weights(scale), []
+    keeping, made = tuple(grid for grid in GRIDS.values() if grid.keep != "none"), []
     for grid in (GRIDS[name] for name in names):
         for data in [dataset] if dataset else grid.datasets(scale):
-            for method in grid.methods:
-                for settings in grid.settings(scale, data):
-                    cell = _cell(grid, scale, data, method, settings)
-                    cell = _keeping(cell, max(grid.keep, kept.get(_identity(cell.spec, scale), "none"), key=KEEP.index))
-                    for seed in seeds or SEEDS[scale]:
-                        spec = replace(cell.spec, **{"seed": seed} | changes)
-                        made.append(replace(cell, spec=spec, layers={**cell.layers, **dict.fromkeys(changes, "yours")}))
+            for cell in _of_first_seed(grid, scale, info(data), keeping):
+                for seed in seeds or SEEDS[scale]:
+                    spec = replace(cell.spec, params=dict(cell.spec.params), **{"seed": seed} | changes)
+                    made.append(replace(cell, spec=spec, layers={**cell.layers, **dict.fromkeys(changes, "yours")}))
+    return made
+
+
+@cache
+def _of_first_seed(grid: Grid, scale: str, data: DatasetInfo, keeping: tuple[Grid, ...]) -> list[Cell]:
+    """The cells of a grid on a data set, with seed 0, made once: of `keeping`, the grids that keep weights, a run may keep more."""
+    made = []
+    for method, settings in itertools.product(grid.methods, grid.settings(scale, data.name)):
+        cell = _cell(grid, scale, data.name, method, settings)
+        kept = _needed_weights(scale, keeping).get(_identity(cell.spec, scale), "none")
+        made.append(_keeping(cell, max(grid.keep, kept, key=KEEP.index)))
     return made
 
 
@@ -342,10 +351,11 @@ def _keeping(cell: Cell, keep: str) -> Cell:
     return replace(cell, spec=replace(cell.spec, keep=keep), layers={**cell.layers, "keep": "exhibit"})
 
 
-def _needed_weights(scale: str) -> dict[str, str]:
-    """What the runs of all grids must keep, by what tells them apart (`_identity`)."""
+@cache
+def _needed_weights(scale: str, keeping: tuple[Grid, ...]) -> dict[str, str]:
+    """What the runs of some grids must keep, by what tells them apart (`_identity`)."""
     needed: dict[str, str] = {}
-    for grid in (grid for grid in GRIDS.values() if grid.keep != "none"):
+    for grid in keeping:
         for data in grid.datasets(scale):
             for method, settings in itertools.product(grid.methods, grid.settings(scale, data)):
                 run = _identity(_cell(grid, scale, data, method, settings).spec, scale)

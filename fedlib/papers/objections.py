@@ -241,7 +241,7 @@ def _after(rows: Rows, own: str, other: str, seed: int, rounds: int | None) -> f
     """own - other in points, the mean of the ten rounds until round `rounds`, or the last."""
     values = []
     for method in (own, other):
-        trained = rows[method][seed].rounds.query("round >= 0")
+        trained = intervals.trained(rows[method][seed].rounds)
         values.append(100 * intervals.selected_accuracy(trained.head(rounds or len(trained)), SMOOTH))
     return values[0] - values[1]
 

@@ -108,12 +108,12 @@ def _lead(
 
 def _spent(run: Any) -> dict[str, np.ndarray]:
     """What a run had spent by the end of each round."""
-    trained = run.rounds.query("round >= 0")
+    trained = intervals.trained(run.rounds)
     words = (trained["download_words"] + trained["upload_words"]).to_numpy(float)
     return {"rounds": np.arange(1.0, len(trained) + 1), "flops": costs.of_run(run), "words": np.cumsum(words)}
 
 
 def _until(run: Any, end: int, rule: str) -> float:
     """The accuracy after `end` rounds, in per cent; NaN: none."""
-    part = run.rounds.query("0 <= round < @end")
+    part = run.rounds[run.rounds["round"] < end]
     return 100 * intervals.selected_accuracy(part, rule) if end else float("nan")

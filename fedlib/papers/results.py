@@ -60,13 +60,13 @@ def of_column(spec: Any, specs: Iterable[Any]) -> list[Any]:
 
 
 def _epochs(run: Any) -> np.ndarray:
-    trained = run.rounds[run.rounds["round"] >= 0]
-    return np.asarray(trained["selected"].cumsum() * run.spec.local_epochs / run.spec.num_clients)
+    selected = intervals.trained(run.rounds)["selected"]
+    return np.asarray(selected.cumsum() * run.spec.local_epochs / run.spec.num_clients)
 
 
 def _words(run: Any) -> np.ndarray:
-    trained = run.rounds[run.rounds["round"] >= 0]
-    return np.asarray((trained["download_words"] + trained["upload_words"]).cumsum())
+    rounds = intervals.trained(run.rounds)
+    return np.asarray((rounds["download_words"] + rounds["upload_words"]).cumsum())
 
 
 # What a run has spent by the end of each round: local epochs per client, on average, words sent both ways by all, FLOPs.
@@ -76,7 +76,7 @@ _ALONG: dict[str, Callable[[Any], np.ndarray]] = {"epochs": _epochs, "words": _w
 def _column(run: Any, name: str) -> np.ndarray:
     if name in _ALONG:
         return _ALONG[name](run)
-    return intervals.with_metric(run, name).query("round >= 0")[name].to_numpy()
+    return intervals.trained(intervals.with_metric(run, name))[name].to_numpy()
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ class Runs:
             choose("column", name, [*_ALONG, *of_clients])
 
         def rows(record: Any) -> pd.DataFrame:
-            return record.rounds.query("round >= 0").assign(**{name: _column(record, name) for name in more})
+            return intervals.trained(record.rounds).assign(**{name: _column(record, name) for name in more})
 
         return self._labelled(rows, ["round", "accuracy"])
 
@@ -406,7 +406,7 @@ def _gain(record: Any) -> tuple[float, float]:
     """
     classes = data.info(str(record.spec.dataset)).num_classes
     before = record.clients[record.clients["round"] < 0].set_index("client")["accuracy"]
-    last = record.clients[record.clients["round"] >= 0].groupby("client")["accuracy"].last()
+    last = intervals.trained(record.clients).groupby("client")["accuracy"].last()
     if before.empty:
         start = record.rounds.loc[record.rounds["round"] < 0, "accuracy_all"].mean()
         return classes * float(last.mean() - start), classes * float(last.mean())

@@ -35,18 +35,23 @@ class RunTables(Protocol):
     def clients(self) -> pd.DataFrame: ...
 
 
+def trained(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows of a run's rounds or clients without round -1, which is before any training."""
+    return rows[rows["round"] >= 0]
+
+
 def selected_accuracy(rounds: pd.DataFrame, rule: str, column: str = "accuracy") -> float:
     """The accuracy (a fraction) that `rule` reports from a record's rounds; see SELECTION_RULES."""
     choose("selection rule", rule, SELECTION_RULES)
-    trained = rounds[rounds["round"] >= 0]
+    found = trained(rounds)
     if rule == "last":
-        return float(trained[column].iloc[-1])
+        return float(found[column].iloc[-1])
     if rule == "last10":
-        return float(trained[column].tail(10).mean())
+        return float(found[column].tail(10).mean())
     by = "validation_accuracy" if rule == "validation" else column
     allowed = "last, last10 or best: under this protocol clients have no validation images"
-    require(bool(trained[by].notna().any()), "rule", rule, allowed)
-    return float(trained[column].iloc[int(np.nanargmax(trained[by].to_numpy(float)))])
+    require(bool(found[by].notna().any()), "rule", rule, allowed)
+    return float(found[column].iloc[int(np.nanargmax(found[by].to_numpy(float)))])
 
 
 def whole(run: RunTables) -> bool:
@@ -67,7 +72,7 @@ def reported(run: RunTables, rule: str, column: str = "accuracy") -> float:
     if not whole(run):
         return float("nan")
     rounds = with_metric(run, column)
-    missing = rule != "last" and metrics.find(column).of_clients and rounds[column][rounds["round"] >= 0].isna().any()
+    missing = rule != "last" and metrics.find(column).of_clients and trained(rounds)[column].isna().any()
     allowed = f"last for {column} of {run.key}, which has each client's last accuracy alone"
     require(not missing, "rule", rule, allowed)
     return metrics.find(column).scale * selected_accuracy(rounds, rule, column)
@@ -82,10 +87,8 @@ def with_metric(run: RunTables, column: str) -> pd.DataFrame:
         return rounds
     if metric.of_clients is None:
         raise FedlibError(f"run {run.key}: has no {column}; RunSpec(metrics={column!r}) measures what is registered")
-    trained = run.clients[run.clients["round"] >= 0]
-    last_known = (
-        trained.pivot_table(index="round", columns="client", values="accuracy").reindex(rounds["round"]).ffill()
-    )
+    measured = trained(run.clients).pivot_table(index="round", columns="client", values="accuracy")
+    last_known = measured.reindex(rounds["round"]).ffill()
     known = [row[~np.isnan(row)] for row in last_known.to_numpy(float)]
     pairs = zip(known, rounds["visited"], strict=True)
     return rounds.assign(
