@@ -1,6 +1,6 @@
 # make reproduce   train what the exhibits need at scale smoke (embedded data), make figures and tables
 # make test        style, types, unit tests, notebooks; every exhibit of scale smoke is made and fresh
-# make slow        the tests that take long: the site in a browser, the wheel, every notebook run again, changed, interrupted
+# make slow        what takes longer: the site in a browser, the wheel, every notebook again, every method in every way
 # make mutants     plant faults one at a time and see whether a test fails: about an hour on two cores, nothing for every day
 # make lab         open the notebooks in JupyterLab
 # make CPU=1       with any of these, at the first call: PyTorch without CUDA, 2 GB in place of 5

@@ -15,6 +15,20 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+# Of what is tried with every method, `make test` tries these, and `make slow` the others.
+QUICK = ("Standalone", "FedProto", "FedSSA", "FedGH", "pFedES", "pFedHR")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """A test marked `thorough` is slow, but for those of its parameters that the mark names (without any: the methods of QUICK)."""
+    for item in items:
+        mark = item.get_closest_marker("thorough")
+        parameters = item.callspec.params.values() if mark and hasattr(item, "callspec") else []
+        if mark and not any(value in (mark.args or QUICK) for value in parameters if isinstance(value, str)):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(autouse=True)
 def home(tmp_path, monkeypatch):
     """FEDLIB_HOME of this test, empty: the repository's runs/ and figures/ are never touched."""

@@ -556,7 +556,9 @@ def _tested(copy: Path, tests: str) -> int:
     quiet = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(quiet, number)
-    return int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "--no-header", *tests.split()]))
+    return int(
+        pytest.main(["-x", "-q", "-p", "no:cacheprovider", "--no-header", "-m", "not slow or thorough", *tests.split()])
+    )
 
 
 def started(folder: Path, work: list[tuple[str, Change | None]], number: int) -> int:

@@ -20,12 +20,14 @@ STATED = {  # the protocol's choices, each a part of fedlib
 }
 
 
+@pytest.mark.thorough(*(case for case in golden.CASES if case.endswith("fp32")))
 @pytest.mark.parametrize("case", golden.CASES)
 def test_numbers_stay_as_they_are_or_have_a_new_version(case):
     wrong = golden.verdict(case)
     assert not wrong, wrong
 
 
+@pytest.mark.thorough
 def test_the_deal_stays_as_it_is_or_has_a_new_version():
     stored, today = golden.stored_deals(), golden.deals()
     assert stored.keys() == today.keys(), "run `python tests/golden.py`"

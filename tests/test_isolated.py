@@ -36,6 +36,7 @@ def alike(one, other) -> None:
             assert torch.equal(tensor, theirs.model.state_dict()[name]), (own.id, name)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", CAN)
 def test_in_the_first_round_a_method_and_its_isolated_self_are_equal(name, small_digits):
     together, alone = (trained(resolved(name, rounds=1, isolated=isolated)) for isolated in (False, True))

@@ -78,6 +78,7 @@ def undisturbed(tmp_path_factory):
 # ------------------------------------------------------------------------------------------------ what it can do
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "scenario"), [(name, scenario) for name in ALGORITHMS for scenario in scenarios(name)]
 )
@@ -171,6 +172,7 @@ def warm():
     return context
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_interrupted_then_killed_then_resumed(name, undisturbed, warm, home, monkeypatch, capfd):
     """Ctrl-C in the first round; resumed elsewhere and killed inside the third; resumed here for the third. Each client
@@ -241,11 +243,13 @@ def assert_diverged(record: lab.Record) -> None:
     assert lab.read(record.path).status == "diverged"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_huge_learning_rate_ends_as_diverged(name, small_digits):
     assert_diverged(run(spec(name, num_clients=6, participation=0.5, rounds=10, lr=1e6), progress=False))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("lr", [1e9, 1e38])
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_step_too_far_in_the_last_round_ends_as_diverged(name, lr, small_digits):
@@ -333,6 +337,7 @@ def reversed_arrival(method):
     return derived(method, aggregate=aggregate)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in ORDERED])
 def test_the_order_of_uploads_does_not_matter(name, small_digits):
     one, other = small_run(name, rounds=1), small_run(name, reversed_arrival, rounds=1)
@@ -357,6 +362,7 @@ def checking_gradients(method):
     return derived(method, local_round=local_round)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_client_keeps_no_gradients_after_its_round(name, small_digits):
     assert small_run(name, checking_gradients, rounds=1).status == "finished"
@@ -370,6 +376,7 @@ def normed(num_classes: int, channels: int) -> Model:
     return Model(nn.Sequential(*layers), nn.Linear(7, num_classes))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_no_image_is_alone_in_batch_normalisation(name, small_digits):
     """Clients of 9, 5 and 1 training images and 9 public ones in batches of 4; what is counted stays a whole number."""
@@ -396,6 +403,7 @@ def test_no_image_is_alone_in_batch_normalisation(name, small_digits):
 # ------------------------------------------------------------------------------------------------------- arithmetic
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_bf16_follows_float32(name, small_digits):
     """Two rounds, whose losses are the same up to bf16's rounding."""

@@ -90,6 +90,7 @@ SWITCHED = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "switched"), [*((name, {}) for name in ALGORITHMS), *SWITCHED.items()], ids=str)
 def test_clients_elsewhere_give_the_same_bits(name, switched, small_digits):
     """Every message, reply and state through bytes, no client shared with another or the server: nothing changes."""
@@ -118,6 +119,7 @@ def test_clients_elsewhere_give_the_same_bits(name, switched, small_digits):
     assert np.array_equal(np.random.get_state()[1], global_states[1])  # noqa: NPY002
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_client_elsewhere_says_that_it_diverged(name, small_digits):
     """One step too far, after which its loss, taken before, would be finite and its upload or its logits are not."""

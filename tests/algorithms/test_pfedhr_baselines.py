@@ -44,6 +44,7 @@ def spec(name: str, scenario: str, dataset: str = "digits", **changes: Any) -> R
     return dataclasses.replace(small, **changes)
 
 
+@pytest.mark.thorough("FedKEMF", "FedGH")
 @pytest.mark.parametrize(("name", "scenario", "dataset"), COMBINATIONS)
 def test_every_baseline_trains_on_pfedhrs_networks(name: str, scenario: str, dataset: str) -> None:
     resolved = lab.resolve(spec(name, scenario, dataset))

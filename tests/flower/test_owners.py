@@ -155,6 +155,7 @@ def tables(folder):
     return [(folder / f"{name}.csv").read_text() for name in ("rounds", "clients")]
 
 
+@pytest.mark.thorough
 def test_the_numbers_are_the_unions_and_no_process_opens_two_owners_files(tmp_path, hospitals, package, mine):
     (tmp_path / "plan.toml").write_text(PLAN.format(algorithm="FedSSA"))
     key = federate(tmp_path, package)
@@ -184,6 +185,7 @@ def test_other_methods_and_ones_own_have_the_unions_numbers(tmp_path, hospitals,
     assert tables(tmp_path / "out") == united.simulated(hospitals, algorithm, rounds=2, seed=3)
 
 
+@pytest.mark.thorough
 def test_what_a_node_cannot_import_ends_the_run_before_anything_is_trained(tmp_path, hospitals, package, mine):
     (tmp_path / "plan.toml").write_text(PLAN.format(algorithm="SharedBias"))
     key = federate(tmp_path, package)
@@ -193,6 +195,7 @@ def test_what_a_node_cannot_import_ends_the_run_before_anything_is_trained(tmp_p
     assert not (tmp_path / "out/checkpoint.pt").exists()
 
 
+@pytest.mark.thorough
 def test_another_version_of_ones_own_method_is_refused(tmp_path, hospitals, package, mine):
     (tmp_path / "plan.toml").write_text(PLAN.format(algorithm="SharedBias"))
     key = federate(tmp_path, package)

@@ -108,6 +108,7 @@ def test_interrupted_from_the_keyboard(expected, home, rounds_computed, capsys):
     assert f"finished after {ROUNDS} of {ROUNDS} rounds" in capsys.readouterr().out
 
 
+@pytest.mark.thorough
 def test_a_sweep_in_the_background_stops_at_sigterm(expected, home):
     """A shell's `&` starts its command with SIGINT ignored."""
     source = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nsweep(specs, jobs=1, progress=False)"
@@ -120,6 +121,7 @@ def test_a_sweep_in_the_background_stops_at_sigterm(expected, home):
     assert bits(run(FEDPROTO, progress=False).path) == expected["FedProto"]
 
 
+@pytest.mark.thorough
 def test_a_killed_sweep_leaves_a_worker_that_saves_and_stops(expected, home, capsys):
     with processes.started(*processes.code("sweep(specs, jobs=1, progress=False)", [FEDPROTO]), home=home) as process:
         processes.wait_for((folder(home, FEDPROTO) / "spec.json").exists, "run")

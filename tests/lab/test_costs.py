@@ -75,6 +75,7 @@ def test_training_flops_are_three_forwards_less_the_first_input_gradient(name):
     assert costs.training_flops(name, 10, 3) == 2 * (3 * MACS[name] - 940_800)
 
 
+@pytest.mark.thorough("Standalone", "FedSSA", "FedGH")
 @pytest.mark.parametrize("name", ["Standalone", "FedSSA", "FedGH", "FedMD"])
 def test_the_tensors_of_the_messages_are_the_words_of_the_table(name):
     words = costs.table([name]).loc[name]

@@ -72,6 +72,7 @@ def test_a_sweep_goes_on_with_other_runs_and_reads_what_another_machine_computed
     assert all(record.status == "finished" for record in found)
 
 
+@pytest.mark.thorough
 def test_two_machines_with_the_same_sweep_write_every_run_once(home, tmp_path):
     code = (
         "import json, sys; from fedlib import RunSpec, sweep\n"

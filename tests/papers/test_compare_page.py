@@ -151,6 +151,7 @@ def test_every_parameter_of_every_method_has_its_words(generate):
     assert mu0["allowed"] == "in [0, 1]" and "Default 0.5 (Figure 3" in mu0["what it is"]
 
 
+@pytest.mark.thorough
 def test_the_front_page_has_each_setting_of_a_method_and_readmes_table(generate):
     from fedlib.papers import exhibits
 

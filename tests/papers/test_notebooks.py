@@ -155,6 +155,7 @@ def test_help_of_papermill_reads_as_a_manual():
     assert all(entry["help"] and entry["inferred_type_name"] != "None" for entry in inspected.values())
 
 
+@pytest.mark.thorough
 def test_a_changed_digit_in_a_checked_output_fails_nbval(tmp_path):
     book = read("fedssa/1_method.ipynb")
     changed = next(cell for cell in code(book) if "mu in round 1" in cell.source)

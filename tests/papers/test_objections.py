@@ -37,6 +37,7 @@ def test_a_page_says_what_the_results_say(blocks, made, page):
     assert all(f"<!-- {name} -->\n" in text and f"\n<!-- /{name} -->" in text for name in made[page])
 
 
+@pytest.mark.thorough
 def test_both_pages_are_linked_from_the_readme_and_in_the_sites_navigation(blocks):
     for page in ("objections", "exhibits"):
         assert f"](docs/pages/{page}.md)" in (ROOT / "README.md").read_text(encoding="utf-8")
