@@ -1,9 +1,7 @@
-"""What estimates of time are worth: each of the last 50 results of record, predicted from those finished before it.
+"""What estimates of time are worth: each of the last 50 results of record that have processor seconds, predicted from those
+finished before it.
 
 python tests/benchmarks/bench_estimates.py
-
-Runs of record before version 0.3 hold the seconds of the clock, not those of the processor: runs of one kind then differ by
-up to a factor of four, by what else their machine did.
 """
 
 import numpy as np
@@ -17,7 +15,7 @@ LAST = 50
 def main() -> None:
     records = sorted(recorded.read_results(), key=lambda record: record.provenance["finished"])
     timed = estimates.Timed.of(records)
-    first = len(timed) - LAST
+    first = max(1, len(timed) - LAST)
     predicted = [estimates.expected_seconds([timed[at].run], timed[:at])[0] for at in range(first, len(timed))]
     seconds = np.array([one.seconds for one in timed[first:]])
     ratios = np.array(predicted) / seconds
@@ -27,7 +25,7 @@ def main() -> None:
         sizes = f"{spec.rounds:>4}{spec.local_epochs:>4}"
         print(f"{spec.algorithm:<12}{spec.dataset:<10}{sizes}{guess:>13.0f}{one.seconds:>9.0f}{ratio:>7.2f}")
     near = int(((ratios >= 1 / 1.25) & (ratios <= 1.25)).sum())
-    print(f"within a factor of 1.25: {near} of {LAST}; median ratio {np.median(ratios):.2f}; ", end="")
+    print(f"within a factor of 1.25: {near} of {len(ratios)}; median ratio {np.median(ratios):.2f}; ", end="")
     print(f"all together {sum(predicted) / seconds.sum():.2f}")
 
 

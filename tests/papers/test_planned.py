@@ -85,9 +85,9 @@ def test_hours_are_those_of_runs_on_record_where_there_are_some(monkeypatch):
     (_, spec), *_ = planned.arm("ablations").runs
     done = lab.resolve(spec, "record").spec
     taken = [
-        of_record("a", done, seconds=3600.0),
-        of_record("b", done, seconds=7200.0),
-        of_record("c", done, seconds=3600.0),
+        of_record("a", done, processor_seconds=3600.0),
+        of_record("b", done, processor_seconds=7200.0),
+        of_record("c", done, processor_seconds=3600.0),
     ]
     monkeypatch.setattr(recorded, "read_results", lambda: taken)
     monkeypatch.setattr(estimates, "timed", lambda: [])
