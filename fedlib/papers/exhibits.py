@@ -303,7 +303,8 @@ def cells(
         for data in [dataset] if dataset else grid.datasets(scale):
             for cell in _of_first_seed(grid, scale, info(data), keeping):
                 for seed in seeds or SEEDS[scale]:
-                    spec = replace(cell.spec, params=dict(cell.spec.params), **{"seed": seed} | changes)
+                    own = {name: dict(getattr(cell.spec, name)) for name in ("params", "overrides")}  # not the cache's
+                    spec = replace(cell.spec, **own | {"seed": seed} | changes)
                     made.append(replace(cell, spec=spec, layers={**cell.layers, **dict.fromkeys(changes, "yours")}))
     return made
 

@@ -338,3 +338,15 @@ def test_ctrl_c_ends_a_batch_and_its_kernels(tmp_path):
     assert process.returncode == 130, said
     assert "fedlib: interrupted; the same command goes on from here" in said.strip().splitlines()
     assert not any(kernel.is_running() for kernel in kernels)
+
+
+def test_whoever_changes_a_cell_changes_no_other():
+    """The cells of a grid are made once and handed out as copies; any field may be replaced."""
+    first, *_ = exhibits.cells("fedssa/table4", "smoke")
+    before = dict(first.spec.params)
+    first.spec.params["mu0"] = 0.123
+    again, *_ = exhibits.cells("fedssa/table4", "smoke")
+    assert again.spec.params == before != first.spec.params
+    changed = exhibits.cells("fedssa/table4", "smoke", params={"mu0": 0.25}, lr=0.02)
+    assert {(cell.spec.params["mu0"], cell.spec.lr) for cell in changed} == {(0.25, 0.02)}
+    assert all(cell.layers["params"] == cell.layers["lr"] == "yours" for cell in changed)
