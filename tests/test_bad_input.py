@@ -136,6 +136,7 @@ def test_one_clear_line(text, message, home, tmp_path, monkeypatch, capsys):
     assert not home.exists()  # nothing written
 
 
+@pytest.mark.thorough
 def test_what_stops_many_runs_is_said_once(home, tmp_path, monkeypatch):
     monkeypatch.setenv("FEDLIB_DATA", str(tmp_path / "data"))
     (tmp_path / "data" / "cifar-10-batches-py").mkdir(parents=True)
@@ -290,6 +291,7 @@ OF_ANOTHER_VERSION = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("damage", DAMAGE | OF_ANOTHER_VERSION)
 def test_a_record_that_cannot_be_read_is_reported_set_aside_and_recomputed(damage, small_digits, home, capsys):
     record = run(SPEC, progress=False)
@@ -323,6 +325,7 @@ def checkpointed(path, label: str) -> bytes:
     return content
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
@@ -378,6 +381,7 @@ def test_a_record_from_before_numbers_had_versions_is_of_the_first_ones(small_di
 # ------------------------------------------------------------------------------------ processes, disks, numbers
 
 
+@pytest.mark.thorough
 def test_two_processes_asked_for_one_run(home):
     """One computes; the other waits, reads, and computes nothing."""
     spec = RunSpec(algorithm="FedSSA", num_clients=50, participation=0.02, rounds=1)
@@ -420,6 +424,7 @@ def test_a_store_that_cannot_be_written(home, small_digits, capsys):
     assert f"store = {str(home / 'runs')!r}: cannot write there" in error
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("call", ["fsync", "replace"])
 @pytest.mark.parametrize("keep", ["none", "clients"])
 def test_a_full_disk(call, keep, home, small_digits, monkeypatch, capsys):
@@ -477,6 +482,7 @@ def test_a_run_whose_loss_is_not_finite_ends_as_diverged(method, small_digits, h
     assert lab.read(path).provenance == record.provenance
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("text", "closed"), [("runs", ">&-"), ("runs", ">&- 2>&- <&-"), ("data", ">&-"), ("list", "2>&-")]
 )
@@ -486,6 +492,7 @@ def test_closed_streams(text, closed, home):
     assert ended.returncode == 0 and not ended.stderr
 
 
+@pytest.mark.thorough
 def test_a_run_with_closed_streams_is_stored_whole(home):
     words = "run Standalone --num-clients 20 --participation 0.05 --rounds 1 --scenario CNN-5 >&- 2>&- <&-"
     ended = subprocess.run(["sh", "-c", f"exec {sys.executable} -m fedlib {words}"], timeout=300)

@@ -155,6 +155,7 @@ def raising(error: BaseException) -> Any:
     return step
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("step", "error"), list(itertools.product(STEPS, RAISED)))
 def test_what_a_step_raises_is_a_line_that_names_it(step, error):
     line = said_by(simulate, federation(), changed(**{step: raising(RAISED[error])}), ROUNDS)
@@ -245,12 +246,14 @@ FINE = [*(("detail", kind) for kind in FINE_IN_DETAILS)]
 REFUSED = [pair for pair in itertools.product(PLACES, NOT_PLAIN) if pair not in FINE]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("place", "kind"), REFUSED)
 def test_what_is_not_plain_is_named_in_round_0(place, kind):
     line = said_by(simulate, federation(), with_value(place, NOT_PLAIN[kind]), ROUNDS)
     assert line.startswith("Mine.") and ("mine" in line or place == "structure")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("value", "written"),
     [
@@ -484,6 +487,7 @@ MENDED = {
 }  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("step", "function"), [pytest.param(s, f, id=f.__name__) for s, every in MENDED.items() for f in every]
 )
@@ -926,6 +930,7 @@ def frozen_extractor() -> nn.Module:
     return nn.Sequential(nn.AvgPool2d(16), nn.Flatten(), nn.Linear(4, 4).requires_grad_(False))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", GOOD_NETWORKS)
 def test_a_network_of_ones_own_gives_the_same_bits_in_every_way(kind, tmp_path):
     models.register("mine", GOOD_NETWORKS[kind])
@@ -1081,6 +1086,7 @@ def test_data_that_test_on_what_is_trained_on_or_have_classes_without_end(capsys
 # ------------------------------------------------------------------------------------------------------- isolated runs
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "function", [in_place_download, kept_download, global_torch, server_keeps_upload, server_draws]
 )

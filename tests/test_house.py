@@ -126,6 +126,7 @@ def test_showing_loads_no_torch():
     subprocess.run([sys.executable, "-c", source], check=True, capture_output=True)
 
 
+@pytest.mark.thorough
 def test_the_papers_networks_need_none_of_the_others():
     source = (
         "import sys\n"

@@ -75,6 +75,7 @@ def test_each_number_of_visits_begins_at_the_download():
     net.agrees(client.model)
 
 
+@pytest.mark.thorough
 def test_the_server_learns_nothing_of_newcomers_nor_they_of_each_other():
     servers = []
     for visits in (1, 3):

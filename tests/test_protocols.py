@@ -225,6 +225,7 @@ def test_dealing_in_slots_is_in_no_key() -> None:
         lab.resolve(replace(DIGITS, overrides={"dealing": "cards"}))
 
 
+@pytest.mark.thorough
 def test_without_validation_images_nothing_is_selected_by_them() -> None:
     resolved = lab.resolve(replace(DIGITS, algorithm="Standalone", paper="pFedHR", num_clients=4))
     outcome = simulate(lab.federation_of(resolved), resolved.algorithm, 1)
@@ -415,6 +416,7 @@ def test_public_images_that_do_not_say_so_are_never_augmented() -> None:
     assert simulate(built, ALGORITHMS["FedMD"](pretrain_epochs=0), 1).status == "finished"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_method_trains_on_augmented_images(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each client's training images pass through it at least once an epoch, the public ones never."""
@@ -502,6 +504,7 @@ def test_the_untrained_start_is_each_clients_own_when_they_start_apart() -> None
     assert len(trained) == 2 and not torch.equal(trained[0].model.header.weight, trained[1].model.header.weight)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_method_runs_when_clients_start_apart(name: str) -> None:
     fields = {field.name for field in dataclasses.fields(ALGORITHMS[name])}

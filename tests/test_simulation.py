@@ -224,6 +224,7 @@ def test_what_belongs_to_the_key():
     assert len({key(), *(key(**fields) for fields in others)}) == len(others) + 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("partition", [name for name in BUILT_IN if name != "groups"])  # digits are nobody's
 @pytest.mark.parametrize("scenario", models.SCENARIOS)
 def test_partitions_and_scenarios_train(partition, scenario, small_digits):

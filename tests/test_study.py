@@ -65,6 +65,7 @@ def test_clients_one_by_one(found):
     assert len(found.runs.clients()) == 2 * 2 * 4 and set(found.runs.clients()["method"]) == {"alone", "FedSSA"}
 
 
+@pytest.mark.thorough
 def test_tuned_methods_have_the_number_of_trials_beneath_every_table(small_digits):
     tuned = study.tune(["Standalone", "FedProto"], trials=2, progress=False, **SMALL)
     assert list(tuned.table["trials"]) == [2, 2]
@@ -99,6 +100,7 @@ def test_what_is_unknown_is_refused_in_one_line(methods, more, line):
         study.train(methods, **more)
 
 
+@pytest.mark.thorough
 def test_the_page_your_paper_runs_from_an_empty_folder(small_digits, tmp_path, monkeypatch):
     """In under 60 lines, without an import from fedlib.papers."""
     page = (Path(__file__).parents[1] / "docs/pages/paper.md").read_text(encoding="utf-8")

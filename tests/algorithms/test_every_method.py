@@ -78,7 +78,7 @@ def undisturbed(tmp_path_factory):
 # ------------------------------------------------------------------------------------------------ what it can do
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("Standalone", "FedProto", "FedSSA", "FedGH")
 @pytest.mark.parametrize(
     ("name", "scenario"), [(name, scenario) for name in ALGORITHMS for scenario in scenarios(name)]
 )
@@ -172,7 +172,7 @@ def warm():
     return context
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("FedSSA")
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_interrupted_then_killed_then_resumed(name, undisturbed, warm, home, monkeypatch, capfd):
     """Ctrl-C in the first round; resumed elsewhere and killed inside the third; resumed here for the third. Each client
@@ -294,6 +294,7 @@ def test_whatever_a_round_leaves_is_finite_or_the_run_diverged(place, value, los
     assert np.isnan(spoilt.round_rows[-1]["loss"]) == (place != "server" or not loss)
 
 
+@pytest.mark.thorough
 def test_fd_with_raw_targets_ends_as_diverged_where_the_others_finish(small_digits):
     """With logits as targets the cross-entropy has no lower bound; the others bear this rate, without clipping."""
     for params in ({}, {"distance": "mse", "outputs": "logits"}, {"outputs": "logits"}):
@@ -403,7 +404,7 @@ def test_no_image_is_alone_in_batch_normalisation(name, small_digits):
 # ------------------------------------------------------------------------------------------------------- arithmetic
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("FedSSA", "FedGH")
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_bf16_follows_float32(name, small_digits):
     """Two rounds, whose losses are the same up to bf16's rounding."""

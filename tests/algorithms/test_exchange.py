@@ -90,7 +90,7 @@ SWITCHED = {
 }
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("FedSSA", "FedGH")
 @pytest.mark.parametrize(("name", "switched"), [*((name, {}) for name in ALGORITHMS), *SWITCHED.items()], ids=str)
 def test_clients_elsewhere_give_the_same_bits(name, switched, small_digits):
     """Every message, reply and state through bytes, no client shared with another or the server: nothing changes."""

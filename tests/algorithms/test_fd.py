@@ -146,6 +146,7 @@ def test_fd_raw_target_has_no_lower_bound() -> None:
     assert min(min(values) for values in losses.values()) >= 0
 
 
+@pytest.mark.thorough
 def test_fd_raw_ends_as_diverged_where_the_others_finish() -> None:
     own = [[0, 1, 0], [1, 0, 1]]
     for distance, outputs in KINDS:

@@ -220,6 +220,7 @@ def test_fedkd_factors_are_those_of_a_singular_value_decomposition(energy: float
             torch.testing.assert_close(parts["v"] @ parts["v"].T, torch.eye(len(parts["s"])), rtol=0, atol=1e-3)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("shape", [(500, 800), (500, 500), (800, 500)])
 @pytest.mark.parametrize(("decay", "found"), [(1.5, True), (1.0, True), (0.7, False), (0.0, False)])
 def test_fedkd_finds_the_leading_triplets_of_large_matrices(shape: tuple[int, int], decay: float, found: bool) -> None:

@@ -92,6 +92,7 @@ def test_pfedbayes_posterior_stays_with_the_client() -> None:
         assert not torch.equal(client.state["rho"]["0"], server["rho.0"])  # not the prior's
 
 
+@pytest.mark.thorough
 def test_pfedbayes_learns_about_as_fast_as_fedavg() -> None:
     """M1 on digits, Adam at 1e-3: with unit noise at rho = -3 it would be at 30 %."""
     spec = RunSpec(

@@ -337,6 +337,7 @@ def test_a_teacher_of_the_control_does_not_hang_on_who_else_was_there():
     assert tiny.equal_states(*(server["teachers"][1]["tensors"] for server in servers))
 
 
+@pytest.mark.thorough
 def test_a_whole_run_of_the_control_is_taught_when_a_client_returns():
     control = run(spec("reassembly", params=CONTROL), progress=False)
     plain = run(spec("reassembly"), progress=False)

@@ -90,6 +90,7 @@ def simulated(run):
     return [table(outcome).to_csv(index=False, lineterminator="\n") for table in (lab.rounds_of, lab.clients_of)]
 
 
+@pytest.mark.thorough("FedSSA")
 @pytest.mark.parametrize("name", METHODS)
 def test_apart_and_in_one_process_are_the_same_bytes(name, small_digits, tmp_path):
     spec = dataclasses.replace(SPEC, algorithm=name, rounds=2, **METHODS[name])
@@ -192,6 +193,7 @@ def test_a_share_that_is_damaged_is_one_line(dealt, tmp_path):
 # --------------------------------------------------------------------------------- nodes that are slow, gone or wrong
 
 
+@pytest.mark.thorough
 def test_a_node_that_never_answers_is_left_out_and_named(dealt, tmp_path, capsys):
     home = int(sampled_clients(dealt.spec.seed, 1, 5, 0.6)[0]) % NODES
     post = serve(tmp_path, dealt, 3.0, late={(home, 1): 100})
@@ -232,6 +234,7 @@ class Leaving(Bag):
     back = False
 
 
+@pytest.mark.thorough
 def test_a_node_that_has_gone_costs_one_patience_in_all(small_digits, tmp_path, monkeypatch):
     run = shares.deal(dataclasses.replace(SPEC, participation=1.0, rounds=5), tmp_path, NODES)
     now = a_clock(monkeypatch)
@@ -242,6 +245,7 @@ def test_a_node_that_has_gone_costs_one_patience_in_all(small_digits, tmp_path, 
     assert 60 < now[0] < 70
 
 
+@pytest.mark.thorough
 def test_a_round_in_which_no_node_answers_ends_the_run_in_one_line(small_digits, tmp_path):
     dealt = shares.deal(dataclasses.replace(SPEC, participation=1.0), tmp_path, NODES)
     late = {(number, 1): 100 for number in range(NODES)}
@@ -255,6 +259,7 @@ def test_a_round_in_which_no_node_answers_ends_the_run_in_one_line(small_digits,
     assert not any(row["reason"] for row in rows(tmp_path / "out/messages.csv"))
 
 
+@pytest.mark.thorough
 def test_a_node_whose_messages_are_lost_is_asked_again(dealt, tmp_path):
     post = serve(tmp_path, dealt, lost={(number, round): 2 for number in range(NODES) for round in (-1, 0, 1, 2)})
     assert post.asked_of.count((0, -1)) == 3
@@ -291,6 +296,7 @@ def test_what_a_node_finds_wrong_ends_the_run_with_its_line(dealt, tmp_path):
     assert "\n" not in str(error.value) and (tmp_path / "out" / server.ERROR).read_text() == f"{error.value}\n"
 
 
+@pytest.mark.thorough
 def test_a_node_that_hangs_costs_one_patience_in_all_and_is_back_when_it_answers(small_digits, tmp_path, monkeypatch):
     """It is there all the time, and answers nothing from round 1 on; in round 3 it answers again, too late."""
     run = shares.deal(dataclasses.replace(SPEC, participation=1.0, rounds=6), tmp_path, NODES)
@@ -406,6 +412,7 @@ FIRST = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("edit", "line"), FIRST.values(), ids=FIRST)
 def test_a_first_reply_that_cannot_be_used_is_an_absent_client_that_takes_part_afterwards(dealt, tmp_path, edit, line):
     serve(tmp_path, dealt, change=of_the_beginning(2, edit))
@@ -427,6 +434,7 @@ def test_a_run_none_of_whose_first_replies_can_be_used_ends_in_one_line(dealt, t
     assert len([row for row in rows(tmp_path / "out/messages.csv") if "cannot be read" in row["reason"]]) == 5
 
 
+@pytest.mark.thorough
 def test_a_node_that_is_silent_before_round_0_begins_when_it_answers(small_digits, tmp_path, monkeypatch):
     """Until then it does not know that what it has of an earlier run is not this one's."""
     run = shares.deal(dataclasses.replace(SPEC, participation=1.0), tmp_path, NODES)
@@ -462,6 +470,7 @@ def test_an_error_of_a_node_s_in_a_round_is_the_reason_of_its_absence(dealt, tmp
     assert told == {"its node says: its disk is full and so on"}
 
 
+@pytest.mark.thorough
 def test_uploads_of_the_right_form_that_spoil_the_round_are_left_out(small_digits, tmp_path):
     """The sum of two numbers near float32's largest is infinite: with both of them the server would hold no number."""
     spec = dataclasses.replace(SPEC, algorithm="FML", participation=1.0, rounds=2)
@@ -474,6 +483,7 @@ def test_uploads_of_the_right_form_that_spoil_the_round_are_left_out(small_digit
     assert rows(tmp_path / "out/rounds.csv")[-1]["selected"] == "4"
 
 
+@pytest.mark.thorough
 def test_one_client_that_says_it_has_diverged_is_left_out_and_all_of_them_are_the_run(small_digits, tmp_path):
     run = shares.deal(dataclasses.replace(SPEC, participation=1.0, rounds=2), tmp_path, NODES)
 
@@ -504,6 +514,7 @@ class Killed(Exception):
     pass
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("round", [0, 1, 2])
 def test_a_server_that_is_killed_goes_on_to_the_same_bytes(dealt, tmp_path, round):
     """Some nodes have done their part of the round by then and some have not."""
@@ -524,6 +535,7 @@ def test_a_server_that_is_killed_goes_on_to_the_same_bytes(dealt, tmp_path, roun
     assert len(sent) == len(set(sent)) == 5 + 3 * 3
 
 
+@pytest.mark.thorough
 def test_a_run_begins_afresh_in_another_folder(dealt, tmp_path):
     for out in ("out", "again"):
         serve(tmp_path, dealt, out=out)
@@ -548,6 +560,7 @@ def conversation(dealt, tmp_path):
     return sent
 
 
+@pytest.mark.thorough
 def test_a_node_answers_alike_however_often_and_after_a_kill(small_digits, tmp_path, monkeypatch):
     monkeypatch.setattr(server, "PAUSE", 0.0)
     run = shares.deal(dataclasses.replace(SPEC, participation=1.0, rounds=4), tmp_path, NODES)
@@ -576,6 +589,7 @@ def test_a_node_answers_alike_however_often_and_after_a_kill(small_digits, tmp_p
     assert sorted(path.name for path in states.glob("0-*")) == ["0-2", "0-3"]
 
 
+@pytest.mark.thorough
 def test_a_node_s_process_that_stays_answers_for_it_and_ends_with_its_owner(tmp_path, monkeypatch):
     monkeypatch.setattr(server, "PAUSE", 0.0)
     run = shares.deal(dataclasses.replace(SPEC, participation=1.0, rounds=1), tmp_path / "one", NODES)

@@ -75,6 +75,7 @@ def test_from_the_command_line_with_two_openmp_threads(expected, home):
     assert bits(folder(home, FEDSSA)) == expected["FedSSA"]
 
 
+@pytest.mark.thorough
 def test_killed_at_a_random_moment(expected, home, rounds_computed, capsys):
     """SIGKILL, up to a few rounds after the first checkpoint (one a round here), then resumed in this process."""
     path, delay = folder(home, FEDPROTO), random.uniform(0, 0.5)
@@ -92,6 +93,7 @@ def test_killed_at_a_random_moment(expected, home, rounds_computed, capsys):
     assert not (path / "checkpoint.pt").exists()
 
 
+@pytest.mark.thorough
 def test_interrupted_from_the_keyboard(expected, home, rounds_computed, capsys):
     """SIGINT to the command: it finishes the round, saves and says so; the same command resumes."""
     with processes.started("-m", "fedlib", *COMMAND, home=home) as process:

@@ -45,6 +45,7 @@ def trained_in_workers(specs: list[RunSpec]) -> list[str]:
     return failed
 
 
+@pytest.mark.thorough
 def test_a_worker_whose_method_prints_and_reads_goes_on(package, capfd):  # noqa: F811
     (package / "mine_of_the_test.py").write_text('print("hello from an import")\n' + NOISY)
     specs = [RunSpec(**SPEC, seed=seed) for seed in (0, 1, 2)]
@@ -55,6 +56,7 @@ def test_a_worker_whose_method_prints_and_reads_goes_on(package, capfd):  # noqa
     assert [record.status for record in lab.sweep(specs, progress=False)] == ["finished"] * 3
 
 
+@pytest.mark.thorough
 def test_a_worker_that_is_killed_is_a_line_and_the_others_go_on(package):  # noqa: F811
     dying = (
         "        import os, signal\n        if context.seed == 0:\n            os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -67,6 +69,7 @@ def test_a_worker_that_is_killed_is_a_line_and_the_others_go_on(package):  # noq
     assert [record is not None for record in map(lab.read, lab.stored())].count(True) == 2
 
 
+@pytest.mark.thorough
 def test_what_python_prints_before_a_worker_has_begun_is_passed_on(package, capfd):  # noqa: F811
     (package / "sitecustomize.py").write_text("print('a banner')\nprint('[1]')\nprint('{}')")
     assert trained_in_workers([RunSpec(**SPEC)]) == []

@@ -47,6 +47,7 @@ def stop_after(round: int):
     return stop
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("room", [0, 2, CLIENTS])
 @pytest.mark.parametrize(("method", "protocol"), [("FedSSA", {}), ("FedProto", {"inherit": "first_visit"})])
 def test_the_room_in_memory_changes_no_bit(room, method, protocol, tmp_path, monkeypatch):
@@ -109,6 +110,7 @@ class Killed(BaseException):
     """Stands for the end of the process: nothing handles it."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("room", [0, CLIENTS])
 def test_killed_at_any_file_operation_and_resumed(room, tmp_path, monkeypatch):
     """The process ends just before its n-th renaming or deletion of a file, for every n; what goes on has the bits."""
@@ -207,6 +209,7 @@ def test_client_files_that_are_deleted_while_the_run_needs_them(tmp_path, monkey
         run(tmp_path / "y.pt", progress=delete)
 
 
+@pytest.mark.thorough
 def test_a_federation_that_was_trained_before(tmp_path, monkeypatch):
     """Its clients go on from where they are, wherever they lie, and later runs do not disturb one another's files."""
     twice = built()

@@ -6,6 +6,8 @@ import pytest
 from fedlib import ALGORITHMS
 from fedlib.lab import costs
 
+pytestmark = [pytest.mark.slow, pytest.mark.thorough]
+
 # Multiply-adds of a forward pass of CNN-1..5 with 10 classes, and of conv1, whose input needs no gradient.
 FORWARD = {"CNN-1": 4_825_800, "CNN-2": 3_385_800, "CNN-3": 3_525_800, "CNN-4": 3_265_800, "CNN-5": 2_875_800}
 CONV1 = 28 * 28 * 16 * 75

@@ -395,6 +395,7 @@ def executed(*cells: str) -> list[str]:
     return ["".join(output.get("text", "") for output in cell["outputs"]) for cell in made["cells"]]
 
 
+@pytest.mark.thorough
 def test_all_of_it_in_cells_and_the_next_kernel_finds_the_record(home):
     train = f"""
 from fedlib import RunSpec, run, sweep

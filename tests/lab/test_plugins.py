@@ -88,6 +88,7 @@ def package(tmp_path, monkeypatch):
     plugins.load_plugins.cache_clear()
 
 
+@pytest.mark.thorough
 def test_workers_train_what_a_package_brings(package):
     specs = [RunSpec(**SPEC, seed=seed) for seed in (0, 1)]
     resolved = lab.resolve(specs[0])

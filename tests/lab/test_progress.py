@@ -80,6 +80,7 @@ with Progress("FedSSA", 2) as bar:
     assert output["output_type"] == "stream" and output["name"] == "stdout" and output["text"] == "before\n"
 
 
+@pytest.mark.thorough
 def test_the_bar_of_a_sweep_goes_by_expected_cost(home, monkeypatch):
     """A run expected to take three times as long moves it three times as far; it ends at 100 %."""
     specs = [
@@ -100,6 +101,7 @@ def test_the_bar_of_a_sweep_goes_by_expected_cost(home, monkeypatch):
     }  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("method", "tolerance"),  # of what the FLOPs leave out, such as small convolutions (pFedES)
     [("Standalone", 0), ("FedSSA", 0), ("FedProto", 0.1), ("FML", 0.01), ("FedKD", 0.05), ("pFedES", 0.2), ("FedMD", 0.1), ("FCCL", 0.1)],
@@ -213,6 +215,7 @@ def test_of_runs_that_differ_in_what_they_keep_the_one_that_keeps_most_is_traine
     ]
 
 
+@pytest.mark.thorough
 def test_whoever_asks_is_told_how_many_runs_remain_after_each(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
     specs = [RunSpec("Standalone", num_clients=2, rounds=1, seed=seed) for seed in range(3)]

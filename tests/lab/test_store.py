@@ -83,6 +83,7 @@ def test_every_flipped_bit_of_a_finished_run_is_noticed(tmp_path, home, capsys):
     assert (home / "runs" / f"{record.key}.damaged-1" / "DONE").exists()
 
 
+@pytest.mark.thorough
 def test_no_flipped_bit_of_an_unfinished_run_changes_its_result(tmp_path, monkeypatch, capsys):
     with monkeypatch.context() as patch:
         patch.setenv("FEDLIB_HOME", str(tmp_path / "undisturbed"))

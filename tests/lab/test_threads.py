@@ -44,6 +44,7 @@ def alone(specs, tmp_path, monkeypatch) -> list[str]:
         return [run(spec, progress=False).digest for spec in specs]
 
 
+@pytest.mark.thorough
 def test_four_threads(tmp_path, monkeypatch):
     expected = alone(FIRST, tmp_path, monkeypatch)
     assert len(set(expected)) == len(FIRST)
@@ -90,6 +91,7 @@ def test_the_settings_of_the_caller_change_nothing():
             assert not torch.is_grad_enabled()
 
 
+@pytest.mark.thorough
 def test_an_interrupt_while_another_thread_waits(home):
     """The main thread finishes its round and saves; the waiting thread gets its turn; the process ends."""
     specs = [

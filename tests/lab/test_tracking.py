@@ -50,6 +50,7 @@ def test_a_run_is_told_round_by_round_and_a_stored_one_at_once(small_digits):
     assert len(first.rows) == 4  # outside of the block
 
 
+@pytest.mark.thorough
 def test_a_sweep_is_told_of_its_workers_too():
     watcher = Watcher()
     with lab.track(watcher):

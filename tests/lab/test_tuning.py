@@ -43,6 +43,7 @@ def test_test_images_decide_nothing(small_digits, monkeypatch):
     assert tune().table.equals(found.table)
 
 
+@pytest.mark.thorough
 def test_an_interrupted_search_ends_as_one_in_one_go(small_digits, monkeypatch, tmp_path):
     whole = tune(5)
     monkeypatch.setenv("FEDLIB_HOME", str(tmp_path / "another"))
@@ -114,6 +115,7 @@ def test_without_validation_samples_there_is_nothing_to_choose_by():
         lab.tune(RunSpec("FedProto", overrides={"split": "local-8:0:2"}))
 
 
+@pytest.mark.thorough
 def test_notes_that_cannot_be_read_are_begun_again(small_digits):
     found = tune()
     (notes,) = (lab.home() / "tuning").glob("*.json")

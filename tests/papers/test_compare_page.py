@@ -72,6 +72,7 @@ def test_runs_that_differ_in_nothing_else_are_told_apart_by_what_they_keep_and_b
     assert words == ({", keep = none", ", keep = server"} if changes else {f", {record.key[-16:-8]}", ", again"})
 
 
+@pytest.mark.thorough
 def test_no_two_runs_of_record_share_a_setting_a_label_and_a_seed(page):
     places = Counter(
         (setting, run["method"], run["seed"]) for setting, runs in page["settings"].items() for run in runs
@@ -85,6 +86,7 @@ def cells(page, setting, metric="accuracy"):
     return json.loads(json.dumps(page["tables"][setting][metric]).replace("\\u00a0", " "))
 
 
+@pytest.mark.thorough
 def test_the_gains_are_readmes(page):
     readme = (ROOT / "README.md").read_text(encoding="utf-8").replace("\u00a0", " ")
     block = readme.split("<!-- front -->")[1].split("<!-- /front -->")[0]

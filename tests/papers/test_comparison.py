@@ -95,6 +95,7 @@ SPECS = st.fixed_dictionaries({}, optional={name: st.just(other(value)) for name
 ENDS = st.sampled_from([{}, {}, {}, {"status": "diverged"}, {"trained": 2}, {"status": "diverged", "trained": 0}])
 
 
+@pytest.mark.thorough
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(SPECS, ENDS, st.sampled_from("ab")), min_size=2, max_size=8))
 def test_every_run_has_one_place_and_a_broken_one_no_number(drawn):

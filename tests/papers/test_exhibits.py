@@ -326,6 +326,7 @@ def test_plan_at_scale_paper_prints_what_is_chosen(tmp_path, monkeypatch, capsys
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.thorough
 def test_ctrl_c_ends_a_batch_and_its_kernels(tmp_path):
     command = ["-m", "fedlib", "reproduce", "fedssa/table3"]
     with processes.started(*command, home=tmp_path) as process:

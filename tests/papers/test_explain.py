@@ -44,6 +44,7 @@ def test_settings_that_differ_in_one_value_share_a_line():
     assert table.loc[8, ["N", "T", "mu0", "methods"]].tolist() == ["100", "100", "", "case C: FedSSA"]
 
 
+@pytest.mark.thorough("smoke")
 @pytest.mark.parametrize("scale", lab.SCALES)
 def test_every_exhibit_is_shown_on_one_screen_without_data(scale, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("FEDLIB_DATA", str(tmp_path / "none"))

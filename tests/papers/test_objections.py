@@ -30,6 +30,7 @@ def made(blocks):
     return blocks.blocks()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("page", ["objections.md", "exhibits.md"])
 def test_a_page_says_what_the_results_say(blocks, made, page):
     text = (blocks.PAGES / page).read_text(encoding="utf-8")
@@ -97,6 +98,7 @@ def test_an_arm_answers_as_soon_as_its_runs_are_there(monkeypatch):
     assert not [one for one in said if "FedKD less" in one]  # not there yet
 
 
+@pytest.mark.thorough
 def test_one_seed_has_no_interval_and_decides_nothing(monkeypatch):
     new = trained(
         "pfedhr", ["Standalone, IID", "pFedHR, labelled, IID"], lambda case, seed: 0.5 + ("pFed" in case) / 10
@@ -117,6 +119,7 @@ def copied(arm, rounds_of, **columns):
         yield of_record(key, spec, rounds_of(spec).assign(**columns))
 
 
+@pytest.mark.thorough
 def test_the_parts_of_a_lead_and_the_shared_network_are_said(monkeypatch):
     held = recorded.read_results()
     alike = {

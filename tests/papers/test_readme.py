@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from fedlib import ALGORITHMS
 from fedlib.__main__ import app, parse
@@ -111,6 +112,7 @@ def test_what_it_says_of_pfedhr_is_what_its_runs_give():
             assert "(n = 3)" in line and line.endswith(ends)
 
 
+@pytest.mark.thorough
 def test_what_it_says_of_each_paper_is_the_ledgers_verdict():
     judged = conclusions.judged().set_index(["paper", "claim"])["verdict"]
     text = re.sub(r"\s+", " ", (ROOT / "README.md").read_text())

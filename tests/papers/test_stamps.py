@@ -138,13 +138,13 @@ def test_a_picture_carries_its_settings_and_says_stand_in_only_of_embedded_runs(
     )
     said = " ".join(text_of(figure)).replace("\n", " ")
     assert (
-        "N = 10; C = 100 %; T = 3; E = 1; B = 16; scale smoke; protocol reconstructed; n = 1" in said
+        "N = 10; C = 100 %; T = 3; E = 1; B = 32; scale smoke; protocol reconstructed; n = 1" in said
         and "stand-in" in said
     )
     table = tables.wide(summary, list(summary["method"]))
     notebook.save("fedssa/table1", settings(), figure, summary, used, table)
     latex = (home / "figures/smoke/fedssa/table1.tex").read_text()
-    assert "N = 10; C = 100 \\%; T = 3; E = 1; B = 16; scale smoke; protocol reconstructed; n = 1" in latex
+    assert "N = 10; C = 100 \\%; T = 3; E = 1; B = 32; scale smoke; protocol reconstructed; n = 1" in latex
     none = notebook.save("audit/contradictions", settings(), plots.decay({"mu": float}, 2), summary)
     assert not any("stand-in" in text or "N = " in text for text in text_of(none))
 

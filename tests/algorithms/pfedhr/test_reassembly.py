@@ -36,6 +36,7 @@ def numbers(*rows: list[float]) -> torch.Tensor:
 # ------------------------------------------------------------------------------------------------------ decomposition
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", sorted(models.BUILT_IN.keys() - models.OTHER_KINDS.keys()))
 def test_the_layers_of_a_model_compute_what_it_does(name):
     model, images = build(name), torch.randn(3, 3, 32, 32)
@@ -340,6 +341,7 @@ def splices(channels: int) -> list[list[Layer]]:
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("channels", [1, 3])
 def test_stitched_candidates_of_all_pairs_take_every_image_and_give_logits(channels):
     images = torch.randn(2, channels, 32, 32)
