@@ -1,6 +1,7 @@
 # make reproduce   train what the exhibits need at scale smoke (embedded data), make figures and tables
 # make test        style, types, unit tests, notebooks; every exhibit of scale smoke is made and fresh
 # make slow        what takes longer: the site in a browser, the wheel, every notebook again, every method in every way
+# make nightly     what takes longer still: planted faults and hostile replies, with every method
 # make mutants     plant faults one at a time and see whether a test fails: about an hour on two cores, nothing for every day
 # make lab         open the notebooks in JupyterLab
 # make CPU=1       with any of these, at the first call: PyTorch without CUDA, 2 GB in place of 5
@@ -22,7 +23,7 @@ PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --durations 30 -
 # pip's progress as one line that counts.
 COUNTED = awk '/^Collecting/ { printf "\r%d of about 210 packages found", ++found; fflush() } END { print "" }'
 
-.PHONY: reproduce test slow mutants lab site lock notebook notebooks
+.PHONY: reproduce test slow nightly mutants lab site lock notebook notebooks
 .DELETE_ON_ERROR:
 
 reproduce: $(INSTALLED)
@@ -40,6 +41,9 @@ test: $(INSTALLED)
 
 slow: $(INSTALLED)
 	$(PYTEST) -m slow tests
+
+nightly: $(INSTALLED)
+	$(PYTEST) -m nightly tests
 
 mutants: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/mutants.py

@@ -557,7 +557,9 @@ def _tested(copy: Path, tests: str) -> int:
     for number in (0, 1, 2):
         os.dup2(quiet, number)
     return int(
-        pytest.main(["-x", "-q", "-p", "no:cacheprovider", "--no-header", "-m", "not slow or thorough", *tests.split()])
+        pytest.main(
+            ["-xq", "-pno:cacheprovider", "--no-header", "-m", "thorough or not (slow or nightly)", *tests.split()]
+        )
     )
 
 

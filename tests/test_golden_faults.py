@@ -229,7 +229,7 @@ def test_what_is_to_be_replaced_stands_there():
     assert set(FAULTS) == set(ALGORITHMS)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("method", ALGORITHMS)
 def test_planted_faults_are_caught(method, tmp_path):
     planted = FAULTS[method]

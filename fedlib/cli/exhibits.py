@@ -189,10 +189,11 @@ def record(
 
 def _list_arms() -> None:
     print(f"{'arm':<12}{'runs':>9}  hours left on one core; the question")
+    timed = recorded.timed()
     for arm in planned.arms().values():
         still = arm.open()
         done = f"{len(arm.runs) - len(still)}/{len(arm.runs)}"
-        print(fill(arm.question, f"{arm.name:<12}{done:>9}{planned.expected_hours(still):7.1f}  "))
+        print(fill(arm.question, f"{arm.name:<12}{done:>9}{planned.expected_hours(still, timed):7.1f}  "))
     if recorded.unreadable():
         print(f"{len(recorded.unreadable())} results of record cannot be read: {', '.join(recorded.unreadable())}")
 

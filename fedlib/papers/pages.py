@@ -170,8 +170,8 @@ def record_block(grids: str | Sequence[str], paper: pd.DataFrame | None = None) 
 
 def not_of_record(name: str, why: str) -> None:
     """Say why exhibit `name` has no picture of record, and show its committed picture of scale demo where there is one."""
-    say(f"{name}: {why}")
     choose("exhibit", name, exhibits.every())
+    say(f"{name}: {why}")
     exhibit = exhibits.every()[name]
     picture = lab.shipped() / "figures" / exhibits.DEMO / exhibit.paper / f"{exhibit.item}.png"
     if picture.exists():

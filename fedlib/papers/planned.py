@@ -11,7 +11,7 @@ arm is whole.
 """
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -20,6 +20,7 @@ import pandas as pd
 
 from .. import lab
 from ..errors import choose, require
+from ..lab import estimates
 from . import recorded
 from .exhibits import RECORD
 
@@ -134,9 +135,9 @@ def unplanned() -> list[str]:
     return [record.key for record in recorded.read_results() if record.key not in named]
 
 
-def expected_hours(specs: Collection[lab.RunSpec]) -> float:
-    """Hours on one core that runs will take, by those of the store and of record that are most like them."""
-    return sum(lab.expected_seconds([lab.resolve(spec, RECORD) for spec in specs], recorded.timed())) / 3600
+def expected_hours(specs: Collection[lab.RunSpec], timed: Sequence[estimates.Timed]) -> float:
+    """Hours on one core that runs will take, by those of `timed` (`recorded.timed()`) that are most like them."""
+    return sum(lab.expected_seconds([lab.resolve(spec, RECORD) for spec in specs], timed)) / 3600
 
 
 def train(name: str, jobs: int, each: Callable[[int], None]) -> int:

@@ -374,13 +374,13 @@ def test_a_few_hostile_replies(name, small_digits, tmp_path, monkeypatch):
     assert attack(name, cases, tmp_path, monkeypatch) == len(SAMPLE)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_hostile_reply_to_every_method(name, small_digits, tmp_path, monkeypatch):
     assert attack(name, REFUSED | BELIEVED, tmp_path, monkeypatch) >= 80
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_hostile_reply_before_round_0(small_digits, tmp_path, monkeypatch):
     """Where every method's clients say the same: how good their initial models are."""
     assert attack("FedSSA", REFUSED, tmp_path, monkeypatch, round=-1) >= 75

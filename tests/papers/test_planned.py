@@ -91,9 +91,9 @@ def test_hours_are_those_of_runs_on_record_where_there_are_some(monkeypatch):
     ]
     monkeypatch.setattr(recorded, "read_results", lambda: taken)
     monkeypatch.setattr(estimates, "timed", lambda: [])
-    assert planned.expected_hours([spec]) == pytest.approx(1.0)  # their median
+    assert planned.expected_hours([spec], recorded.timed()) == pytest.approx(1.0)  # their median
     half = dataclasses.replace(spec, rounds=spec.rounds // 2)
-    assert planned.expected_hours([half, half]) == pytest.approx(1.0)
+    assert planned.expected_hours([half, half], recorded.timed()) == pytest.approx(1.0)
 
 
 def test_further_seeds_of_the_plan_are_read(monkeypatch):
