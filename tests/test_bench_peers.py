@@ -218,6 +218,7 @@ def test_a_machine_with_other_work_on_it_is_refused(clones, monkeypatch):
     assert "load of this machine = 1.3: must be at most 1.2" in said
 
 
+@pytest.mark.thorough
 def test_a_script_that_does_not_tell_of_its_rounds_is_named(clones, monkeypatch):
     script = clones / "authors/FedSSA/FedSSA/experiments/FLHetero/FedSSA_hetero.py"
     script.write_text(script.read_text().replace("trange(options.num_steps)", "range(options.num_steps)"))
@@ -234,6 +235,7 @@ def test_packages_that_a_clone_wants_are_named_together(clones, monkeypatch):
     assert said.endswith("installed: pip install calmsize_of_theirs h5py_of_theirs")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("missing", "line"),
     [

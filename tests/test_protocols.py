@@ -352,6 +352,7 @@ def test_augmentation_frequencies() -> None:
     assert torch.equal(result, again) and not torch.equal(result, augmented(images, stream))
 
 
+@pytest.mark.thorough
 def test_augmentation_is_of_training_images_only() -> None:
     spec = replace(DIGITS, num_clients=4, rounds=1)
     plain, changed = (lab.resolve(replace(spec, overrides={"augmentation": value})) for value in ("none", "released"))
@@ -581,6 +582,7 @@ def test_released_runs_survive_an_interruption(tmp_path: Path, method: Algorithm
     assert lab.rounds_of(resumed).equals(lab.rounds_of(whole))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("algorithm", ["FedSSA", "FedGH"])
 def test_released_behaviours_are_real_and_the_paper_has_none(algorithm: str) -> None:
     spec = replace(DIGITS, algorithm=algorithm, num_clients=10, participation=1.0, rounds=2, batch_size=512)

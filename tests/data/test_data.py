@@ -415,6 +415,7 @@ def test_svhn_is_identified_by_the_published_md5s_of_its_files():
     assert data.info("svhn").fingerprint == hashlib.sha256(sums.encode()).hexdigest()[:16]
 
 
+@pytest.mark.thorough
 def test_every_exhibit_is_planned_at_every_scale_without_data(no_images, root):
     planned = {
         lab.resolve(cell.spec, scale).info.name

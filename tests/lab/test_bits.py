@@ -60,7 +60,8 @@ def test_again_whatever_the_number_of_threads(expected, rounds_computed):
     assert again.rounds.equals(record.rounds) and len(rounds_computed) == ROUNDS
 
 
-@pytest.mark.parametrize(("jobs", "specs"), [(1, [FEDSSA]), pytest.param(2, SPECS, marks=pytest.mark.slow)])
+@pytest.mark.thorough
+@pytest.mark.parametrize(("jobs", "specs"), [(1, [FEDSSA]), (2, SPECS)])
 def test_with_workers(jobs, specs, expected, rounds_computed):
     for record in sweep(specs, jobs=jobs, progress=False):
         assert bits(record.path) == expected[record.spec.algorithm]

@@ -167,7 +167,7 @@ CHANGES: dict[str, tuple[dict[str, list[tuple[str, str]]], bool]] = {
 }
 
 
-@pytest.mark.thorough("a new field of RunSpec")
+@pytest.mark.thorough
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_is_stored_outlives_a_change(change, stored, tmp_path):
     """No run is stale, damaged or prunable, no key is another, and every result of record is read."""

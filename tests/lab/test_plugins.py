@@ -107,6 +107,7 @@ def test_what_this_process_registered_over_a_packages_is_no_worker_s(package):
     assert not lab.resolve(RunSpec(**SPEC)).portable
 
 
+@pytest.mark.thorough
 def test_one_changed_line_of_a_package_is_another_key(package):
     before = lab.resolve(RunSpec(**SPEC)).key
     (package / "mine_of_the_test.py").write_text(MINE.replace("nn.ReLU()", "nn.Tanh()"))

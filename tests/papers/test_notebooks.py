@@ -211,11 +211,12 @@ def test_papermill_from_another_directory_writes_figures_at_home(tmp_path, monke
     assert not list(elsewhere.iterdir())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("-p", "sclae", "demo"), "notebook parameter = 'sclae' is unknown: did you mean 'scale'?"),
-        pytest.param(("-p", "rounds", "many"), "rounds = 'many': must be a whole number", marks=pytest.mark.slow),
+        (("-p", "rounds", "many"), "rounds = 'many': must be a whole number"),
     ],
 )
 def test_papermill_with_a_wrong_parameter_fails_in_one_line(tmp_path, arguments, message):

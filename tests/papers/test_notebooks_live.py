@@ -114,13 +114,9 @@ def of(files, item, variation):
     return {path for path in files if path.rpartition(".")[0] == f"smoke/{item.name}{variation}"}
 
 
-QUICK = ("01_your_own_method.ipynb",)  # the rest is for `make slow`
-
-
+@pytest.mark.slow
 @pytest.mark.usefixtures("tiny_networks")
-@pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in NOTEBOOKS]
-)
+@pytest.mark.parametrize("name", NOTEBOOKS)
 def test_a_notebook_runs_again_changed_and_after_an_interruption(name, kernel, home, monkeypatch, capsys):
     assert kernel.run(name, dataset="digits", rounds=1) is None
     first = saved(home)
@@ -189,6 +185,7 @@ def test_variations_leave_the_exhibit_alone(kernel, home):
     assert notebook.freshness(item, settings.defaults("smoke")) == "fresh"
 
 
+@pytest.mark.thorough
 def test_only_what_papermill_was_given_must_be_a_parameter(kernel):
     name = "fedgh/1_method.ipynb"
     kernel.shell.run_cell("lr = 0.1; seed = 3; note = 'mine'", store_history=True)
@@ -203,13 +200,11 @@ def test_only_what_papermill_was_given_must_be_a_parameter(kernel):
 OK = "trained clients end above their start: ok; above chance: ok"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("tiny_networks")
 @pytest.mark.parametrize(
     ("name", "methods"),
-    [
-        ("fedssa/4_representations.ipynb", ["FedProto", "FedSSA"]),
-        pytest.param("fedgh/5_server_lr.ipynb", ["FedGH"], marks=pytest.mark.slow),
-    ],
+    [("fedssa/4_representations.ipynb", ["FedProto", "FedSSA"]), ("fedgh/5_server_lr.ipynb", ["FedGH"])],
 )
 def test_a_training_that_does_not_train_changes_a_checked_output(name, methods, kernel, home, monkeypatch, capsys):
     book = nbformat.read(notebook.NOTEBOOKS / name, as_version=4)

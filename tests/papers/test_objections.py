@@ -45,6 +45,7 @@ def test_both_pages_are_linked_from_the_readme_and_in_the_sites_navigation(block
         assert f"\n{page}\n" in blocks.generate.landing(dict.fromkeys(exhibits.EXHIBITS, ""))
 
 
+@pytest.mark.thorough
 def test_no_number_of_a_result_is_typed(blocks, made):
     """Outside of the blocks only what was asked: settings, never a mean, an interval or an n of ours."""
     empty = blocks.filled(
@@ -53,6 +54,7 @@ def test_no_number_of_a_result_is_typed(blocks, made):
     assert "±" not in empty and "n =" not in empty and not re.search(r"\s[+-]\d|\d\d\.\d", empty)
 
 
+@pytest.mark.thorough
 def test_every_arm_that_is_not_whole_is_named_by_an_answer(made):
     said = "\n".join(made["objections.md"].values())
     waiting = [arm.name for arm in planned.arms().values() if not set(arm.keys) <= recorded.by_key().keys()]
