@@ -114,9 +114,15 @@ def of(files, item, variation):
     return {path for path in files if path.rpartition(".")[0] == f"smoke/{item.name}{variation}"}
 
 
-@pytest.mark.slow
+# Of every fifth notebook by `make slow`, of the others by `make nightly`: in all ten minutes.
 @pytest.mark.usefixtures("tiny_networks")
-@pytest.mark.parametrize("name", NOTEBOOKS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.nightly if place % 5 else pytest.mark.slow)
+        for place, name in enumerate(NOTEBOOKS)
+    ],
+)
 def test_a_notebook_runs_again_changed_and_after_an_interruption(name, kernel, home, monkeypatch, capsys):
     assert kernel.run(name, dataset="digits", rounds=1) is None
     first = saved(home)
