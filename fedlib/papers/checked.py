@@ -44,15 +44,15 @@ def check(chosen: Sequence[lab.Record]) -> Iterator[dict[str, Any]]:
     """Train the first rounds of each again and compare every number with the six digits on record: a row of
     results/checked.csv each, written as soon as it is known. `worst` is the largest difference, 0 where all agree.
     """
-    folder = lab.home() / "results"
-    folder.mkdir(parents=True, exist_ok=True)
+    file = lab.home() / "results" / FILE
+    file.parent.mkdir(parents=True, exist_ok=True)
     for record in chosen:
         row = _row(record)
-        before = table()
+        before = pd.read_csv(file) if file.exists() else table()
         kept = before[before["key"] != record.key]
         after = pd.concat([kept, pd.DataFrame([row])], ignore_index=True) if len(kept) else pd.DataFrame([row])
         content = after.sort_values("key", kind="stable").to_csv(index=False, lineterminator="\n")
-        lab.write_bytes(folder / FILE, content.encode())
+        lab.write_bytes(file, content.encode())
         yield row
 
 

@@ -174,6 +174,16 @@ def test_one_run_of_each_kind_is_checked(tmp_path, monkeypatch):
     assert len(checked.sample()) == 1
 
 
+def test_every_row_of_a_check_is_kept_where_the_store_is_elsewhere(tmp_path, monkeypatch, home):
+    cells = exhibits.cells("fedssa/heterogeneous", "record", "cifar10", (0, 1))
+    write_results(tmp_path, [cell for cell in cells if cell.method in ("FedSSA", "FedProto")])
+    monkeypatch.setattr(recorded, "RESULTS", tmp_path)
+    monkeypatch.setattr(checked, "_row", lambda record: {"key": record.key, "numbers": 1, "worst": 0.0})
+    keys = [row["key"] for row in checked.check(checked.sample())]
+    assert len(keys) == 2 and not (tmp_path / checked.FILE).exists()
+    assert sorted(pd.read_csv(home / "results" / checked.FILE)["key"]) == sorted(keys)
+
+
 # -------------------------------------------------------------------------------------------- a person's own parts
 
 
