@@ -90,7 +90,7 @@ def test_the_notebooks_own_method_runs_on_a_gpu(small_digits):
 
 # Networks of today, beside a ResNet that is small: no step of any waits or copies, and each has deterministic kernels.
 ZOO = [name for name, kind in models.ZOO.items() if kind == "image"]
-AT_ONCE = ("ResNet-4",)
+AT_ONCE = ("ResNet-4", "MobileNet-V3-S")
 
 
 @pytest.mark.parametrize("name", [n if n in AT_ONCE else pytest.param(n, marks=pytest.mark.slow) for n in ZOO])

@@ -87,6 +87,13 @@ def _rows(*names: str) -> dict[tuple[str, int], dict[str, dict[int, Any]]]:
     return found
 
 
+def _each(name: str) -> list[tuple[str, int, Any]]:
+    """(case, seed, run) of what is on record of an arm."""
+    return [
+        (case, seed, run) for cases in _rows(name).values() for case, own in cases.items() for seed, run in own.items()
+    ]
+
+
 @cache
 def _front(_held: frozenset[str]) -> results.Runs:
     pfedes = loading.load_record("pfedes/heterogeneous").of("pFedES")
@@ -236,16 +243,13 @@ def _length() -> list[str]:
             f"From round 20 to the end that lead changes by {tables.format_difference(*change)} (n = {len(seeds)}): {clear(change)}."
         )
     said += _arm("long", [("FedSSA", "FedProto"), ("FedSSA", PLAIN), ("FedProto", PLAIN), ("FedKD", PLAIN)])
-    for (dataset, rounds), cases in _rows("long").items():
-        for case, seeds_ in cases.items():
-            for seed, run in seeds_.items():
-                part = run.rounds[run.rounds["round"] < spec.rounds]
-                levels = [100 * intervals.selected_accuracy(own, LAST) for own in (run.rounds, part)]
-                printed = reported.accuracy("FedSSA", "Table 2", case, dataset, 100)
-                said.append(
-                    f"{case}, seed {seed}: {levels[0]:.2f} after {rounds} rounds, {levels[1]:.2f} after {spec.rounds} of them; "
-                    f"FedSSA's Table 2 prints {printed:.2f}."
-                )
+    for case, seed, run in _each("long"):
+        part = run.rounds[run.rounds["round"] < spec.rounds]
+        last, before = (100 * intervals.selected_accuracy(rounds, LAST) for rounds in (run.rounds, part))
+        said.append(
+            f"{case}, seed {seed}: {last:.2f} after {run.spec.rounds} rounds, {before:.2f} after {spec.rounds} of them; "
+            f"FedSSA's Table 2 prints {_printed(run):.2f}."
+        )
     return said
 
 
@@ -380,16 +384,18 @@ def _written_again() -> list[str]:
         printed = reported.lead("FedSSA", "Table 2", lead.own, PLAIN, "cifar100", 100)
         said.append(f"{lead} FedSSA's Table 2 prints {printed:+.2f}.")
     said.append(f"Is the printed accuracy the shared network's? {_progress('shared')}")
-    for cases in _rows("shared").values():
-        for case, own in cases.items():
-            for seed, run in own.items():
-                end = 100 * run.rounds.iloc[-1]
-                said.append(
-                    f"{case}, seed {seed}: the client's own {end['accuracy']:.2f}, the shared one {end['shared_accuracy']:.2f}, "
-                    f"as received {end['received_accuracy']:.2f}; printed "
-                    f"{reported.accuracy('FedSSA', 'Table 2', run.spec.algorithm, 'cifar100', 100):.2f}."
-                )
+    for case, seed, run in _each("shared"):
+        end = 100 * run.rounds.iloc[-1]
+        said.append(
+            f"{case}, seed {seed}: the client's own {end['accuracy']:.2f}, the shared one {end['shared_accuracy']:.2f}, "
+            f"as received {end['received_accuracy']:.2f}; printed {_printed(run):.2f}."
+        )
     return said
+
+
+def _printed(run: Any) -> float | None:
+    """What FedSSA's Table 2 prints of a run's method with 100 clients."""
+    return reported.accuracy("FedSSA", "Table 2", run.spec.algorithm, run.spec.dataset, 100)
 
 
 def _first(run: Any) -> float:

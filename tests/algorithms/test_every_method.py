@@ -201,8 +201,13 @@ def test_interrupted_then_killed_then_resumed(name, undisturbed, warm, home, mon
     assert "corrupted" not in capfd.readouterr().err
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("jobs", "names"), [(1, ["FedKD"]), (2, list(ALGORITHMS))])
+@pytest.mark.parametrize(
+    ("jobs", "names"),
+    [
+        pytest.param(1, ["FedKD"], marks=pytest.mark.thorough),
+        pytest.param(2, list(ALGORITHMS), marks=pytest.mark.slow),
+    ],
+)
 def test_workers(jobs, names, undisturbed, monkeypatch):
     expected = {name: bits(undisturbed(name).path) for name in names}
     monkeypatch.setattr(launch, "_compute", None)  # nothing is computed here

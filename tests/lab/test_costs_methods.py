@@ -6,6 +6,7 @@ import pytest
 from fedlib import ALGORITHMS
 from fedlib.lab import costs
 
+# Slow for every method: the table of all of them takes ten seconds. Thorough, so that the mutants run them.
 pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 
 # Multiply-adds of a forward pass of CNN-1..5 with 10 classes, and of conv1, whose input needs no gradient.
