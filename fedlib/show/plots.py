@@ -737,13 +737,16 @@ def _gap(axes: Axes, height: float) -> None:
 
 
 def _targets(axes: Axes, rows: pd.DataFrame) -> None:
-    """The accuracies until which words and FLOPs are counted, as upright lines with their numbers, by setting where they differ."""
+    """The accuracies until which words and FLOPs are counted, as upright lines with their numbers, by setting where they differ;
+    what a setting stands for is in the legend alone, since the line has no room for it.
+    """
     targets = rows.groupby("target")["clients"].unique()
     place: Any = {"transform": axes.get_xaxis_transform(), "rotation": 90, "ha": "right", "va": "top", "fontsize": 6}
     for target, clients in targets.items():
         percent = float(str(target))
         axes.axvline(percent, color="black", linewidth=0.8, linestyle="--", zorder=0)
-        name = f"target of {', '.join(clients)}" if len(targets) > 1 else "target"
+        settings = ", ".join(setting.partition(" (for ")[0] for setting in clients)
+        name = f"target of {settings}" if len(targets) > 1 else "target"
         axes.text(percent, 0.99, f"{name}, {percent:g} %", **place)
 
 

@@ -278,9 +278,9 @@ def test_trade_off_explains_sizes_and_keeps_equal_points_apart():
 
 def test_a_target_of_each_setting_is_named():
     table = pd.concat([trade(("FedSSA", 80.0, 1e5, 1e12, True)), trade(("FedSSA", 60.0, 1e5, 1e12, True))])
-    table["clients"], table["target"] = ["N = 10", "N = 50"], [90.0, 70.0]
+    table["clients"], table["target"] = ["N = 10", "N = 12 (for N = 50)"], [90.0, 70.0]
     said = words(plots.trade_off(table))
-    assert {"target of N = 10, 90 %", "target of N = 50, 70 %", "setting"} <= set(said)
+    assert {"target of N = 10, 90 %", "target of N = 12, 70 %", "setting", "N = 12 (for N = 50)"} <= set(said)
 
 
 def test_who_holds_what_says_how_large_a_dot_is():
