@@ -1,7 +1,7 @@
 # make reproduce   train what the exhibits need at scale smoke (embedded data), make figures and tables
 # make test        style, types, unit tests, notebooks; every exhibit of scale smoke is made and fresh
 # make slow        what takes longer: the site in a browser, the wheel, every method in every way
-# make nightly     what takes longer still: planted faults, hostile replies, every notebook changed and interrupted
+# make nightly     what takes longer still: planted faults, hostile replies, the largest networks, every notebook changed and interrupted
 # make mutants     plant faults one at a time and see whether a test fails: about an hour on two cores, nothing for every day
 # make lab         open the notebooks in JupyterLab
 # make CPU=1       with any of these, at the first call: PyTorch without CUDA, 2 GB in place of 5

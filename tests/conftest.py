@@ -2,6 +2,7 @@
 
 import shutil
 import signal
+import sys
 
 import pytest
 import torch
@@ -51,6 +52,8 @@ def registries():
     for registry, entries in before:
         registry.clear()
         registry.update(entries)
+    if planned := sys.modules.get("fedlib.papers.planned"):
+        planned._rows.cache_clear()  # the keys of planned runs, which what was registered is a part of
 
 
 @pytest.fixture(autouse=True)

@@ -91,9 +91,15 @@ def test_the_notebooks_own_method_runs_on_a_gpu(small_digits):
 # Networks of today, beside a ResNet that is small: no step of any waits or copies, and each has deterministic kernels.
 ZOO = [name for name, kind in models.ZOO.items() if kind == "image"]
 AT_ONCE = ("ResNet-4", "MobileNet-V3-S")
+DEEPEST = ("ResNet-50", "ResNet-101", "ResNet-152", "EfficientNet-V2-S")  # a minute each and more
 
 
-@pytest.mark.parametrize("name", [n if n in AT_ONCE else pytest.param(n, marks=pytest.mark.slow) for n in ZOO])
+def marked(name):
+    marks = [] if name in AT_ONCE else pytest.mark.nightly if name in DEEPEST else pytest.mark.slow
+    return pytest.param(name, marks=marks)
+
+
+@pytest.mark.parametrize("name", [marked(name) for name in ZOO])
 def test_a_network_of_today_trains_on_a_gpu_and_does_not_wait_for_it(name, small_digits):
     cuda = simulated(ALGORITHMS["FedProto"](), algorithm="FedProto", scenario=f"{name},ResNet-4")
     assert not cuda.waits_inside["train"] and not cuda.waits_inside["step"], cuda.waits_inside

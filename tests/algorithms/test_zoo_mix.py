@@ -53,9 +53,13 @@ def check(name: str, scenario: str, folder: Any) -> None:
     assert lab.clients_of(other).to_csv() == lab.clients_of(whole).to_csv() and len(there.snapshots) == 3
 
 
-@pytest.mark.parametrize(
-    ("name", "scenario"), [c if c in QUICK else pytest.param(*c, marks=pytest.mark.slow) for c in CASES]
-)
+def marked(name: str, scenario: str) -> Any:
+    """ResNet-18 and MobileNet-V2 take minutes a method: they are for `make nightly`."""
+    marks = [] if (name, scenario) in QUICK else pytest.mark.nightly if "ResNet-18" in scenario else pytest.mark.slow
+    return pytest.param(name, scenario, marks=marks)
+
+
+@pytest.mark.parametrize(("name", "scenario"), [marked(*case) for case in CASES])
 def test_a_method_trains_resumes_and_travels(name, scenario, small_digits, tmp_path):
     check(name, scenario, tmp_path)
 
