@@ -24,9 +24,11 @@ class _Enough(Exception):
 
 def sample(keys: Sequence[str] = ()) -> list[lab.Record]:
     """The results of record to check: those whose keys begin with one of `keys`, or else one for each method, protocol,
-    data set and source (the digest of the code, or the versions of the numbers, that its provenance names).
+    data set and source (the digest of the code, or the versions of the numbers, that its provenance names). Those that were
+    never checked come first, then those checked longest ago: an interrupted check goes on where it was.
     """
-    known = recorded.read_results()
+    when = {row["key"]: row["date"] for row in table().to_dict("records")}
+    known = sorted(recorded.read_results(), key=lambda record: when.get(record.key, ""))
     if keys:
         for key in keys:
             if not any(record.key.startswith(key) for record in known):
@@ -59,7 +61,7 @@ def check(chosen: Sequence[lab.Record]) -> Iterator[dict[str, Any]]:
 def table() -> pd.DataFrame:
     """results/checked.csv: key, numbers compared, `worst` difference, commit, date, processor, torch."""
     file = recorded.RESULTS / FILE
-    return pd.read_csv(file) if file.exists() else pd.DataFrame(columns=["key", "numbers", "worst"])
+    return pd.read_csv(file) if file.exists() else pd.DataFrame(columns=["key", "numbers", "worst", "date"])
 
 
 def last_agreed() -> str:

@@ -174,6 +174,17 @@ def test_one_run_of_each_kind_is_checked(tmp_path, monkeypatch):
     assert len(checked.sample()) == 1
 
 
+def test_what_was_checked_longest_ago_is_checked_first(tmp_path, monkeypatch):
+    cells = exhibits.cells("fedssa/heterogeneous", "record", "cifar10", (0,))[:3]
+    write_results(tmp_path, cells)
+    monkeypatch.setattr(recorded, "RESULTS", tmp_path)
+    keys = first, second, third = [record.key for record in recorded.read_results()]
+    (tmp_path / checked.FILE).write_text(
+        f"key,numbers,worst,date\n{first},1,0.0,2026-11-02\n{third},1,0.0,2026-11-01\n"
+    )
+    assert [record.key for record in checked.sample(keys)] == [second, third, first]
+
+
 def test_every_row_of_a_check_is_kept_where_the_store_is_elsewhere(tmp_path, monkeypatch, home):
     cells = exhibits.cells("fedssa/heterogeneous", "record", "cifar10", (0, 1))
     write_results(tmp_path, [cell for cell in cells if cell.method in ("FedSSA", "FedProto")])
