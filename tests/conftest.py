@@ -53,7 +53,7 @@ def registries():
         registry.clear()
         registry.update(entries)
     if planned := sys.modules.get("fedlib.papers.planned"):
-        planned._rows.cache_clear()  # the keys of planned runs, which what was registered is a part of
+        planned._rows.cache_clear()  # keys of planned runs, which a test's own networks change
 
 
 @pytest.fixture(autouse=True)

@@ -18,6 +18,13 @@ HAND = {"A": {0: 10.0, 1: 12.0, 2: 11.0}, "B": {0: 12.0, 1: 14.0, 2: 13.0}, "C":
 SIGMA = (48 / 9 / 4) ** 0.5
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_two_methods_are_as_noisy_as_each_other(seed):
+    """Their residuals are each other's negatives, whatever the values: no rounding decides whether they share an error."""
+    values = np.random.default_rng(seed).normal(50, 1, (2, 3))
+    assert paired.error({name: dict(enumerate(own)) for name, own in zip("AB", values, strict=True)}).even
+
+
 def test_the_common_error_by_hand():
     found = paired.error(HAND)
     assert found.df == 4 and found.sigma == pytest.approx(SIGMA)
