@@ -98,6 +98,17 @@ def test_what_it_says_of_the_exchange_is_what_the_isolated_runs_give():
         assert rows.loc[method, "exchange"] > max(rows.loc[method, "gain"] / 2, rows.loc[method, "exchange_ci95"])
 
 
+def test_what_it_says_of_500_rounds_is_what_the_runs_of_that_length_give():
+    text = re.sub(r"\s+", " ", (ROOT / "README.md").read_text().replace("\u00a0", " "))
+    said = objections.answers("length")["length"]
+    (found,) = re.findall(
+        r"own length, 500 rounds, seed 0 alone, FedSSA ends (\S+) and FedProto (\S+) points above", text
+    )
+    for method, gain in zip(("FedSSA", "FedProto"), found, strict=True):
+        (line,) = [one for one in said if one.startswith(f"CIFAR-100, T = 500: {method} against Standalone: ")]
+        assert f": {gain}, in the last ten rounds " in line and "(n = 1)" in line
+
+
 def test_what_it_says_of_pfedhr_is_what_its_runs_give():
     """IID: no difference within a point, by every kind of teacher but the last match's; Non-IID: none that is clear."""
     said = objections.answers("reduced")["reduced"]
