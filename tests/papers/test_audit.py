@@ -15,7 +15,7 @@ from fedlib.show import intervals
 
 def record(accuracy, selected, status="finished"):
     rounds = pd.DataFrame({"round": [-1, 0], "accuracy": [0.1, accuracy], "accuracy_selected": [np.nan, selected]})
-    return SimpleNamespace(key="", status=status, rounds=rounds)
+    return SimpleNamespace(key=f"{accuracy} {selected}", status=status, rounds=rounds)
 
 
 def test_effects_are_paired_by_seed():
