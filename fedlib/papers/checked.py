@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,19 +27,23 @@ def sample(keys: Sequence[str] = ()) -> list[lab.Record]:
     data set and source (the digest of the code, or the versions of the numbers, that its provenance names). Those that were
     never checked come first, then those checked longest ago: an interrupted check goes on where it was.
     """
+    known = recorded.read_results()
     when = {row["key"]: row["date"] for row in table().to_dict("records")}
-    known = sorted(recorded.read_results(), key=lambda record: when.get(record.key, ""))
+
+    def in_order(records: Iterable[lab.Record]) -> list[lab.Record]:
+        return sorted(records, key=lambda record: when.get(record.key, ""))
+
     if keys:
         for key in keys:
             if not any(record.key.startswith(key) for record in known):
                 raise FedlibError(f"key = {key!r}: names no result of record")
-        return [record for record in known if record.key.startswith(tuple(keys))]
+        return in_order(record for record in known if record.key.startswith(tuple(keys)))
     chosen: dict[Any, lab.Record] = {}
     for record in known:
         source = record.provenance.get("code") or str(record.provenance.get("numerics"))
         spec = record.spec
         chosen.setdefault((spec.algorithm, spec.paper, spec.protocol, spec.dataset, source), record)
-    return list(chosen.values())
+    return in_order(chosen.values())
 
 
 def check(chosen: Sequence[lab.Record]) -> Iterator[dict[str, Any]]:

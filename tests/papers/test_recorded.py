@@ -185,6 +185,16 @@ def test_what_was_checked_longest_ago_is_checked_first(tmp_path, monkeypatch):
     assert [record.key for record in checked.sample(keys)] == [second, third, first]
 
 
+def test_an_interrupted_check_goes_on_with_the_same_results(tmp_path, monkeypatch):
+    cells = exhibits.cells("fedssa/heterogeneous", "record", "cifar10", (0, 1))
+    write_results(tmp_path, [cell for cell in cells if cell.method in ("FedSSA", "FedProto")])
+    monkeypatch.setattr(recorded, "RESULTS", tmp_path)
+    first, second = (record.key for record in checked.sample())
+    assert len(recorded.read_results()) > 2  # so that others could take their places
+    (tmp_path / checked.FILE).write_text(f"key,numbers,worst,date\n{first},1,0.0,2026-11-02\n")
+    assert [record.key for record in checked.sample()] == [second, first]
+
+
 def test_every_row_of_a_check_is_kept_where_the_store_is_elsewhere(tmp_path, monkeypatch, home):
     cells = exhibits.cells("fedssa/heterogeneous", "record", "cifar10", (0, 1))
     write_results(tmp_path, [cell for cell in cells if cell.method in ("FedSSA", "FedProto")])
