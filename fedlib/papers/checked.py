@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ def sample(keys: Sequence[str] = ()) -> list[lab.Record]:
     never checked come first, then those checked longest ago: an interrupted check goes on where it was.
     """
     known = recorded.read_results()
-    when = {row["key"]: row["date"] for row in table().to_dict("records")}
+    when = {row["key"]: row["date"] for row in _so_far().to_dict("records")}
 
     def in_order(records: Iterable[lab.Record]) -> list[lab.Record]:
         return sorted(records, key=lambda record: when.get(record.key, ""))
@@ -50,16 +51,25 @@ def check(chosen: Sequence[lab.Record]) -> Iterator[dict[str, Any]]:
     """Train the first rounds of each again and compare every number with the six digits on record: a row of
     results/checked.csv each, written as soon as it is known. `worst` is the largest difference, 0 where all agree.
     """
-    file = lab.home() / "results" / FILE
+    file = _file()
     file.parent.mkdir(parents=True, exist_ok=True)
     for record in chosen:
         row = _row(record)
-        before = pd.read_csv(file) if file.exists() else table()
+        before = _so_far()
         kept = before[before["key"] != record.key]
         after = pd.concat([kept, pd.DataFrame([row])], ignore_index=True) if len(kept) else pd.DataFrame([row])
         content = after.sort_values("key", kind="stable").to_csv(index=False, lineterminator="\n")
         lab.write_bytes(file, content.encode())
         yield row
+
+
+def _file() -> Path:
+    """Where a check is written: in the checkout, or in FEDLIB_HOME."""
+    return lab.home() / "results" / FILE
+
+
+def _so_far() -> pd.DataFrame:
+    return pd.read_csv(_file()) if _file().exists() else table()
 
 
 def table() -> pd.DataFrame:
@@ -132,5 +142,5 @@ def print_check(keys: Sequence[str]) -> bool:
         said = "agrees" if row["worst"] == 0 else f"differs by {row['worst']:.3g}"
         print(f"{number:3}/{len(chosen)} {row['key']}: {said} ({row['numbers']} numbers)")
         sys.stdout.flush()
-    print(f"worst difference: {worst:.3g}; written to {lab.home() / 'results' / FILE}")
+    print(f"worst difference: {worst:.3g}; written to {_file()}")
     return worst == 0
