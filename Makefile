@@ -16,34 +16,40 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check
 CPU_BUILDS := https://download.pytorch.org/whl/cpu
 INSTALLED := .venv/installed
+CORES = $(shell $(BIN)/python -c 'import os; print(min(8, os.cpu_count() or 1))')
+PYTEST = $(BIN)/python -m pytest --dist loadscope --durations 30 --durations-min 8
 # One worker more than cores, since many a test waits for a process that it started.
-WORKERS = $(shell $(BIN)/python -c 'import os; print(min(8, 1 + (os.cpu_count() or 1)))')
-PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --durations 30 --durations-min 8
+TESTS = $(PYTEST) -n $(shell expr $(CORES) + 1)
 
 # pip's progress as one line that counts.
 COUNTED = awk '/^Collecting/ { printf "\r%d of about 210 packages found", ++found; fflush() } END { print "" }'
 
-.PHONY: reproduce test slow nightly mutants lab site lock notebook notebooks
+.PHONY: reproduce test style smoke slow nightly mutants lab site lock notebook notebooks
 .DELETE_ON_ERROR:
 
 reproduce: $(INSTALLED)
 	$(BIN)/python -m fedlib reproduce all --scale smoke
 
-# The notebooks are executed once, by nbval: they read the runs trained before and save the exhibits.
+# The notebooks are executed once, by nbval: they read the runs trained before and save the exhibits. A kernel has a core to itself.
 test: $(INSTALLED)
+	$(MAKE) -j2 style smoke
+	OMP_NUM_THREADS=1 $(PYTEST) -n $(CORES) --nbval-lax --nbval-current-env --nbval-cell-timeout 600 -p no:cacheprovider -W ignore notebooks
+	$(BIN)/python -m fedlib reproduce all --scale smoke --check
+	$(TESTS) tests
+
+style: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+smoke: $(INSTALLED)
 	$(BIN)/python -m fedlib reproduce all --scale smoke --train-only
-	$(PYTEST) --nbval-lax --nbval-current-env --nbval-cell-timeout 600 -p no:cacheprovider -W ignore notebooks
-	$(BIN)/python -m fedlib reproduce all --scale smoke --check
-	$(PYTEST) tests
 
 slow: $(INSTALLED)
-	$(PYTEST) -m slow tests
+	$(TESTS) -m slow tests
 
 nightly: $(INSTALLED)
-	$(PYTEST) -m nightly tests
+	$(TESTS) -m nightly tests
 
 mutants: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/mutants.py

@@ -2,7 +2,6 @@
 
 import shutil
 import signal
-import sys
 
 import pytest
 import torch
@@ -17,12 +16,14 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 # Of what is tried with every method, `make test` tries these, and `make slow` the others.
-QUICK = ("Standalone", "FedProto", "FedSSA", "FedGH", "pFedES", "pFedHR")
+QUICK = ("Standalone", "FedProto", "FedSSA", "FedGH")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """A test marked `thorough` is slow, but for those of its parameters that the mark names (without any: the methods of QUICK)."""
+    """A test marked `thorough` is slow, but for those of its parameters that the mark names: without any the methods of QUICK,
+    with None none.
+    """
     for item in items:
         mark = item.get_closest_marker("thorough")
         parameters = item.callspec.params.values() if mark and hasattr(item, "callspec") else []
@@ -52,8 +53,6 @@ def registries():
     for registry, entries in before:
         registry.clear()
         registry.update(entries)
-    if planned := sys.modules.get("fedlib.papers.planned"):
-        planned._rows.cache_clear()  # keys of planned runs, which a test's own networks change
 
 
 @pytest.fixture(autouse=True)
@@ -79,10 +78,29 @@ def browser():
 @pytest.fixture
 def small_digits(monkeypatch):
     """`digits` cut to 150 images, so that real networks train on it in a moment."""
+    yield cut_digits(monkeypatch)
+    data.load.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def trained_once(tmp_path_factory):
+    """Calls a function once, on the cut digits and in a store of its own: a module's tests share what it trains."""
+
+    def trained(train):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("FEDLIB_HOME", str(tmp_path_factory.mktemp("trained")))
+            cut_digits(patch)
+            found = train()
+        data.load.cache_clear()
+        return found
+
+    return trained
+
+
+def cut_digits(monkeypatch):
     whole = data.load("digits")
     images, labels = whole.images.numpy(), whole.labels.numpy()
     small = data.Dataset.from_arrays("digits", images[:125], labels[:125], images[-25:], labels[-25:], 10, augment=True)
     data.load.cache_clear()
     monkeypatch.setitem(data.REGISTERED, "digits", lambda: small)
-    yield small
-    data.load.cache_clear()
+    return small

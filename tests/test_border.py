@@ -133,6 +133,7 @@ def said_by(call: Any, *arguments: Any) -> str:
     return line
 
 
+@pytest.mark.thorough
 def test_what_is_as_it_should_be_gives_the_same_bits_in_every_way(tmp_path):
     assert bits(Shared(), tmp_path / "c.pt") == bits(changed(), tmp_path / "d.pt") != "diverged"
 

@@ -90,12 +90,11 @@ def test_the_notebooks_own_method_runs_on_a_gpu(small_digits):
 
 # Networks of today, beside a ResNet that is small: no step of any waits or copies, and each has deterministic kernels.
 ZOO = [name for name, kind in models.ZOO.items() if kind == "image"]
-AT_ONCE = ("ResNet-4", "MobileNet-V3-S")
 DEEPEST = ("ResNet-50", "ResNet-101", "ResNet-152", "EfficientNet-V2-S")  # a minute each and more
 
 
 def marked(name):
-    marks = [] if name in AT_ONCE else pytest.mark.nightly if name in DEEPEST else pytest.mark.slow
+    marks = [] if name == "ResNet-4" else pytest.mark.nightly if name in DEEPEST else pytest.mark.slow
     return pytest.param(name, marks=marks)
 
 

@@ -130,6 +130,7 @@ def test_from_the_command_line_under_a_key_of_its_own(small_digits, capsys):
     assert pairs[0][:2] == pairs[1][:2]
 
 
+@pytest.mark.thorough
 def test_it_resumes_to_the_same_bits(small_digits, home, monkeypatch, tmp_path):
     from fedlib.lab import checkpoint
 

@@ -134,6 +134,7 @@ def test_a_registration_says_how_it_is_measured():
         metrics.register(Metric("nothing", "nothing"))
 
 
+@pytest.mark.thorough
 def test_results_of_record_have_the_worst_decile():
     found = notebook.load_record("fedssa/heterogeneous")
     table = found.summary("last", "worst_decile")

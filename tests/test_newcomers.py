@@ -107,6 +107,7 @@ def test_every_method_has_something_for_a_newcomer(name):
         assert table["accuracy"].iloc[0] == table["accuracy"].iloc[1]
 
 
+@pytest.mark.thorough
 def test_a_newcomer_of_pfedhr_is_one_of_standalone(small_digits):
     given = {"paper": "FedSSA", "overrides": {"reserve": True}}
     alone, stitched = (lab.run(asked(name, **given), progress=False).newcomers for name in ("Standalone", "pFedHR"))
@@ -124,6 +125,7 @@ def test_a_run_that_stops_before_its_newcomers_resumes_to_the_same_bits(small_di
     assert isinstance(resumed.client(int(resumed.newcomers["client"].iloc[0])), torch.nn.Module)
 
 
+@pytest.mark.thorough
 def test_newcomers_come_after_the_last_round_of_a_run_that_ends_early(small_digits):
     ended = lab.run(asked("FedProto", budget_words=1.0, rounds=5), progress=False)
     assert len(ended.rounds) == 2 and len(ended.newcomers) == 8
@@ -149,6 +151,7 @@ def test_visits_need_the_clients_in_this_process():
         simulate(by_hand(), make("FedAvg"), 1, exchange=lambda *given: [])
 
 
+@pytest.mark.thorough
 def test_a_study_shows_newcomers_as_a_table_and_a_figure(small_digits, capsys):
     more = {"newcomers": 2, "newcomer_visits": 2, "scenario": "CNN-5", "participation": 1.0, "rounds": 1}
     more |= {"classes_per_client": 5}

@@ -38,6 +38,7 @@ def test_every_command_that_a_page_names_is_understood(page):
             __main__.parse(words)  # raises FedlibError for what no command understands
 
 
+@pytest.mark.thorough
 def test_the_method_of_the_page_own_can_be_run(tmp_path, small_digits):
     page = (ROOT / "docs/pages/own.md").read_text(encoding="utf-8")
     source = re.findall(r"```python\n(.*?)```", page, re.S)[0]
@@ -56,6 +57,7 @@ def test_the_method_of_the_page_own_can_be_run(tmp_path, small_digits):
     )
 
 
+@pytest.mark.thorough
 def test_the_data_and_networks_of_the_page_own_can_be_run(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
     monkeypatch.setattr(data, "REGISTERED", dict(data.REGISTERED))

@@ -582,7 +582,7 @@ def test_released_runs_survive_an_interruption(tmp_path: Path, method: Algorithm
     assert lab.rounds_of(resumed).equals(lab.rounds_of(whole))
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("FedSSA")
 @pytest.mark.parametrize("algorithm", ["FedSSA", "FedGH"])
 def test_released_behaviours_are_real_and_the_paper_has_none(algorithm: str) -> None:
     spec = replace(DIGITS, algorithm=algorithm, num_clients=10, participation=1.0, rounds=2, batch_size=512)

@@ -12,9 +12,10 @@ from fedlib import FedlibError, RunSpec, lab, study
 SMALL = {"dataset": "digits", "num_clients": 4, "rounds": 2}
 
 
-@pytest.fixture
-def found(small_digits):
-    return study.train({"alone": "Standalone", "FedSSA": {"params": {"mu0": 0.4}}}, seeds=(0, 1), jobs=1, **SMALL)
+@pytest.fixture(scope="module")
+def found(trained_once):
+    methods = {"alone": "Standalone", "FedSSA": {"params": {"mu0": 0.4}}}
+    return trained_once(lambda: study.train(methods, seeds=(0, 1), jobs=1, **SMALL))
 
 
 def test_a_table_has_accuracies_differences_people_and_prices(found):

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -84,12 +85,17 @@ def test_every_command_is_among_those_whose_help_fits():
     assert sorted(known) == sorted(COMMANDS)
 
 
-@pytest.fixture
-def three(small_digits):
-    """Three stored runs that differ in what no earlier column shows, and an unfinished one."""
+@pytest.fixture(scope="module")
+def runs(trained_once):
     inherits = replace(SPEC, overrides={"inherit": "first_visit"})
     specs = [SPEC, replace(SPEC, algorithm="FedSSA", params={"mu0": 0.3}, partition="iid"), inherits]
-    records = [run(spec, progress=False) for spec in specs]
+    return trained_once(lambda: [run(spec, progress=False) for spec in specs])
+
+
+@pytest.fixture
+def three(small_digits, runs):
+    """Three stored runs that differ in what no earlier column shows, and an unfinished one."""
+    records = [lab.read(shutil.copytree(one.path, lab.store() / one.key)) for one in runs]
     for number, record in enumerate(records):  # the second finished first
         finished = f"2026-01-0{(2, 1, 3)[number]}T00:00:00Z"
         rewrite(record.path, "provenance.json", lambda provenance, at=finished: provenance | {"finished": at})

@@ -18,7 +18,8 @@ from typing import Any
 
 import pandas as pd
 
-from .. import lab
+from .. import data, lab, models, partition
+from ..algorithms import ALGORITHMS
 from ..errors import choose, require
 from ..lab import estimates
 from . import recorded
@@ -101,11 +102,14 @@ def grid_of(keys: Collection[str]) -> list[Row]:
 
 def _planned_rows() -> tuple[Row, ...]:
     file = recorded.RESULTS / "planned.csv"
-    return _rows(str(file), file.stat().st_mtime_ns) if file.exists() else ()
+    registries = (ALGORITHMS, models.BUILDERS, models.SCENARIOS, partition.REGISTERED, data.REGISTERED)
+    known = tuple(tuple(registry.items()) for registry in registries)
+    return _rows(str(file), file.stat().st_mtime_ns, known) if file.exists() else ()
 
 
 @cache
-def _rows(file: str, _written: int) -> tuple[Row, ...]:
+def _rows(file: str, _written: int, _known: tuple[Any, ...]) -> tuple[Row, ...]:
+    """known: the methods, networks, partitions and data sets of that moment, which decide keys as the file does."""
     found = []
     for row in pd.read_csv(file, dtype=str, keep_default_na=False).to_dict("records"):
         place = tuple(

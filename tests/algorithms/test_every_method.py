@@ -172,7 +172,7 @@ def warm():
     return context
 
 
-@pytest.mark.thorough("FedSSA")
+@pytest.mark.thorough(None)
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_interrupted_then_killed_then_resumed(name, undisturbed, warm, home, monkeypatch, capfd):
     """Ctrl-C in the first round; resumed elsewhere and killed inside the third; resumed here for the third. Each client

@@ -66,6 +66,7 @@ def test_it_runs_and_its_record_is_kept(monkeypatch):
         assert again.rounds.equals(record.rounds) and not again.stale
 
 
+@pytest.mark.thorough
 def test_it_resumes_to_the_same_bits(monkeypatch, tmp_path):
     with monkeypatch.context() as patch:
         patch.setenv("FEDLIB_HOME", str(tmp_path / "undisturbed"))

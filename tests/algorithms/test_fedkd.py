@@ -242,6 +242,7 @@ def test_fedkd_leading_triplets_of_nothing() -> None:
     assert factors(torch.zeros(200, 300), 0.98)["s"].tolist() == [0]
 
 
+@pytest.mark.thorough
 def test_fedkd_ends_where_it_would_by_singular_value_decompositions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three rounds of two clients: every weight of the clients and of the server within 1e-5."""
     outcomes = []

@@ -65,6 +65,7 @@ def test_one_round_by_hand() -> None:
         assert abs(server[name][place].item() - (3 * one + 5 * other) / 8) < 2e-6, name
 
 
+@pytest.mark.thorough
 def test_raw_and_enhanced_images_side_by_side_are_the_two_passes_apart() -> None:
     """Weights after three steps of Eq. 6, to 1e-6; a model with batch normalisation sees them apart, to the bit."""
 

@@ -98,7 +98,7 @@ def record(tmp_path_factory):
         return run(spec("reassembly"), progress=False)
 
 
-def test_the_protocol_is_the_papers(record):
+def test_the_protocol_is_the_papers():
     """80/20, Adam at 1e-3, M1..M4 in turn, 4 of 12, when nothing else is said."""
     plain = lab.resolve(RunSpec(algorithm="pFedHR", dataset="digits"))
     assert (plain.spec.scenario, plain.spec.num_clients, plain.spec.participation) == ("reassembly", 12, 1 / 3)
@@ -106,11 +106,11 @@ def test_the_protocol_is_the_papers(record):
     assert plain.algorithm == PFedHR()
     released = lab.resolve(RunSpec(algorithm="pFedHR", dataset="digits", protocol="released")).algorithm
     assert released == PFedHR(clusters=2, weight=0.1, kd="raw", client_reset=True, crop=0.8, projection=0)
-    clients = record.clients.query("round == -1")["architecture"]
-    assert clients.tolist() == ["M1", "M2", "M3", "M4"] * 10
 
 
+@pytest.mark.thorough
 def test_what_the_record_says_of_a_round(record):
+    assert record.clients.query("round == -1")["architecture"].tolist() == ["M1", "M2", "M3", "M4"] * 10
     rounds = record.rounds.set_index("round")
     assert [detail["round"] for detail in record.details] == [0, 1]
     taught = 0
@@ -135,6 +135,7 @@ def test_what_the_record_says_of_a_round(record):
     assert rounds.loc[1, "download_words"] > 0 == rounds.loc[0, "download_words"]
 
 
+@pytest.mark.thorough
 def test_a_teacher_goes_down_as_the_match_of_the_last_round(record):
     """Words down: the state of each matched candidate of round 0 whose client is back in round 1."""
     detail, back, words = record.details[0], sampled(1), 0
@@ -146,6 +147,7 @@ def test_a_teacher_goes_down_as_the_match_of_the_last_round(record):
     assert record.rounds.set_index("round").loc[1, "download_words"] == words > 0
 
 
+@pytest.mark.thorough
 def test_a_damaged_detail_is_noticed(record, tmp_path):
     file = record.path / "details.jsonl"
     content = file.read_bytes()
@@ -274,6 +276,7 @@ def test_options_run_and_change_the_candidates(params):
     assert any(one[name] != two[name] for name in ("structures", "parameters", "distance"))
 
 
+@pytest.mark.thorough
 def test_unlabelled_public_images():
     """SimCLR needs no labels: they are -1 here, which cross-entropy would refuse. Its head counts."""
     assert PFedHR().projection == 128
@@ -415,6 +418,7 @@ def test_a_round_with_fewer_layers_than_groups_has_no_candidates():
         assert len(returned["structures"]) == returned["candidates"] == (0 if reason else 1)
 
 
+@pytest.mark.thorough
 def test_without_candidates_clients_train_on_their_own(monkeypatch):
     monkeypatch.setattr(reassembly, "search", lambda *given: ([], 0))
     none = run(spec(), progress=False)
@@ -432,6 +436,7 @@ def test_a_single_active_client():
         assert detail["parameters"] == [97_384]
 
 
+@pytest.mark.thorough
 def test_two_clients_of_one_architecture():
     found = run(spec("homogeneous-M1", participation=2 / CLIENTS, params={"clusters": 2}), progress=False)
     assert found.status == "finished" and (found.rounds["candidates"].iloc[1:] >= 1).all()
@@ -477,6 +482,7 @@ def test_every_network_is_fine_tuned_from_a_stream_of_its_own(labelled, monkeypa
     assert played(spec(public_labels=labelled))[2] == expected
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform != "linux", reason="side by side on Linux alone")
 def test_side_by_side_has_the_bits_of_one_after_the_other(monkeypatch):
     """Also where one copy of the process dies; the other processes really train."""

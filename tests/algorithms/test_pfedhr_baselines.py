@@ -64,6 +64,7 @@ def test_every_baseline_trains_on_pfedhrs_networks(name: str, scenario: str, dat
         assert not [key for key, tensor in state.items() if torch.equal(tensor, before[key])]
 
 
+@pytest.mark.thorough("pFedMe")
 @pytest.mark.parametrize(("name", "scenario"), [("FedKEMF", "reassembly"), ("pFedMe", "homogeneous-M1")])
 def test_dropout_repeats(name: str, scenario: str) -> None:
     digests = []

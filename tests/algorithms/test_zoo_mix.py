@@ -13,10 +13,10 @@ SMALL, LARGE = "ResNet-4,MobileNet-V3-S,ViT-T", "ResNet-18,MobileNet-V2,ViT-T"
 SAME = [name for name, method in ALGORITHMS.items() if method.needs == "architecture"]
 PARAMS: dict[str, dict[str, Any]] = {name: {"shared": "ResNet-4"} for name in ("FML", "FedKD")}
 PARAMS |= {"FedKEMF": {"knowledge": "ResNet-4", "server_epochs": 1}}
-QUICK = [("FedProto", "ResNet-4,MobileNet-V3-S"), ("FedAvg", "ResNet-4")]
+QUICK = ("FedAvg", "ResNet-4")
 CASES = [(name, scenario) for name in ALGORITHMS if name not in (*SAME, "pFedHR") for scenario in (SMALL, LARGE)]
 CASES.remove(("FedL2G", SMALL))  # refused, see below
-CASES += QUICK[:1] + [
+CASES += [("FedProto", "ResNet-4,MobileNet-V3-S")] + [
     (name, scenario) for name in SAME for scenario in (SMALL.split(",") if name == "FedAvg" else ["ResNet-18"])
 ]
 
@@ -55,7 +55,7 @@ def check(name: str, scenario: str, folder: Any) -> None:
 
 def marked(name: str, scenario: str) -> Any:
     """ResNet-18 and MobileNet-V2 take minutes a method: they are for `make nightly`."""
-    marks = [] if (name, scenario) in QUICK else pytest.mark.nightly if "ResNet-18" in scenario else pytest.mark.slow
+    marks = [] if (name, scenario) == QUICK else pytest.mark.nightly if "ResNet-18" in scenario else pytest.mark.slow
     return pytest.param(name, scenario, marks=marks)
 
 

@@ -114,6 +114,7 @@ def test_a_record_of_the_store_has_these_bytes_too_and_a_tracker_the_rounds_of_b
     )
 
 
+@pytest.mark.thorough
 def test_a_budget_ends_a_run_over_nodes_as_it_does_in_one_process(small_digits, tmp_path):
     run = shares.deal(dataclasses.replace(SPEC, budget_words=1.0), tmp_path, NODES)
     serve(tmp_path, run)
@@ -328,6 +329,7 @@ def test_a_node_that_hangs_costs_one_patience_in_all_and_is_back_when_it_answers
     assert 60 < clock[0] < 70
 
 
+@pytest.mark.thorough
 def test_a_dead_node_at_which_alone_a_round_s_clients_are_lets_the_round_pass(small_digits, tmp_path, monkeypatch):
     run = shares.deal(dataclasses.replace(SPEC, participation=0.2, rounds=12), tmp_path, NODES)
     clock = a_clock(monkeypatch)
@@ -453,6 +455,7 @@ def test_a_node_that_is_silent_before_round_0_begins_when_it_answers(small_digit
     assert found["first"] == found["again"]
 
 
+@pytest.mark.thorough
 def test_an_error_of_a_node_s_in_a_round_is_the_reason_of_its_absence(dealt, tmp_path):
     home = int(sampled_clients(dealt.spec.seed, 1, 5, 0.6)[0]) % NODES
     post = Bag(tmp_path)
@@ -499,6 +502,7 @@ def test_one_client_that_says_it_has_diverged_is_left_out_and_all_of_them_are_th
     assert json.loads((tmp_path / "wild/spec.json").read_text())["status"] == "diverged"
 
 
+@pytest.mark.thorough
 def test_a_run_all_of_whose_replies_are_refused_ends_in_one_line(dealt, tmp_path):
     with pytest.raises(
         FedlibError, match=r"^round \d: none of the clients can be used \(client \d: cannot be read"
@@ -640,6 +644,7 @@ def test_a_state_with_a_flipped_bit_is_said_to_be_damaged(dealt, tmp_path):
         node.answer(side, dealt.key, 2**62, sent[last][0])
 
 
+@pytest.mark.thorough
 def test_a_client_of_another_node_is_refused(dealt, tmp_path):
     sent = conversation(dealt, tmp_path)
     with pytest.raises(FedlibError, match=r"^client = 0: must be one of this node's, \[1, 4\]$"):

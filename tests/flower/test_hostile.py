@@ -366,7 +366,7 @@ def attack(name, cases, folder, monkeypatch, round=1):
     return tried
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("FedSSA")
 @pytest.mark.parametrize("name", ["FedSSA", "FedProto"])
 def test_a_few_hostile_replies(name, small_digits, tmp_path, monkeypatch):
     assert len(REFUSED) >= 100

@@ -170,7 +170,7 @@ def test_the_numbers_are_the_unions_and_no_process_opens_two_owners_files(tmp_pa
     assert len(opened) >= 2 * CLIENTS and all(len(owners) == 1 for owners in opened.values())
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("FedGH")
 @pytest.mark.parametrize("algorithm", ["FedGH", "FedProto", "SharedBias"])
 def test_other_methods_and_ones_own_have_the_unions_numbers(tmp_path, hospitals, package, mine, algorithm):
     (tmp_path / "plan.toml").write_text(PLAN.format(algorithm=algorithm))

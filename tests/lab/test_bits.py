@@ -48,6 +48,7 @@ def rounds_computed(monkeypatch):
     return computed
 
 
+@pytest.mark.thorough
 def test_again_whatever_the_number_of_threads(expected, rounds_computed):
     torch.set_num_threads(2)
     try:

@@ -25,6 +25,7 @@ def test_the_round_in_which_the_words_are_used_up_is_the_last(rounds, ended_afte
     assert intervals.whole(record)
 
 
+@pytest.mark.thorough
 def test_at_equal_flops_a_method_that_computes_more_has_fewer_rounds(small_digits):
     whole = run(RunSpec("Standalone", **SMALL), progress=False)
     images = whole.rounds["samples"].iloc[1]
@@ -42,6 +43,7 @@ def test_at_equal_flops_a_method_that_computes_more_has_fewer_rounds(small_digit
     assert again.digest == stopped.digest and again.key != stopped.key
 
 
+@pytest.mark.thorough
 def test_a_run_with_a_budget_resumes_to_the_bit(small_digits, home, monkeypatch):
     spec = RunSpec("LG-FedAvg", budget_words=2.5 * 3 * WORDS, **SMALL)
     whole = run(spec, progress=False)

@@ -54,6 +54,7 @@ def test_four_threads(tmp_path, monkeypatch):
     assert [record.digest for record in records] == expected
 
 
+@pytest.mark.thorough
 def test_to_thread_beside_the_main_thread(tmp_path, monkeypatch):
     """As in a notebook: two runs in threads, and networks built in the main thread meanwhile."""
     expected = alone(SECOND, tmp_path, monkeypatch)

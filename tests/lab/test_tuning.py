@@ -28,6 +28,7 @@ def test_the_best_validation_accuracy_is_chosen_and_every_trial_is_a_stored_run(
     assert all(0.001 <= lr <= 0.1 for lr in found.table["lr"]) and set(found.table["lam"]) <= {0.1, 1.0}
 
 
+@pytest.mark.thorough
 def test_test_images_decide_nothing(small_digits, monkeypatch):
     """The same choice where every test accuracy is turned round."""
     found, run = tune(), tuning.run
@@ -69,6 +70,7 @@ def test_an_interrupted_search_ends_as_one_in_one_go(small_digits, monkeypatch, 
     assert more.trials == 6 and more.table[:5].equals(whole.table)
 
 
+@pytest.mark.thorough
 def test_a_bad_trial_is_pruned_and_kept_as_an_interrupted_run(small_digits):
     found = lab.tune(SPEC, {"lr": [1e-6, 0.05]}, trials=8, progress=False)
     pruned = found.table[found.table["state"] == "pruned"]

@@ -364,6 +364,7 @@ def costs_of(own, other, *, words=(10, 20), scale="record", **more):
     return Evidence({ES: made(ES, value, scale=scale, **more)}, scale)
 
 
+@pytest.mark.thorough
 def test_costs_are_compared_only_where_both_reach_the_target():
     def cheaper(*kinds, **args):
         args = {"datasets": ["cifar10"], "num_clients": [100]} | args

@@ -168,6 +168,7 @@ def test_a_difference_within_the_margin_is_none_and_a_clear_one_is_clear():
 # ---------------------------------------------------------------------------------------------------- exhibits
 
 
+@pytest.mark.thorough
 def test_the_state_of_an_exhibit_is_that_of_its_picture_and_runs(blocks):
     generate, states = blocks.generate, {}
     for exhibit in exhibits.EXHIBITS.values():

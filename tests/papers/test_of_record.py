@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,11 +20,18 @@ METHODS = ("Standalone", "FedSSA")
 WORKFLOW = Path(__file__).parents[2] / "workflow"
 
 
-@pytest.fixture
-def cells(tmp_path, monkeypatch):
-    """Those of Standalone and FedSSA in FedSSA's Table 2 at scale record, all of record but the last seed of one; nothing trains."""
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
     every = settings.defaults("record", METHODS).cells("fedssa/heterogeneous")
-    write_results(tmp_path / "results", every[:-1])
+    write_results(results := tmp_path_factory.mktemp("written") / "results", every[:-1])
+    return results, every
+
+
+@pytest.fixture
+def cells(written, tmp_path, monkeypatch):
+    """Those of Standalone and FedSSA in FedSSA's Table 2 at scale record, all of record but the last seed of one; nothing trains."""
+    results, every = written
+    shutil.copytree(results, tmp_path / "results")
     monkeypatch.setattr(recorded, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(lab, "estimate", lambda todo, jobs, known: 60.0 * len(todo))
     monkeypatch.setattr(lab, "expected_seconds", lambda todo, known: [60.0] * len(todo))
@@ -75,6 +83,7 @@ def test_what_needs_more_than_a_summary_is_trained(cells):
     assert needs == {"fedssa/fig6", "pfedes/fig6", "pfedes/fig7"}
 
 
+@pytest.mark.thorough
 def test_a_plan_for_another_engine_says_what_is_of_record(cells):
     """And asks for none of it."""
     planned = reproduce.listed("fedssa/table2", "record", methods=METHODS)
@@ -138,6 +147,7 @@ def test_with_no_jobs_what_is_missing_is_left_out(cells, monkeypatch, capsys):
         notebook.train_cells(cells[-1:], 0)
 
 
+@pytest.mark.thorough
 def test_figures_alone_are_drawn_without_what_is_missing(cells, tmp_path, monkeypatch, capsys):
     swept = trained(monkeypatch)
     monkeypatch.setattr(plots.Picture, "png", lambda figure: b"drawn")

@@ -6,7 +6,7 @@ import re
 import pytest
 from results_of_record import of_record
 
-from fedlib import lab
+from fedlib import lab, models
 from fedlib.__main__ import main
 from fedlib.errors import FedlibError
 from fedlib.lab import estimates
@@ -21,6 +21,15 @@ def test_a_run_that_no_plan_names_is_found(monkeypatch):
     spec = lab.RunSpec("FedProx", dataset="cifar10", scenario="homogeneous")
     monkeypatch.setattr(recorded, "read_results", lambda: [of_record("FedProx-cifar10-0", spec)])
     assert planned.unplanned() == ["FedProx-cifar10-0"]
+
+
+def test_another_network_under_a_planned_name_is_another_run_while_it_is_there():
+    keys = [record.key for record in recorded.read_results() if record.spec.algorithm == "FedSSA"]
+    rows = planned.grid_of(keys)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(models.BUILDERS, "CNN-1", models.BUILDERS["tiny"])
+        assert planned.grid_of(keys) == []
+    assert planned.grid_of(keys) == rows != []
 
 
 def test_every_arm_says_what_it_asks_and_by_which_rule_before_its_runs():

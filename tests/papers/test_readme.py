@@ -67,6 +67,7 @@ def printed_gain(method):
     return "–" if np.isnan(value) else f"{value:+.2f}"
 
 
+@pytest.mark.thorough
 def test_the_table_of_results_is_what_the_committed_results_give():
     table = front_table()
     lines = [list(table.columns), ["---"] * len(table.columns), *table.to_numpy().tolist()]
@@ -77,6 +78,7 @@ def test_the_table_of_results_is_what_the_committed_results_give():
     assert f"training alone ({runs.summary('last')['ours'].iloc[0]:.1f} %)" in text
 
 
+@pytest.mark.thorough
 def test_the_front_table_is_of_our_methods_and_the_two_best_others_largest_gain_first():
     front = front_table().set_index("method")
     gains = [float(text.split()[0]) for text in front["gain over training alone"]]
@@ -99,6 +101,7 @@ def test_what_it_says_of_the_exchange_is_what_the_isolated_runs_give():
         assert rows.loc[method, "exchange"] > max(rows.loc[method, "gain"] / 2, rows.loc[method, "exchange_ci95"])
 
 
+@pytest.mark.thorough
 def test_what_it_says_of_500_rounds_is_what_the_runs_of_that_length_give():
     text = re.sub(r"\s+", " ", (ROOT / "README.md").read_text().replace("\u00a0", " "))
     said = objections.answers("length")["length"]

@@ -319,6 +319,7 @@ def test_more_words_a_round():
     assert (claim.counted, claim.evidence) == judged(*words("FedSSA", "FedProto", lambda mine, its: mine > its))
 
 
+@pytest.mark.thorough
 def test_cheaper_rounds():
     """Fewer words and fewer FLOPs, in a round of ten epochs."""
     claim = BY_NAME["pFedES", "cheaper rounds"]

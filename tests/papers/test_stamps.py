@@ -1,6 +1,7 @@
 """A figure is out of date when something changed that it is made of, and only then."""
 
 import dataclasses
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -38,11 +39,26 @@ def stored(key):
     return Stored(key, rounds)
 
 
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    """A FEDLIB_HOME with some exhibits, drawn from made-up runs by different functions."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FEDLIB_HOME", str(there := tmp_path_factory.mktemp("drawn")))
+        patch.setattr(plots.Picture, "png", lambda figure: b"drawn")
+        draw()
+    return there
+
+
 @pytest.fixture
-def made(monkeypatch):
-    """Some exhibits, drawn from made-up runs by different functions; returns exhibit -> its state."""
+def made(drawn, home, monkeypatch):
+    """Those exhibits; returns exhibit -> its state."""
     monkeypatch.setattr(lab, "read", lambda path: stored(path.name))
     monkeypatch.setattr(plots.Picture, "png", lambda figure: b"drawn")
+    shutil.copytree(drawn, home, dirs_exist_ok=True)
+    return lambda: {name: notebook.freshness(exhibits.every()[name], settings()) for name in NAMES}
+
+
+def draw():
     for name in NAMES:
         cells = exhibits.cells(exhibits.every()[name].grids, "smoke")
         used = notebook.Runs(cells, [stored(lab.resolve(cell.spec, "smoke").key) for cell in cells])
@@ -51,11 +67,10 @@ def made(monkeypatch):
             continue
         summary, shown = used.summary("last"), list(dict.fromkeys(cell.method for cell in cells))
         if name == "fedgh/fig2":
-            drawn = plots.curves(used.rounds(), dict.fromkeys(summary["setting"], shown))
+            picture = plots.curves(used.rounds(), dict.fromkeys(summary["setting"], shown))
         else:
-            drawn = plots.intervals(summary, shown)
-        notebook.save(name, settings(), drawn, summary, used)
-    return lambda: {name: notebook.freshness(exhibits.every()[name], settings()) for name in NAMES}
+            picture = plots.intervals(summary, shown)
+        notebook.save(name, settings(), picture, summary, used)
 
 
 def stale(states):

@@ -17,9 +17,14 @@ from fedlib.papers import exhibits, loading, notebook, recorded, views
 SPEC = lab.RunSpec(algorithm="pFedES", num_clients=5, rounds=1, batch_size=64, keep="clients")
 
 
+@pytest.fixture(scope="module")
+def trained(trained_once):
+    return trained_once(lambda: lab.run(SPEC, progress=False))
+
+
 @pytest.fixture
-def record(small_digits):
-    return lab.run(SPEC, progress=False)
+def record(small_digits, trained):
+    return trained
 
 
 def test_representations_are_of_the_kept_networks_and_of_the_clients_own_test_images(record):
@@ -89,7 +94,8 @@ def test_pixels_keep_pictures_to_a_byte():
     assert np.abs(kept["enhanced"] - (1 - drawn)).max() <= 0.5 / 255 + 1e-9
 
 
-def test_a_run_without_the_weights_says_how_to_get_them(small_digits, record):
+@pytest.mark.thorough
+def test_a_run_without_the_weights_says_how_to_get_them(small_digits):
     plain = lab.run(dataclasses.replace(SPEC, seed=1, keep="server"), progress=False)
     assert views.enhance_images(plain, 2)["enhanced"].shape[0] == 2
     message = f"run {plain.key}: it kept no weights of the clients; run it again with keep='clients'"
@@ -122,6 +128,7 @@ def test_maps_of_record_are_of_the_first_seed_in_the_grids_order(tmp_path, monke
     assert table[["method", "x"]].to_numpy().tolist() == [["FedProto", 2], ["FedSSA", 0]]
 
 
+@pytest.mark.thorough
 def test_export_writes_the_maps_and_images_of_runs_that_kept_what_they_need(small_digits, monkeypatch):
     clients = lab.run(SPEC, progress=False)
     server = lab.run(dataclasses.replace(SPEC, keep="server", seed=1), progress=False)

@@ -42,11 +42,6 @@ def hollow(figure):
     return [line for axes in figure.axes for line in axes.lines if line.get_markerfacecolor() == "white"]
 
 
-def test_show_loads_no_torch():
-    code = "import fedlib.show, fedlib.show.plots, fedlib.show.tables, sys; assert 'torch' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 def test_show_stands_on_the_ground_floor_alone():
     allowed = {"look", "errors", "algorithms", "metrics"}  # of fedlib; everything else is its own
     for file in Path(show.__file__).parent.glob("*.py"):
@@ -59,6 +54,7 @@ def test_show_stands_on_the_ground_floor_alone():
             assert not any(name.partition(".")[0] in ("fedlib", "torch") for name in names), file.name
 
 
+@pytest.mark.thorough
 def test_the_public_names_are_loaded_on_first_use():
     code = """
 import sys, fedlib
@@ -102,6 +98,7 @@ def test_a_method_without_a_look_of_its_own_gets_a_spare_one(monkeypatch):
     assert Algorithm.look is None
 
 
+@pytest.mark.thorough
 def test_pictures_are_the_same_bytes_whenever_drawn():
     def draw():
         return plots.intervals(ROWS, METHODS).note("N = 10; T = 30")
