@@ -32,7 +32,7 @@ reproduce: $(INSTALLED)
 
 # The notebooks are executed once, by nbval: they read the runs trained before and save the exhibits. A kernel has a core to itself.
 test: $(INSTALLED)
-	$(MAKE) -j2 style smoke
+	$(MAKE) --no-print-directory -j2 style smoke
 	OMP_NUM_THREADS=1 $(PYTEST) -n $(CORES) --nbval-lax --nbval-current-env --nbval-cell-timeout 600 -p no:cacheprovider -W ignore notebooks
 	$(BIN)/python -m fedlib reproduce all --scale smoke --check
 	$(TESTS) tests

@@ -16,12 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .. import data, devices, models
+from .. import data, models
 from ..data import Dataset, DatasetInfo
 from ..errors import FedlibError, coerce, require
 from ..federation import Client, ClientInfo, Federation, Held
-from ..lab import files, pretrained
-from ..lab.build import federation_of
+from ..lab import files
+from ..lab.build import federation_of, settings_of
 from ..lab.spec import Resolved, RunSpec, resolve, spec_from
 from . import wire
 from .describe import CLIENTS, clients_of
@@ -197,23 +197,5 @@ def _federation(
             samples = samples.contiguous(memory_format=torch.channels_last)
         of_kind = whose.augment, info.kind, info.vocabulary
         shared = Dataset("public", samples, public["labels"], count, *known, *of_kind)
-    return Federation(
-        dataset,
-        parts,
-        run.architectures,
-        protocol=run.protocol,
-        local_epochs=spec.local_epochs,
-        batch_size=spec.batch_size,
-        seed=spec.seed,
-        device=devices.first(spec.device),
-        precision=spec.precision,
-        public=None if shared is None else np.arange(len(shared.labels)),
-        public_dataset=shared,
-        public_labels=spec.public_labels,
-        metrics=spec.metrics,
-        newcomers=spec.newcomers,
-        newcomer_visits=spec.newcomer_visits,
-        schedule=spec.schedule,
-        deterministic=spec.deterministic,
-        weights=pretrained.read(spec.weights),
-    )
+    taught = None if shared is None else np.arange(len(shared.labels))
+    return Federation(dataset, parts, public=taught, public_dataset=shared, **settings_of(run))

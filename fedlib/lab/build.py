@@ -48,27 +48,19 @@ def partition_of(resolved: Resolved) -> list[partition.Parts]:
 
 def federation_of(resolved: Resolved) -> Federation:
     """The federation that a specification describes, ready to train."""
+    parts, name = partition_of(resolved), resolved.spec.public_dataset
+    shared = read_images(name) if name else None
+    return Federation(resolved.data, parts, public=public_of(resolved), public_dataset=shared, **settings_of(resolved))
+
+
+def settings_of(resolved: Resolved) -> dict[str, Any]:
+    """What a specification says of a federation beside its data: the arguments of `Federation`, by name."""
     spec = resolved.spec
-    return Federation(
-        resolved.data,
-        partition_of(resolved),
-        resolved.architectures,
-        protocol=resolved.protocol,
-        local_epochs=spec.local_epochs,
-        batch_size=spec.batch_size,
-        seed=spec.seed,
-        device=devices.first(spec.device),
-        precision=spec.precision,
-        public=public_of(resolved),
-        public_dataset=read_images(spec.public_dataset) if spec.public_dataset else None,
-        public_labels=spec.public_labels,
-        metrics=spec.metrics,
-        newcomers=spec.newcomers,
-        newcomer_visits=spec.newcomer_visits,
-        schedule=spec.schedule,
-        deterministic=spec.deterministic,
-        weights=pretrained.read(spec.weights),
-    )
+    same = ["local_epochs", "batch_size", "seed", "precision", "public_labels", "metrics", "newcomers"]
+    same += ["newcomer_visits", "schedule", "deterministic"]
+    found = {name: getattr(spec, name) for name in same}
+    found |= {"architectures": resolved.architectures, "protocol": resolved.protocol}
+    return found | {"device": devices.first(spec.device), "weights": pretrained.read(spec.weights)}
 
 
 def made_by_own_parts(resolved: Resolved, federation: Federation) -> dict[str, str]:
