@@ -19,7 +19,9 @@ INSTALLED := .venv/installed
 CORES = $(shell $(BIN)/python -c 'import os; print(min(8, os.cpu_count() or 1))')
 PYTEST = $(BIN)/python -m pytest --dist loadscope --durations 30 --durations-min 8
 # One worker more than cores, since many a test waits for a process that it started.
-TESTS = $(PYTEST) -n $(shell expr $(CORES) + 1)
+TESTS = $(PYTEST) -n $(shell expr $(CORES) + 1) -p no:nbval
+# In the order of their names: by numbers of cells, the longest would be among the last. A kernel has a core to itself.
+NOTEBOOKS = OMP_NUM_THREADS=1 $(PYTEST) -n $(CORES) --no-loadscope-reorder -p no:cacheprovider -W ignore --nbval-lax --nbval-current-env --nbval-cell-timeout 600
 
 # pip's progress as one line that counts.
 COUNTED = awk '/^Collecting/ { printf "\r%d of about 210 packages found", ++found; fflush() } END { print "" }'
@@ -30,10 +32,10 @@ COUNTED = awk '/^Collecting/ { printf "\r%d of about 210 packages found", ++foun
 reproduce: $(INSTALLED)
 	$(BIN)/python -m fedlib reproduce all --scale smoke
 
-# The notebooks are executed once, by nbval: they read the runs trained before and save the exhibits. A kernel has a core to itself.
+# The notebooks are executed once, by nbval: they read the runs trained before and save the exhibits.
 test: $(INSTALLED)
 	$(MAKE) --no-print-directory -j2 style smoke
-	OMP_NUM_THREADS=1 $(PYTEST) -n $(CORES) --nbval-lax --nbval-current-env --nbval-cell-timeout 600 -p no:cacheprovider -W ignore notebooks
+	$(NOTEBOOKS) notebooks
 	$(BIN)/python -m fedlib reproduce all --scale smoke --check
 	$(TESTS) tests
 

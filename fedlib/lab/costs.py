@@ -195,7 +195,6 @@ class Flops:
         return uploads * each + public_samples * self.server_public + self.server
 
 
-@cache
 def flops(
     algorithm: Algorithm,
     architecture: str,
@@ -210,10 +209,23 @@ def flops(
     An upload grows with the seen classes where the server trains on them (FedGH). pFedHR's candidates depend on the
     weights, so its parts are an example, not a rule: `tests/benchmarks/bench_reassembly.py` measures its server.
     """
+    sizes = num_classes, Sample.of(sample), batch_size, classes_per_client
+    return _flops(algorithm, architecture, models.BUILDERS.get(architecture), *sizes)
 
+
+@cache  # by builder, as above
+def _flops(
+    algorithm: Algorithm,
+    architecture: str,
+    _builder: models.Builder | None,
+    num_classes: int,
+    sample: Sample,
+    batch_size: int,
+    classes_per_client: int,
+) -> Flops:
     def measured(batches: int, epochs: int, public_batches: int) -> dict[str, int]:
         sizes = (classes_per_client, batches * batch_size, batch_size, epochs, public_batches * batch_size)
-        return _steady_round(algorithm, _federation(architecture, num_classes, Sample.of(sample), *sizes))[2]
+        return _steady_round(algorithm, _federation(architecture, num_classes, sample, *sizes))[2]
 
     once, samples, epochs = measured(1, 1, 1), measured(2, 1, 1), measured(1, 2, 1)
     public = measured(1, 1, 2) if algorithm.public_data != "none" else once

@@ -169,7 +169,7 @@ def relative_work(item: Resolved) -> float:
         twice = 1 if spec.public_labels else 2  # two views of each image
         return (1 + FORWARD) + networks * public * (params["server_epochs"] * twice + FORWARD) / plain
     named = type(item.algorithm) in algorithms.BUILT_IN and spec.algorithm in WORK
-    work = WORK[spec.algorithm] if named else _counted_work(spec.algorithm)
+    work = WORK[spec.algorithm] if named else _counted_work(type(item.algorithm)())
     if spec.algorithm == "pFedES":
         epochs = params["extractor_epochs"] or spec.local_epochs + params["extra_epochs"]
         work = replace(work, after=epochs * work.after)
@@ -191,12 +191,12 @@ def training_work(item: Resolved) -> float:
 
 
 @cache
-def _counted_work(algorithm: str) -> Work:
-    """Of a method that is not in `WORK`, such as a person's own: its FLOPs are counted on a few small rounds of CNN-3, at its
-    default parameters; it counts as plain training where that cannot be done.
+def _counted_work(method: algorithms.Algorithm) -> Work:
+    """Of a method that is not in `WORK`, such as a person's own: its FLOPs are counted on a few small rounds of CNN-3; it
+    counts as plain training where that cannot be done.
     """
     try:
-        cost = costs.flops(algorithms.make(algorithm, {}), "CNN-3")
+        cost = costs.flops(method, "CNN-3")
     except Exception:  # it may need networks or data of the person's
         return Work()
     plain = costs.training_flops("CNN-3", 10, 3)

@@ -19,7 +19,7 @@ import sys
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from .. import algorithms, data, models
+from .. import algorithms, data, models, partition
 from ..errors import FedlibError, require
 
 GROUPS = ("fedlib.algorithms", "fedlib.models", "fedlib.datasets")
@@ -66,3 +66,9 @@ def _registered(group: str, point: EntryPoint) -> Any:
 def provides(group: str, name: str, part: Any) -> bool:
     """Whether `part`, known as `name` in this process, is an installed package's, so that every process has it."""
     return PROVIDED.get((group, name)) is part and part is not None
+
+
+def registered() -> tuple[Any, ...]:
+    """What each registry holds now: what a person registers changes keys, so whoever caches what depends on them asks by it."""
+    registries = (algorithms.ALGORITHMS, models.BUILDERS, models.SCENARIOS, partition.REGISTERED, data.REGISTERED)
+    return tuple(tuple(registry.items()) for registry in registries)

@@ -2,11 +2,12 @@
 
 import functools
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from .. import lab, models
-from ..lab import costs
+from ..lab import costs, plugins
 from . import exhibits
 
 ORDINARY = 2800.0  # training images a second of an ordinary core: the mean of CNN-1 to CNN-5 in fp32
@@ -23,11 +24,11 @@ def text(grids: Sequence[str], scale: str, images_per_second: float = ORDINARY) 
 
 def images(grids: Sequence[str], scale: str) -> Mapping[str, float]:
     """Key of a run -> its training images, each weighed by the work on it in units of plain training of the CNNs' mean."""
-    return {key: count for grid in grids for key, count in _of_grid(grid, scale).items()}
+    return {key: count for grid in grids for key, count in _of_grid(grid, scale, plugins.registered()).items()}
 
 
 @functools.cache
-def _of_grid(grid: str, scale: str) -> dict[str, float]:
+def _of_grid(grid: str, scale: str, _registered: tuple[Any, ...]) -> dict[str, float]:
     cells = [lab.resolve(cell.spec, scale) for cell in exhibits.cells(grid, scale)]
     return {run.key: run.samples * _weight(run) * lab.relative_work(run) for run in cells}
 

@@ -13,6 +13,7 @@ import pandas as pd
 
 from .. import lab
 from ..errors import choose
+from ..lab import plugins
 from ..show import intervals, labels, paired, tables
 from . import exhibits, loading, parts, planned, prices, recorded, reported, results, verdicts
 from .exhibits import RECORD
@@ -44,7 +45,7 @@ def clear(*differences: tuple[float, float]) -> str:
 
 
 @cache
-def _plan(_held: frozenset[str]) -> pd.DataFrame:
+def _plan(_held: frozenset[str], _registered: tuple[Any, ...]) -> pd.DataFrame:
     """The runs of the plan: arm, case, key, what its key is made of, and whether it is of record."""
     rows = []
     for arm in planned.arms().values():
@@ -55,7 +56,7 @@ def _plan(_held: frozenset[str]) -> pd.DataFrame:
 
 
 def _planned() -> pd.DataFrame:
-    return _plan(frozenset(recorded.by_key()))
+    return _plan(frozenset(recorded.by_key()), plugins.registered())
 
 
 def _values(name: str, field: Callable[[Mapping[str, Any]], Any], methods: Sequence[str] = ()) -> str:
@@ -95,14 +96,14 @@ def _each(name: str) -> list[tuple[str, int, Any]]:
 
 
 @cache
-def _front(_held: frozenset[str]) -> results.Runs:
+def _front(_held: frozenset[str], _registered: tuple[Any, ...]) -> results.Runs:
     pfedes = loading.load_record("pfedes/heterogeneous").of("pFedES")
     return results.Runs.joined([loading.load_record("fedssa/heterogeneous"), pfedes]).where(num_clients=100)
 
 
 def _main(dataset: str) -> results.Runs:
     """The main tables' runs with 100 clients: FedSSA's methods and pFedES."""
-    return _front(frozenset(recorded.by_key())).where(dataset=dataset)
+    return _front(frozenset(recorded.by_key()), plugins.registered()).where(dataset=dataset)
 
 
 def _by_method(runs: results.Runs) -> dict[str, dict[int, Any]]:

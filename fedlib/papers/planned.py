@@ -18,10 +18,9 @@ from typing import Any
 
 import pandas as pd
 
-from .. import data, lab, models, partition
-from ..algorithms import ALGORITHMS
+from .. import lab
 from ..errors import choose, require
-from ..lab import estimates
+from ..lab import estimates, plugins
 from . import recorded
 from .exhibits import RECORD
 
@@ -102,14 +101,11 @@ def grid_of(keys: Collection[str]) -> list[Row]:
 
 def _planned_rows() -> tuple[Row, ...]:
     file = recorded.RESULTS / "planned.csv"
-    registries = (ALGORITHMS, models.BUILDERS, models.SCENARIOS, partition.REGISTERED, data.REGISTERED)
-    known = tuple(tuple(registry.items()) for registry in registries)
-    return _rows(str(file), file.stat().st_mtime_ns, known) if file.exists() else ()
+    return _rows(str(file), file.stat().st_mtime_ns, plugins.registered()) if file.exists() else ()
 
 
 @cache
-def _rows(file: str, _written: int, _known: tuple[Any, ...]) -> tuple[Row, ...]:
-    """known: the methods, networks, partitions and data sets of that moment, which decide keys as the file does."""
+def _rows(file: str, _written: int, _registered: tuple[Any, ...]) -> tuple[Row, ...]:
     found = []
     for row in pd.read_csv(file, dtype=str, keep_default_na=False).to_dict("records"):
         place = tuple(

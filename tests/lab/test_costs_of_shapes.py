@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from fedlib import Dataset, RunSpec, data, lab, models
-from fedlib.algorithms import make
+from fedlib import Dataset, Model, RunSpec, algorithms, data, lab, models
+from fedlib.algorithms import Standalone, make
 from fedlib.flower import shares
 from fedlib.lab import costs, estimates
 from fedlib.papers import views
@@ -61,6 +61,34 @@ def test_flops_of_a_smaller_image_are_fewer():
 def test_what_a_round_costs_is_measured_on_samples_of_the_shape(name):
     cost = costs.flops(make("Standalone"), name, 4, SAMPLES[name])
     assert cost.epoch == costs.training_flops(name, 4, SAMPLES[name]) and cost.fixed == 0
+
+
+def test_what_is_defined_again_is_counted_again(monkeypatch):
+    monkeypatch.setattr(models, "BUILDERS", dict(models.BUILDERS))
+    monkeypatch.setattr(algorithms, "ALGORITHMS", dict(algorithms.ALGORITHMS))
+    for hidden, passes in ((4, 1), (8, 2)):
+
+        def network(num_classes, channels, sample, hidden=hidden):
+            return Model(
+                torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(561, hidden)),
+                torch.nn.Linear(hidden, num_classes),
+            )
+
+        class Mine(Standalone):
+            name = "Mine"
+
+            def local_round(self, client, download, context, passes=passes):
+                for _ in range(passes):
+                    uploaded = super().local_round(client, download, context)
+                return uploaded
+
+        models.register("mine", network)
+        algorithms.register(Mine)
+        cost = costs.flops(make("Standalone"), "mine", 6, SAMPLES["MLP"])
+        assert cost.epoch == costs.training_flops("mine", 6, SAMPLES["MLP"]) == linear(561, hidden, 6)
+        resolved = lab.resolve(RunSpec("Mine", dataset="digits"))
+        alone = lab.resolve(RunSpec("Standalone", dataset="digits"))
+        assert lab.relative_work(resolved) == pytest.approx(passes * lab.relative_work(alone))
 
 
 @pytest.mark.parametrize("name", SAMPLES)

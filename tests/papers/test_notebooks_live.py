@@ -18,8 +18,8 @@ from fedlib import Model, lab, models
 from fedlib.algorithms.pfedhr import reassembly
 from fedlib.errors import FedlibError
 from fedlib.flower import loopback
-from fedlib.lab import checkpoint, costs, estimates
-from fedlib.papers import exhibits, hours, notebook, reproduce, settings, views
+from fedlib.lab import checkpoint, estimates
+from fedlib.papers import exhibits, notebook, reproduce, settings, views
 from fedlib.show import plots
 
 pytestmark = pytest.mark.filterwarnings("default")  # as in a kernel: seaborn uses what matplotlib is about to drop
@@ -62,12 +62,9 @@ def tiny_networks(monkeypatch):
     monkeypatch.setattr(plots.Picture, "png", lambda figure: png)
     monkeypatch.setattr(plots.Picture, "_repr_png_", lambda figure: png)
     monkeypatch.setattr(views, "tsne", lambda features, *settings: np.ascontiguousarray(features[:, :2]))
-    counted = (costs.flops, estimates._counted_work, hours._of_grid)  # of networks of these names
-    for cached in counted:
-        cached.cache_clear()
+    estimates._counted_work.cache_clear()  # of networks of these names
     yield
-    for cached in counted:
-        cached.cache_clear()
+    estimates._counted_work.cache_clear()
 
 
 class Kernel:
