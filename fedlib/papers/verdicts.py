@@ -284,8 +284,11 @@ def _judge(parts: Sequence[Part], found: Evidence, reading: Reading, printed: fl
     runs: list[Run] = []
     planned: set[tuple[str, Setting]] = set()
     foreign: set[str] = set()
-    for part in parts:
-        own, cells = part.runs(found.grids), part.planned(found.scale)
+    every = [part.runs(found.grids) for part in parts]
+    if found.scale in DECISIVE_SCALES and not all(_short(run) for own in every for run in own):
+        every = [[run for run in own if not _short(run)] for own in every]  # the others neither decide nor hinder
+    for part, own in zip(parts, every, strict=True):
+        cells = part.planned(found.scale)
         comparisons += part.comparator(by_setting(own), reading, **part.args)
         planned |= {(cell.method, Setting.of(cell)) for cell in cells}
         foreign |= {run.cell.dataset for run in own} - {cell.dataset for cell in cells}
@@ -300,8 +303,7 @@ def _judge(parts: Sequence[Part], found: Evidence, reading: Reading, printed: fl
     reasons = obstacles(found.scale, {run.cell.spec.protocol for run in runs})
     if any(_varied(part, found) for part in parts):
         reasons.append(f"T, E or B are not those of scale {found.scale}")
-    rounds = {(str(run.cell.spec.paper), run.cell.spec.rounds or 0) for run in runs}
-    short = sorted({number for paper, number in rounds if number < PAPERS_ROUNDS.get(paper, 0)})
+    short = sorted({run.cell.spec.rounds or 0 for run in runs if _short(run)})
     if found.scale in DECISIVE_SCALES and short:
         reasons.append(f"T = {', '.join(map(str, short))}, below the papers'")
     decisive = not reasons
@@ -320,6 +322,11 @@ def _judge(parts: Sequence[Part], found: Evidence, reading: Reading, printed: fl
     if all(one.clearly_equal() for one in comparisons):
         return Finding(NO_DIFFERENCE, f"within {MARGIN:g} point", evidence, size)
     return Finding(UNDECIDED, f"only {sure} of {len(comparisons)} intervals are clear of the bound", evidence, size)
+
+
+def _short(run: Run) -> bool:
+    """Whether a run has fewer rounds than the least of its paper's."""
+    return (run.cell.spec.rounds or 0) < PAPERS_ROUNDS.get(str(run.cell.spec.paper), 0)
 
 
 def obstacles(scale: str, protocols: Collection[str]) -> list[str]:

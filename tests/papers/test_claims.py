@@ -270,6 +270,22 @@ def test_a_claim_about_every_setting_needs_every_cell():
     assert judge(alone, best(exception=2.5)).verdict == CONTRADICTED
 
 
+def test_runs_of_fewer_rounds_than_the_papers_neither_decide_nor_hinder():
+    def value(cell):  # FedProto is above FedSSA with 100 clients, below it with 10
+        return 50 + {"FedSSA": 2 + 0.1 * cell.spec.seed, "FedProto": cell.spec.num_clients / 20}.get(cell.method, 0)
+
+    found = Evidence({TABLE2: made(TABLE2, value, scale="record")}, "record")
+    rounds = {cell.spec.num_clients: cell.spec.rounds for cell in found.grids[TABLE2].cells}
+    assert rounds[10] == 20 and rounds[100] == 100
+    long, short = (half_of(found, lambda cell, at=at: (cell.spec.num_clients == 10) == at) for at in (False, True))
+    long, short = (Evidence(one.grids, "record") for one in (long, short))
+    assert judge(BEST, long).verdict == CONTRADICTED and judge(BEST, found) == judge(BEST, long)
+    one = judge(BEST, short)
+    assert (
+        one.verdict == UNDECIDED and one.why.startswith("leans for") and one.why.endswith("T = 20, below the papers'")
+    )
+
+
 def half_of(evidence, has=lambda cell: cell.dataset == "cifar10"):
     """Its CIFAR-10 only, or what else `has` keeps."""
     runs = evidence.grids[TABLE2]
