@@ -187,8 +187,8 @@ def figure_of_record(
     table: `record_block`'s rows; methods: those of the exhibit, in row order.
     """
     present = [method for method in methods if method in set(table["method"])]
-    if not present:
-        not_of_record(name, "no results of record, so there is nothing to draw")
+    if len(present) < 2:
+        not_of_record(name, "no two methods of record to draw beside each other")
         return
     ranked, figure = tables.wide(table, present, absent=absent), plots.intervals(table, present, absent=absent)
     display(notebook.save_record(name, settings, figure, table.round(4), ranked), ranked)
