@@ -437,7 +437,8 @@ def _participation() -> list[str]:
     held, every = (own.groupby("place")["rate"].nunique().max() > 1 for own in (found[found["held"]], found))
     two = "Two rates of participation with as many clients are"
     said = f"{two} on record." if held else f"{two} planned." if every else f"{two} neither on record nor planned."
-    return [_values("N and C", lambda run: f"N = {run['num_clients']}, C = {100 * run['participation']:.0f} %"), said]
+    sizes = _values("N and C", lambda run: f"N = {run['num_clients']}, C = {100 * run['participation']:.0f} %")
+    return [sizes, said, f"N = 10, where every client takes part in each round: {_progress('n10')}"]
 
 
 def _reduced() -> list[str]:

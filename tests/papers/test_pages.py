@@ -130,7 +130,7 @@ def test_nothing_on_record_is_said_and_not_drawn(capsys, home):
     pages.sweep_of_record("fedssa/fig7", settings(), one, ["A"], "classes")
     pages.sweep_of_record("fedssa/fig8", settings(), nothing, ["A"], "classes")
     said = capsys.readouterr().out
-    assert "fedssa/table1: no results of record" in said
+    assert "fedssa/table1: no two methods of record" in said
     assert said.count("fewer than two values have results of record") == 2
     assert not (home / "figures").exists()
 
