@@ -16,9 +16,10 @@ from .results import Runs
 
 def load_record(grid: str, scale: str = RECORD) -> Runs:
     """The results of record that are runs of `grid` at `scale`, those of further seeds that the plan names included; what has not
-    been run yet is absent.
+    been run yet is absent, and so is what the plan shows in other grids alone.
     """
-    known = by_key()
+    apart = planned.elsewhere(grid)
+    known = {key: record for key, record in by_key().items() if key not in apart}
     cells = exhibits.cells(grid, scale, seeds=_seeds(scale)) if known else []
     keys = [lab.resolve(cell.spec, scale).key for cell in cells]
     return Runs.of_pairs((cell, known[key]) for cell, key in zip(cells, keys, strict=True) if key in known)

@@ -4,7 +4,7 @@ A plain table, written before its runs: an arm answers one question, which stand
 planned (and what had been seen by then), the rule that selects a run's round, and the margin in points within which a
 difference counts as none. A row is one case with its seeds; `more` has the fields of a specification that have no column.
 `grids` names the grids whose common error a row's runs are part of (`show/paired.py`): a row that is not planned turns no
-verdict.
+verdict. `only` names the grids that alone show a row's runs, such as those of a picture for which a few were made.
 
 Finished runs of an arm that would change tables only half wait in results/pending/runs, which no table reads, until the
 arm is whole.
@@ -72,13 +72,14 @@ def arms() -> dict[str, Arm]:
 
 @dataclass(frozen=True)
 class Row:
-    """A planned run of a grid: the grid's name, the case, its seed and its key."""
+    """A planned run of a grid, or of none (""): the grid's name, the case, its seed, its key, and the grids that alone show it."""
 
     grid: str
     place: tuple[Any, ...]
     case: str
     seed: int
     key: str
+    only: tuple[str, ...]
 
 
 def seeds() -> set[int]:
@@ -93,7 +94,8 @@ def grid_of(keys: Collection[str]) -> list[Row]:
     rows = _planned_rows()
     held: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
-        held.setdefault((row.grid, row.place), []).append(row)
+        if row.grid:
+            held.setdefault((row.grid, row.place), []).append(row)
     counts = [(sum(row.key in keys for row in own), own) for own in held.values()]
     most = max((count for count, _ in counts), default=0)
     return next(own for count, own in counts if count == most) if most else []
@@ -102,6 +104,11 @@ def grid_of(keys: Collection[str]) -> list[Row]:
 def _planned_rows() -> tuple[Row, ...]:
     file = recorded.RESULTS / "planned.csv"
     return _rows(str(file), file.stat().st_mtime_ns, plugins.registered()) if file.exists() else ()
+
+
+def elsewhere(grid: str) -> set[str]:
+    """Keys of planned runs that the grid could have but does not show, since they were made for others alone."""
+    return {row.key for row in _planned_rows() if row.only and grid not in row.only}
 
 
 @cache
@@ -113,7 +120,8 @@ def _rows(file: str, _written: int, _registered: tuple[Any, ...]) -> tuple[Row, 
         )
         for seed in map(int, row["seeds"].split()):
             key = lab.resolve(_spec(row, seed), RECORD).key
-            found += [Row(grid, place, row["case"], seed, key) for grid in row["grids"].split()]
+            only = tuple(row["only"].split())
+            found += [Row(grid, place, row["case"], seed, key, only) for grid in row["grids"].split() or [""]]
     return tuple(found)
 
 

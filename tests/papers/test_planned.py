@@ -32,6 +32,17 @@ def test_another_network_under_a_planned_name_is_another_run_while_it_is_there()
     assert planned.grid_of(keys) == rows != []
 
 
+def test_runs_that_were_made_for_a_picture_stay_in_it():
+    for name in ("fedssa", "pfedes"):
+        shown, table = (loading.load_record(f"{name}/{grid}") for grid in ("representations", "heterogeneous"))
+        assert {cell.method for cell in shown.cells} == {"FedProto", {"fedssa": "FedSSA", "pfedes": "pFedES"}[name]}
+        assert {cell.spec.rounds for cell in shown.cells} == {20} and {cell.spec.rounds for cell in table.cells} == {
+            100
+        }
+    assert planned.elsewhere("fedssa/heterogeneous") == set(planned.arm("n10").keys)
+    assert not planned.elsewhere("fedssa/representations")
+
+
 def test_every_arm_says_what_it_asks_and_by_which_rule_before_its_runs():
     arms = planned.arms()
     assert list(arms)[:4] == ["audit", "main-table", "ablations", "history"] and len(arms) >= 8
