@@ -159,11 +159,12 @@ def held(exhibit: exhibits.Exhibit) -> tuple[int, int, list[int]]:
     cells of its tables have, those of the plan's further seeds among them; no cell, no number.
     """
     asked = {lab.resolve(cell.spec, RECORD).key for cell in exhibits.cells(exhibit.grids, RECORD)}
-    seeds: dict[tuple[Any, ...], set[int]] = {}
+    there, seeds = set[str](), dict[tuple[Any, ...], set[int]]()
     for grid in exhibit.grids:
-        for cell in load(grid, RECORD).cells:
+        for cell, record in load(grid, RECORD).pairs:
+            there.add(record.key)
             seeds.setdefault((grid, cell.method, cell.setting, cell.value), set()).add(cell.spec.seed)
-    return len(asked & records().keys()), len(asked), sorted({len(own) for own in seeds.values()})
+    return len(asked & there), len(asked), sorted({len(own) for own in seeds.values()})
 
 
 def exhibits_table() -> str:
