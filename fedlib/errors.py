@@ -2,6 +2,7 @@
 
 import contextlib
 import difflib
+import math
 import numbers
 import os
 import re
@@ -146,6 +147,9 @@ def coerce(field: str, value: Any, kind: type) -> Any:
     Booleans accept true/false, integers accept whole floats; nothing is ever rounded or truncated, and what a float
     cannot hold is refused: 10**400, and 1e-400, which it would read as 0.
     """
+    as_it_is = type(value) is kind
+    if as_it_is and (kind is not float or math.isfinite(value)):
+        return value
     allowed = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}[kind]
     if kind is bool:
         if isinstance(value, str) and value.lower() in ("true", "false"):

@@ -38,8 +38,8 @@ def check(item: "dataclasses.Field[Any]", value: Any) -> None:
     value = coerce(item.name, value, kind)
     if "choices" in limits:
         choose(item.name, value, limits["choices"])
-    fits = all(holds(value, limits[name]) for name, holds in _HOLDS.items() if name in limits)
-    require(fits, item.name, value, _allowed(limits))
+    if not all(holds(value, limits[name]) for name, holds in _HOLDS.items() if name in limits):
+        require(False, item.name, value, _allowed(limits))
 
 
 def kind_of(item: "dataclasses.Field[Any]") -> Any:

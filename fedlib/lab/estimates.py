@@ -124,7 +124,8 @@ def _flops(architecture: str, info: data.DatasetInfo) -> int:
 
 def _mean_flops(item: Resolved) -> float:
     """FLOPs of a training step an image, the mean over the first visits of a run."""
-    return float(np.mean([_flops(name, item.info) for name in _turns(item)]))
+    flops = {name: _flops(name, item.info) for name in set(item.architectures)}
+    return float(np.mean([flops[name] for name in _turns(item)]))
 
 
 def _turns(item: Resolved) -> list[str]:

@@ -96,13 +96,14 @@ class Spec:
 def record(accuracy, *, words=10, spread=0.0, status="finished", unvisited=(), candidates=4.0):
     """A finished run: `accuracy` in per cent after its last round or after each; two visited clients, `spread` apart."""
     curve = np.array([accuracy] if np.isscalar(accuracy) else accuracy, dtype=float) / 100
-    rounds = pd.DataFrame({"round": range(-1, len(curve)), "accuracy": [0.1, *curve], "samples": 5})
-    rounds = rounds.assign(accuracy_selected=rounds["accuracy"], candidates=candidates)
-    rounds = rounds.assign(download_words=words, upload_words=words, published_words=words)
-    rounds = rounds.assign(selected=2, visited=2)
+    rounds = {"round": range(-1, len(curve)), "accuracy": [0.1, *curve], "accuracy_selected": [0.1, *curve]}
+    rounds |= {"samples": 5, "selected": 2, "visited": 2, "candidates": candidates}
+    rounds |= {"download_words": words, "upload_words": words, "published_words": words}
     own = [curve[-1] - spread / 200, curve[-1] + spread / 200, *unvisited]
     visited = [0, 0] + [-1] * len(unvisited)
-    return Record("", status, rounds, pd.DataFrame({"client": range(len(own)), "round": visited, "accuracy": own}))
+    return Record(
+        "", status, pd.DataFrame(rounds), pd.DataFrame({"client": range(len(own)), "round": visited, "accuracy": own})
+    )
 
 
 def made(grid, value, *, seeds=(0, 1, 2), protocol="reconstructed", scale="paper", **more):
