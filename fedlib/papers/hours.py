@@ -30,10 +30,10 @@ def images(grids: Sequence[str], scale: str) -> Mapping[str, float]:
 @functools.cache
 def _of_grid(grid: str, scale: str, _registered: tuple[Any, ...]) -> dict[str, float]:
     cells = [lab.resolve(cell.spec, scale) for cell in exhibits.cells(grid, scale)]
-    unit = np.mean([costs.training_flops(name, 10, 3) for name in models.CNN_WIDTHS])
-    return {run.key: run.samples * float(_plain(run) / unit) * lab.relative_work(run) for run in cells}
+    return {run.key: run.samples * _weight(run) * lab.relative_work(run) for run in cells}
 
 
-def _plain(run: lab.Resolved) -> np.floating[Any]:
+def _weight(run: lab.Resolved) -> float:
     shape = run.info.num_classes, run.info.sample
-    return np.mean([costs.training_flops(name, *shape) for name in run.architectures])
+    plain = np.mean([costs.training_flops(name, *shape) for name in run.architectures])
+    return float(plain / np.mean([costs.training_flops(name, 10, 3) for name in models.CNN_WIDTHS]))
