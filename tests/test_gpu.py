@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,7 @@ def notebooks_method(change: str = "", to: str = "") -> Any:
     return known["Counted"]()
 
 
+@pytest.mark.thorough(None)
 def test_the_notebooks_own_method_runs_on_a_gpu(small_digits):
     assert not simulated(notebooks_method(), algorithm="Standalone", scenario="CNN-5").waits_inside["train"]
     on_cpu = notebooks_method('server["weight"].new_zeros(', "torch.zeros(")
@@ -105,6 +107,7 @@ def test_a_network_of_today_trains_on_a_gpu_and_does_not_wait_for_it(name, small
     assert not cuda.copies_inside["step"], cuda.copies_inside
 
 
+@pytest.mark.thorough(None)
 def test_optimisers_of_torch_and_schedules_do_not_wait_for_a_gpu(small_digits):
     for text in ("AdamW(amsgrad=True)", "RMSprop", "SGD(nesterov=True)"):
         asked = {"overrides": {"optimiser": text}, "schedule": "CosineAnnealingLR", "local_epochs": 0.5}
@@ -152,6 +155,7 @@ def test_the_second_gpu_and_several(small_digits):
         lab.resolve(RunSpec(deterministic=False, **asked))
 
 
+@pytest.mark.thorough(None)
 def test_apples_gpu_which_has_no_float64(small_digits):
     asked = {"num_clients": CLIENTS, "participation": PARTICIPATION, "batch_size": 16, "metrics": "auc", "rounds": 1}
     with pretend.Cuda():
@@ -164,10 +168,12 @@ def test_apples_gpu_which_has_no_float64(small_digits):
 
 
 def test_workers_take_several_gpus_in_turn():
-    assert [launch._turn("cuda:0,cuda:1,cuda:2", worker) for worker in range(5)] == [
-        f"cuda:{k}" for k in (0, 1, 2, 0, 1)
-    ]
-    assert launch._turn("cpu", 3) == "cpu"
+    def placed(asked, workers):
+        item = SimpleNamespace(spec=RunSpec(device=asked))
+        return [launch._placed(item, worker).device for worker in range(workers)]
+
+    assert placed("cuda:0,cuda:1,cuda:2", 5) == [f"cuda:{k}" for k in (0, 1, 2, 0, 1)]
+    assert placed("cpu", 2) == ["cpu", "cpu"]
 
 
 # ------------------------------------------------------------------------------------------------- planted faults

@@ -48,6 +48,7 @@ def test_in_the_first_round_a_method_and_its_isolated_self_are_equal(name, small
             assert wire.from_bytes(wire.to_bytes(client.snapshot())).keys() == {"model", "state"}
 
 
+@pytest.mark.thorough(None)
 @pytest.mark.parametrize("name", ["FedAvg", "LG-FedAvg", "FD"])
 def test_who_only_averages_is_standalone_when_isolated(name, small_digits):
     """From equal starts: the mean of one model is that model, and of others' outputs, without one's own, there are none."""

@@ -107,6 +107,7 @@ def as_printed(model: models.Model) -> models.Model:
     return models.Model(torch.nn.Sequential(*layers), copy.deepcopy(model.header)).eval()
 
 
+@pytest.mark.thorough(None)
 @pytest.mark.parametrize("name", ["CNN-1", "CNN-2", "CNN-5", "M1", "M3", "M4"])
 def test_pooling_before_relu_has_the_bits_of_the_printed_order(name):
     """Logits, and weights after three steps with momentum, dropout and batch normalisation."""

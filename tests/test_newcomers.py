@@ -114,6 +114,7 @@ def test_a_newcomer_of_pfedhr_is_one_of_standalone(small_digits):
     assert alone.equals(stitched)
 
 
+@pytest.mark.thorough(None)
 def test_a_run_that_stops_before_its_newcomers_resumes_to_the_same_bits(small_digits, home, monkeypatch):
     spec = asked("FedProto", keep="clients")
     whole = lab.run(spec, progress=False)

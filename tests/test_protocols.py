@@ -533,6 +533,7 @@ def test_first_visits_inherit_in_round_0() -> None:
     assert counts == [2] * 10 and "inherited" not in lab.rounds_of(outcome)
 
 
+@pytest.mark.thorough(None)
 def test_later_first_visits_inherit_only_under_first_visit() -> None:
     """N=20, C=0.25: all first visits but the first of each architecture inherit, or only round 0's."""
     _, _, outcome = visits("none", 20, 0.25, 3)

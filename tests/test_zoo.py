@@ -95,6 +95,7 @@ def test_a_methods_own_network_is_for_the_clients_data():
 # ------------------------------------------------------------------------------------------------ weights from a file
 
 
+@pytest.mark.thorough(None)
 def test_weights_of_torchvisions_own_network_are_taken_but_for_its_classifier(tmp_path, small_digits):
     from torchvision.models import resnet18
 

@@ -204,7 +204,7 @@ def test_interrupted_then_killed_then_resumed(name, undisturbed, warm, home, mon
 @pytest.mark.parametrize(
     ("jobs", "names"),
     [
-        pytest.param(1, ["FedKD"], marks=pytest.mark.thorough),
+        pytest.param(1, ["FedKD", "Standalone"], marks=pytest.mark.thorough),
         pytest.param(2, list(ALGORITHMS), marks=pytest.mark.slow),
     ],
 )

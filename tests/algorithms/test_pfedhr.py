@@ -267,6 +267,7 @@ def test_the_mean_of_two_models():
     torch.testing.assert_close(server["teachers"][0]["tensors"]["layer4.0.weight"], expected)
 
 
+@pytest.mark.thorough(None)
 @pytest.mark.parametrize(
     "params", [{"search": "exhaustive"}, {"activations": "pooled", "cka_samples": 0}, {"stitch_layers": 3}]
 )
@@ -467,6 +468,7 @@ def test_a_diverging_candidate_is_nobodys_match(monkeypatch):
     assert returned["matched"] == 0 and server["teachers"] == {}
 
 
+@pytest.mark.thorough(None)
 @pytest.mark.parametrize("labelled", [True, False])
 def test_every_network_is_fine_tuned_from_a_stream_of_its_own(labelled, monkeypatch):
     """One that draws more than it needs changes no other, so they may be fine-tuned in any order or side by side."""

@@ -178,6 +178,7 @@ def test_digits100_is_pairs_from_their_own_part():
     assert len(train & test) <= 2  # scikit-learn's digits hold a few equal images; nothing else is on both sides
 
 
+@pytest.mark.thorough(None)
 def test_changed_digits_are_the_digits_in_another_domain():
     digits, (inverted, noisy, rotated) = data.load("digits"), map(data.load, data.EMBEDDED[2:])
     for other in (inverted, noisy, rotated):
@@ -191,6 +192,7 @@ def test_changed_digits_are_the_digits_in_another_domain():
     assert noise[grey].std() == pytest.approx(62, abs=4) and abs(noise[grey].mean()) < 2
 
 
+@pytest.mark.thorough(None)
 @pytest.mark.parametrize("name", data.EMBEDDED)
 def test_loading_again_gives_the_same_bits(name):
     first = data.load(name)

@@ -48,6 +48,7 @@ def write(root, columns: int = 54) -> None:
         outer.writestr(pamap2.INNER, inner.getvalue())
 
 
+@pytest.mark.thorough(None)
 def test_windows_of_one_activity_at_a_quarter_of_the_rate(root):
     write(root)
     made = data.load("pamap2")

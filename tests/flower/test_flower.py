@@ -100,6 +100,7 @@ def test_apart_and_in_one_process_are_the_same_bytes(name, small_digits, tmp_pat
     assert not (tmp_path / "out/checkpoint.pt").exists()
 
 
+@pytest.mark.thorough(None)
 def test_a_record_of_the_store_has_these_bytes_too_and_a_tracker_the_rounds_of_both(dealt, tmp_path):
     told = []
     with lab.track(lambda key, spec, row: told.append((key, row["round"], row["accuracy"]))):

@@ -164,6 +164,7 @@ def test_killed_in_its_second_session_it_has_the_checkpoint_of_the_first(tmp_pat
     assert not list(tmp_path.glob("*corrupted*"))
 
 
+@pytest.mark.thorough(None)
 def test_a_client_file_that_is_damaged_or_gone(tmp_path, monkeypatch, capsys):
     """Before a run goes on, it is set aside with its checkpoint; while it trains, one line says so."""
     expected = plain(built(), make("FedSSA"), ROUNDS, PARTICIPATION).digest()
@@ -224,6 +225,7 @@ def test_a_federation_that_was_trained_before(tmp_path, monkeypatch):
     assert plain(other, make("FedProto"), ROUNDS, PARTICIPATION).digest() == expected
 
 
+@pytest.mark.thorough(None)
 @pytest.mark.parametrize("room", [0, CLIENTS])
 def test_the_same_federation_goes_on_after_it_was_stopped_inside_a_round(room, tmp_path, monkeypatch):
     """What it trained after the last checkpoint counts for nothing."""

@@ -266,6 +266,7 @@ def test_a_network_for_grey_images_alone_runs_and_is_counted_on_such(monkeypatch
     assert [record.status for record in sweep([spec], jobs=1, progress=False)] == ["finished"]
 
 
+@pytest.mark.thorough(None)
 def test_an_interrupted_run_resumes_to_the_same_bits(defined, monkeypatch, tmp_path):
     with monkeypatch.context() as patch:
         patch.setenv("FEDLIB_HOME", str(tmp_path / "undisturbed"))

@@ -56,6 +56,7 @@ def test_a_bar_neither_goes_back_nor_beyond_nor_claims_to_be_done_after_an_error
     assert bar.done == 6
 
 
+@pytest.mark.thorough(None)
 def test_a_notebook_gets_plain_text_and_keeps_no_trace_of_it():
     source = """
 from fedlib.lab.progress import Progress
@@ -172,6 +173,7 @@ def test_without_any_timed_run_an_ordinary_core_is_assumed():
     assert lab.estimate([run, run], 2, []) == lab.estimate([run], 1, [])
 
 
+@pytest.mark.thorough(None)
 def test_estimates_go_by_processor_seconds_alone(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
     record = lab.run(RunSpec("Standalone", num_clients=2, rounds=2), progress=False)

@@ -173,6 +173,7 @@ def test_a_hangup_saves_though_the_terminal_is_gone():
     assert (path / "checkpoint.pt").exists()
 
 
+@pytest.mark.thorough(None)
 def test_servers_weights_are_in_the_clients_file(monkeypatch):
     record = run(SPEC, progress=False)
     compute = launch._compute
@@ -189,6 +190,7 @@ def test_servers_weights_are_in_the_clients_file(monkeypatch):
     assert more.path == path and not (path / "final-server.pt").exists() and "final-clients.pt" in more.files
 
 
+@pytest.mark.thorough(None)
 def test_a_better_record_replaces_the_old_one_only_when_it_is_whole(monkeypatch):
     """Interrupted, or on a full disk, while it is trained again with its weights: the old one stays."""
     plain = RunSpec(**vars(SPEC) | {"keep": "none"})

@@ -54,6 +54,7 @@ def test_what_is_not_paired_is_said(results):
     assert compared.notes == ("FedProto and Standalone have no seed in common: nothing is paired",)
 
 
+@pytest.mark.thorough(None)
 def test_a_label_says_what_differs_and_other_clients_are_not_paired(small_digits):
     spec = RunSpec("FedSSA", num_clients=4, rounds=1, params={"mu0": 0.3})
     specs = [spec, replace(spec, params={"mu0": 0.5}), replace(spec, num_clients=5)]

@@ -208,6 +208,7 @@ def test_every_row_of_a_check_is_kept_where_the_store_is_elsewhere(tmp_path, mon
 # -------------------------------------------------------------------------------------------- a person's own parts
 
 
+@pytest.mark.thorough(None)
 def test_own_parts_that_make_something_else_from_the_same_source_are_another_run(small_digits, tmp_path, capsys):
     """A network that reads a file: its source is in the key, and what it made is in the record."""
     weights = tmp_path / "weights.txt"

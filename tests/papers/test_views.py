@@ -44,6 +44,7 @@ def test_representations_are_of_the_kept_networks_and_of_the_clients_own_test_im
         assert all(np.isclose(every, row, atol=1e-5).all(1).any() for row in features[own])
 
 
+@pytest.mark.thorough(None)
 def test_maps_repeat_bit_by_bit_and_follow_the_perplexity(record):
     first, second, other = (views.map_representations(record, 4, perplexity=value, count=1) for value in (4, 4, 5))
     assert first.equals(second) and not first.equals(other)
