@@ -35,6 +35,7 @@ PAPER = {
     "fedssa/table4": ("heterogeneous", THREE, BOTH, {"FedSSA"}),
     "fedssa/table5": ("heterogeneous", THREE, BOTH, {"FedSSA"}),
     "fedgh/homogeneous": ("homogeneous", THREE, BOTH, SHARED | {"FedAvg", "FedGH"}),
+    "fedgh/curves": ("homogeneous", {(10, 1.0)}, BOTH, SHARED | {"FedAvg", "FedGH"}),
     "fedgh/heterogeneous": ("heterogeneous", {(10, 1.0)}, BOTH, SHARED | {"FedGH"}),
     "fedgh/classes": ("heterogeneous", {(10, 1.0)}, BOTH, {"LG-FedAvg", "FedProto", "FedGH"}),
     "fedgh/participation": ("heterogeneous", RATES, BOTH, {"LG-FedAvg", "FedProto", "FedGH"}),
