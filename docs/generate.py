@@ -38,6 +38,7 @@ from fedlib.papers import (
     printed,
     recorded,
     results,
+    stamps,
     verdicts,
 )
 from fedlib.papers.exhibits import RECORD
@@ -155,10 +156,12 @@ def state(exhibit: exhibits.Exhibit) -> str:
 
 
 def held(exhibit: exhibits.Exhibit) -> tuple[int, int, list[int]]:
-    """How many runs of record an exhibit has of those that its scale asks for, how many that is, and the numbers of seeds that the
-    cells of its tables have, those of the plan's further seeds among them; no cell, no number.
+    """How many runs of record an exhibit has of those that its scale asks for (of the first seed, where its picture is of one run
+    each), how many that is, and the numbers of seeds that the cells of its tables have, those of the plan's further seeds among
+    them; no cell, no number.
     """
-    asked = {lab.resolve(cell.spec, RECORD).key for cell in exhibits.cells(exhibit.grids, RECORD)}
+    seeds_asked = exhibits.SEEDS[RECORD][: 1 if exhibit.drawn in stamps.OF_FIRST_SEED else None]
+    asked = {lab.resolve(cell.spec, RECORD).key for cell in exhibits.cells(exhibit.grids, RECORD, seeds=seeds_asked)}
     there, seeds = set[str](), dict[tuple[Any, ...], set[int]]()
     for grid in exhibit.grids:
         for cell, record in load(grid, RECORD).pairs:

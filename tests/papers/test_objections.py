@@ -196,6 +196,11 @@ def test_runs_of_an_exhibit_are_counted_one_by_one(blocks):
     assert seeds == [len([one for one in held if one[0] == "FedSSA"])]
 
 
+def test_a_picture_of_one_run_of_each_method_asks_for_one_seed(blocks):
+    _, asked, _ = blocks.generate.held(exhibits.EXHIBITS["fedssa/fig6"])  # FedProto, FedSSA
+    assert asked == 2 == len(exhibits.cells("fedssa/representations", "record", seeds=(0,)))
+
+
 @pytest.mark.parametrize("name", ["fig7.png", "fig7-of-record.png"])
 def test_a_picture_of_scale_demo_makes_it_demo(blocks, monkeypatch, tmp_path, name):
     monkeypatch.setattr(blocks.generate, "ROOT", tmp_path)
