@@ -149,7 +149,7 @@ def coerce(field: str, value: Any, kind: type) -> Any:
     """
     as_it_is = type(value) is kind
     if as_it_is and (kind is not float or math.isfinite(value)):
-        return value
+        return value + 0.0 if kind is float else value
     allowed = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}[kind]
     if kind is bool:
         if isinstance(value, str) and value.lower() in ("true", "false"):
@@ -175,4 +175,4 @@ def coerce(field: str, value: Any, kind: type) -> Any:
     if kind is int:
         require(number.is_integer(), field, value, allowed)
         return int(number)
-    return number
+    return number + 0.0  # one spelling of 0: -0.0 would be another run

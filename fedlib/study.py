@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from . import data, lab, metrics
-from .errors import FedlibError, choose, require
+from .errors import FedlibError, choose, coerce, require
 from .lab import RunSpec, Tuned, costs
 from .lab.tuning import with_values
 from .papers import results
@@ -217,8 +217,11 @@ def train(
     mapping; settings: fields of RunSpec, the same for all, which a method's own and what was chosen for it precede. Raises
     FedlibError for what is unknown.
     """
-    named, listed = _named(methods), list(seeds)
-    require(bool(listed) and len(set(listed)) == len(listed), "seeds", listed, "one or more different whole numbers")
+    named, allowed = _named(methods), "one or more different whole numbers"
+    require(isinstance(seeds, Iterable) and not isinstance(seeds, str), "seeds", seeds, allowed)
+    require("seed" not in settings, "seed", settings.get("seed"), "left out: seeds=[0, 1, 2] says them all")
+    listed = [coerce("seed", seed, int) for seed in seeds]
+    require(bool(listed) and len(set(listed)) == len(listed), "seeds", listed, allowed)
     cells = [
         Cell(label, lab.resolve(dataclasses.replace(_spec(label, one, settings), seed=seed), scale).spec)
         for label, one in named.items()

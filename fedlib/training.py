@@ -10,7 +10,7 @@ import ctypes
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -142,11 +142,24 @@ def keep_memory() -> None:
 @contextmanager
 def one_thread() -> Iterator[None]:
     """What decides bits and is the process's, for this Python thread alone (others that ask for it wait): one intra-op
-    thread, since their number changes the bits and parallelism is across runs; float32 by default, and gradients,
-    whatever the caller had set. Whatever trains goes through here, so the process keeps its memory from then on.
+    thread, since their number changes the bits and parallelism is across runs; float32 by default, exact products, oneDNN,
+    gradients and no autocast, whatever the caller had set. Whatever trains goes through here, so the process keeps its
+    memory from then on.
     """
     keep_memory()
-    with exclusive, torch.inference_mode(False), torch.enable_grad():
+    with exclusive, torch.inference_mode(False), torch.enable_grad(), ExitStack() as stack:
+        for kind in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(kind):
+                stack.enter_context(torch.autocast(kind, enabled=False))
+        if torch.get_default_device().type != "cpu":
+            stack.enter_context(torch.device("cpu"))
+        if not torch.backends.mkldnn.enabled:
+            stack.callback(setattr, torch.backends.mkldnn, "enabled", False)
+            torch.backends.mkldnn.enabled = True  # type: ignore[assignment]  # a property of the module
+        products = torch.get_float32_matmul_precision()
+        if products != "highest":
+            stack.callback(torch.set_float32_matmul_precision, products)
+            torch.set_float32_matmul_precision("highest")
         threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
         torch.set_num_threads(THREADS)
         torch.set_default_dtype(torch.float32)

@@ -549,6 +549,7 @@ def test_numbers_that_no_number_holds_and_names_that_name_nothing(words, message
 
 def test_what_a_float_holds_is_taken():
     assert coerce("lr", "0e-400", float) == 0 and coerce("lr", "5e-324", float) > 0 and coerce("seed", "0.0", int) == 0
+    assert str(coerce("lr", -0.0, float)) == str(coerce("lr", "-0.0", float)) == "0.0"  # -0.0 would be another run
     assert coerce("seed", "-0", int) == 0 and coerce("lr", "1e5", float) == 1e5
 
 

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -168,12 +167,10 @@ def test_apples_gpu_which_has_no_float64(small_digits):
 
 
 def test_workers_take_several_gpus_in_turn():
-    def placed(asked, workers):
-        item = SimpleNamespace(spec=RunSpec(device=asked))
-        return [launch._placed(item, worker).device for worker in range(workers)]
-
-    assert placed("cuda:0,cuda:1,cuda:2", 5) == [f"cuda:{k}" for k in (0, 1, 2, 0, 1)]
-    assert placed("cpu", 2) == ["cpu", "cpu"]
+    assert [launch._turn("cuda:0,cuda:1,cuda:2", worker) for worker in range(5)] == [
+        f"cuda:{k}" for k in (0, 1, 2, 0, 1)
+    ]
+    assert launch._turn("cpu", 3) == "cpu"
 
 
 # ------------------------------------------------------------------------------------------------- planted faults

@@ -93,6 +93,10 @@ def test_a_specification_keeps_its_own_fields(small_digits):
         (["FedSSA", "FedSSA"], {}, "methods = 'FedSSA': must be each once"),
         (["FedSSB"], {}, "FedSSB.*did you mean 'FedSSA'"),
         (["FedSSA"], {"seeds": ()}, "seeds = .*: must be one or more different"),
+        (["FedSSA"], {"seeds": [0, "0"]}, "seeds = .*: must be one or more different"),
+        (["FedSSA"], {"seeds": "01"}, "seeds = '01': must be one or more different"),
+        (["FedSSA"], {"seeds": 3}, "seeds = 3: must be one or more different"),
+        (["FedSSA"], {"seed": 3}, "seed = 3: must be left out"),
         (["FedSSA"], {"rouns": 3}, "FedSSA: field = 'rouns' is unknown: did you mean 'rounds'"),
     ],
 )

@@ -7,8 +7,8 @@ own data and held near the w that came down::
     min over v_k of F_k(v_k) + lambda / 2 * ||v_k - w||^2
     v_k <- v_k - eta * (grad F_k(v_k) + lambda * (v_k - w))
 
-Down and up: w. Evaluated is v_k. All clients need one architecture. lambda = 0 is Standalone, to the bit; a large
-lambda is FedAvg.
+Down and up: w. Evaluated is v_k. All clients need one architecture. lambda = 0 is Standalone, to the bit where
+images are not augmented (both trainings draw from one stream); a large lambda is FedAvg.
 
 A round trains two networks for E epochs each, w on batches of a stream of its own; the authors train v_k for s steps, a
 number of its own. w is averaged with weights n_k, as in FedAvg; the algorithm has the unweighted mean of the changes,

@@ -79,7 +79,8 @@ def distillation_loss(
         mutual = mutual + F.kl_div(other, own, reduction="batchmean", log_target=True)
     if reduction == "all":
         mutual = mutual / logits.shape[1]
-    return both + (mutual + hints) / (both.detach() if detach else both)
+    share = both.detach() if detach else both
+    return both + (mutual + hints) / share.clamp_min(1e-8)  # both are 0 in float32 once all is right
 
 
 def leading(wide: Tensor, energy: float) -> tuple[Tensor, Tensor] | None:

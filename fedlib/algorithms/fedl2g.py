@@ -119,7 +119,7 @@ class FedL2G(Algorithm):
         """A client's quiz and study images; an only one is both."""
         order = torch.from_numpy(context.generator("pretrain").permutation(client.num_samples))
         order = client.train[order.to(client.train.device)]
-        held_out = max(1, int(self.quiz_share * len(order) + 0.5))
+        held_out = max(1, min(int(self.quiz_share * len(order) + 0.5), len(order) - 1))
         client.state["quiz"], client.state["study"] = order[:held_out], order[held_out:] if len(order) > 1 else order
 
     def download(self, server: ServerState, info: ClientInfo, context: ServerContext) -> Message:

@@ -4,7 +4,8 @@ Model-Agnostic Meta-Learning Approach", NeurIPS 2020, Algorithm 1, first-order v
 FedAvg on the loss after adaptation, f(w - alpha * grad f(w)): the server's w is not good everywhere but one gradient
 step away from it. Each local step takes two independent batches, one to adapt on and one to judge by; the first-order
 variant leaves out the Hessian. Down and up: w. Evaluated is the adapted network, one step at rate alpha from the
-client's w on one of its training batches. alpha = 0 is FedAvg at rate beta, to the bit.
+client's w on one of its training batches. alpha = 0 is FedAvg at rate beta, to the bit
+where images are not augmented (both batches of a step draw from one stream).
 
 Known disagreements. pFedMe's copy takes 20 pairs of batches per round and PFLlib the halves of a double batch; here the
 first batches are a second pass over the data, so the number of steps is FedAvg's. That copy adapts on a test batch

@@ -215,7 +215,7 @@ def sweep(
     each: Callable[[int], None] | None = None,
 ) -> list[Record]:
     """The records of `specs` in order; what is missing is trained by `jobs` single-threaded workers, side by side, longest first
-    or as `specs` has it (in_order); one run alone, in this process. each: called with how many runs remain whenever one is finished.
+    or as `specs` has it (in_order). each: called with how many runs remain whenever a worker has finished one.
 
     On Ctrl-C or SIGTERM the workers finish their rounds and save; the same call resumes. An error of one run is
     raised when all others are done; missing data that cannot be downloaded, before anything is trained.
@@ -235,16 +235,20 @@ def sweep(
         line = f"{len(wanted) - len(todo)} of {len(wanted)} runs use classes defined in this session"
         notice(f"{line}; worker processes cannot import them, so they run here, one after the other")
     failures = []
-    _fetch(todo)
-    if len(todo) == 1:  # a worker would first load what this process has loaded
-        run(_placed(todo[0], 0), progress=progress, reuse_stale=reuse_stale)
-        if each:
-            each(0)
-    elif todo:
+    if todo:
+        _fetch(todo)
         seconds = expected_seconds(todo) if progress else [1.0] * len(todo)
         expected = {item.key: one for item, one in zip(todo, seconds, strict=True)}
         with Progress(f"0 of {len(todo)} runs", sum(seconds), progress) as bar:
             failures = _in_workers(todo, min(jobs, len(todo)), bar, expected, reuse_stale, each)
+    for item in wanted:
+        if not item.portable:
+            try:
+                run(item.spec, progress=False, reuse_stale=reuse_stale)
+            except FedlibError as error:
+                if len(wanted) == 1:
+                    raise
+                failures.append(str(error))
     if failures:
         raise FedlibError("; ".join(failures))
     return [run(spec, scale, progress=False, reuse_stale=reuse_stale) for spec in specs]
@@ -286,7 +290,9 @@ def _in_workers(
         if item is not None:
             given[pipe] = item
         with suppress(OSError):  # it died: the end of its pipe says so
-            pipe.send(item and _placed(item, list(workers).index(pipe)))
+            pipe.send(
+                item and dataclasses.replace(item.spec, device=_turn(item.spec.device, list(workers).index(pipe)))
+            )
 
     def hear(pipe: Pipe) -> None:
         """What a worker has to say, or that it has ended."""
@@ -342,10 +348,10 @@ def _in_workers(
     return deaths + [f"{_counted(runs)}: {error}" for error, runs in failed.items()]
 
 
-def _placed(item: Resolved, worker: int) -> RunSpec:
-    """The specification on the device, of several, that is the turn of a worker, the first of which is 0."""
-    names = item.spec.device.split(",")
-    return dataclasses.replace(item.spec, device=names[worker % len(names)])
+def _turn(devices: str, worker: int) -> str:
+    """The device that a worker, the first of which is 0, takes of several."""
+    names = devices.split(",")
+    return names[worker % len(names)]
 
 
 def _counted(names: list[str]) -> str:

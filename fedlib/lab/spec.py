@@ -409,6 +409,7 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
     given = fields.read(kind, presets.params(*whose, values["algorithm"])) | fields.read(kind, values["params"])
     method = algorithms.make(values["algorithm"], given)
     preset = presets.protocol(*whose, values["overrides"])
+    values["overrides"] = {name: getattr(preset, name) for name in values["overrides"]}
     for item in dataclasses.fields(RunSpec):
         kind = fields.kind_of(item)
         if kind in (int, float, str, bool) and values[item.name] is not None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from .. import lab
+from .. import lab, metrics
 from ..errors import require
 from . import exhibits, planned, views
 from .exhibits import RECORD
@@ -36,7 +36,8 @@ def train_cells(cells: Sequence[exhibits.Cell], jobs: int = 2, whole: bool = Fal
     progress bar). jobs = 0 trains none: what is missing is left out, and raises FedlibError where everything is.
 
     whole: what follows needs more of a run than its rounds and each client's last row, such as weights or what a method noted
-    in a round: results of record will not do. Nor do they for a cell of your own that keeps weights.
+    in a round: results of record will not do. Nor do they for a cell of your own that keeps weights or asks for a metric that
+    they lack.
     """
     known = {} if whole else by_key()
     missing = {run.key for run in lab.missing([cell.spec for cell in cells])} if known or not jobs else set()
@@ -44,7 +45,10 @@ def train_cells(cells: Sequence[exhibits.Cell], jobs: int = 2, whole: bool = Fal
     read = {
         key: known[key]
         for cell, key in zip(cells, keys, strict=True)
-        if key in missing and key in known and (cell.scale or cell.spec.keep == "none")
+        if key in missing
+        and key in known
+        and (cell.scale or cell.spec.keep == "none")
+        and _measured(known[key], cell.spec)
     }
     if read:
         said = f"{len(read)} runs are of record, read from results/."
@@ -56,6 +60,12 @@ def train_cells(cells: Sequence[exhibits.Cell], jobs: int = 2, whole: bool = Fal
         pairs = [(cell, key) for cell, key in pairs if key not in blank]
     trained = iter(lab.sweep([cell.spec for cell, key in pairs if key not in read], jobs=jobs or 1))
     return Runs.of_pairs([(cell, read[key] if key in read else next(trained)) for cell, key in pairs])
+
+
+def _measured(record: lab.Record, spec: lab.RunSpec) -> bool:
+    """Whether a result of record has the metrics that a specification asks for."""
+    asked = lab.resolve(spec).spec.metrics.split(",") if spec.metrics else []
+    return all(name in record.rounds or metrics.find(name).of_clients for name in asked)
 
 
 def say_stale(records: Sequence[lab.Record]) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from .. import data, metrics
-from ..errors import choose
+from ..errors import FedlibError, choose
 from ..lab import costs
 from ..show import intervals, labels, paired
 from ..show.intervals import RunTables
@@ -342,12 +342,15 @@ def common_error(
     by_method: Mapping[str, Mapping[int, Any]], measure: Callable[[Any], float]
 ) -> tuple[paired.Error, frozenset[str]]:
     """The common error of the planned grid that these runs (method -> seed -> run) belong to, or of themselves where they are not
-    planned, and the methods that are outside of it. measure: what is compared, of a run.
+    planned or not all of the grid has the measure, and the methods that are outside of it. measure: what is compared, of a run.
     """
     grid = grid_runs([run for own in by_method.values() for run in own.values()])
     values: dict[str, dict[int, float]] = {}
-    for case, seed, run in grid:
-        values.setdefault(case, {})[seed] = measure(run)
+    try:
+        for case, seed, run in grid:
+            values.setdefault(case, {})[seed] = measure(run)
+    except FedlibError:  # a run of the grid that nobody asked for lacks the metric
+        grid, values = [], {}
     keys = {run.key for _, _, run in grid}
     outside = {name for name, own in by_method.items() if grid and not keys.issuperset(run.key for run in own.values())}
     values = values or {name: {seed: measure(run) for seed, run in own.items()} for name, own in by_method.items()}

@@ -234,7 +234,7 @@ def leads(rounds: pd.DataFrame, reference: str, last: int = 10) -> pd.DataFrame:
     table = []
     for setting, own in rounds.groupby(place, sort=False):
         held = 100 * own.pivot_table(index="round", columns=["method", "seed"], values="accuracy").sort_index()
-        held = held.rolling(last, min_periods=1).mean()
+        held = held.rolling(last, min_periods=1).mean().where(held.notna())  # a run that has ended leads no more
         seeds_of = {str(method): set(rows["seed"]) for method, rows in own.groupby("method", sort=False)}
         for method, known in seeds_of.items():
             seeds = sorted(known & seeds_of.get(reference, set()))
@@ -243,6 +243,8 @@ def leads(rounds: pd.DataFrame, reference: str, last: int = 10) -> pd.DataFrame:
             apart = held[method][seeds] - held[reference][seeds]
             named = dict(zip(place, setting, strict=True)) | {"method": method, "n": len(seeds)}
             for round, values in zip(apart.index, apart.to_numpy(), strict=True):
+                if np.isnan(values).any():
+                    continue
                 lead, half = interval(values)
                 table.append(named | {"rounds": int(round) + 1, "lead": lead, "ci95": half})
     return pd.DataFrame(table, columns=[*place, "method", "rounds", "lead", "ci95", "n"])

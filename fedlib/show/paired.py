@@ -169,8 +169,11 @@ def critical(correlation: np.ndarray, df: int, level: float = LEVEL) -> float:
 
 @cache
 def _critical(correlation: bytes, size: int, df: int, level: float) -> float:
-    # A Cholesky factor is unique, which eigenvectors of equal eigenvalues are not; the matrix may be singular.
-    factor = np.linalg.cholesky(np.frombuffer(correlation).reshape(size, size) + 1e-9 * np.eye(size))
+    # A Cholesky factor is unique, which eigenvectors of equal eigenvalues are not; the matrix may be singular, and rounding may have
+    # left it a little below that.
+    matrix = np.frombuffer(correlation).reshape(size, size)
+    below = min(0.0, float(np.linalg.eigvalsh(matrix)[0]))
+    factor = np.linalg.cholesky(matrix + (1e-9 if below > -5e-10 else 1e-9 - 2 * below) * np.eye(size))
     points = qmc.Sobol(size, rng=0).random_base2(_POINTS)
     largest = np.abs(norm.ppf(np.clip(points, 1e-12, 1 - 1e-12)) @ factor.T).max(axis=1)
     low, high = 0.0, 200.0

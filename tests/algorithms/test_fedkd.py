@@ -329,3 +329,15 @@ def test_fedkd_maps_features_of_unequal_width() -> None:
     outcome = simulate(federation, FedKD(), 2)
     assert outcome.status == "finished"
     assert [tuple(client.state["projection"].shape) for client in federation.clients] == [(2, 500), (500, 500)]
+
+
+def test_fedkd_where_both_networks_are_entirely_right() -> None:
+    """Both cross-entropies are 0 in float32, by which the paper's loss divides."""
+    model, shared, images, labels = pair()
+    for network in (model, shared):
+        with torch.no_grad():
+            network.header.bias[0] += 200
+    loss = distillation_loss(model, shared, torch.nn.Linear(2, 2, bias=False), images, torch.zeros_like(labels))
+    loss.backward()
+    assert F.cross_entropy(model(images), torch.zeros_like(labels)) == 0 and torch.isfinite(loss)
+    assert all(torch.isfinite(part.grad).all() for network in (model, shared) for part in network.parameters())

@@ -106,6 +106,8 @@ def test_quiz_images_are_held_out_and_an_only_image_is_both() -> None:
         asked, study = (set(client.state[name].tolist()) for name in ("quiz", "study"))
         assert (len(asked), len(study)) == sizes and asked | study == set(client.train.tolist())
         assert not asked & study or len(client.train) == 1
+    tiny.begin(FedL2G(quiz_share=0.99), built.clients[0], built)
+    assert len(built.clients[0].state["study"]) == 1
 
 
 def test_features_need_one_width_and_logits_none() -> None:

@@ -62,18 +62,11 @@ def test_again_whatever_the_number_of_threads(expected, rounds_computed):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_with_workers(jobs, expected, rounds_computed):
-    for record in sweep(SPECS, jobs=jobs, progress=False):
+@pytest.mark.parametrize(("jobs", "specs"), [(1, [FEDSSA]), (2, SPECS)])
+def test_with_workers(jobs, specs, expected, rounds_computed):
+    for record in sweep(specs, jobs=jobs, progress=False):
         assert bits(record.path) == expected[record.spec.algorithm]
     assert not rounds_computed  # all in the workers
-
-
-def test_a_sweep_of_one_run_has_no_worker_to_wait_for(expected, rounds_computed):
-    left = []
-    (record,) = sweep([FEDSSA], jobs=2, progress=False, each=left.append)
-    assert bits(record.path) == expected["FedSSA"]
-    assert rounds_computed == list(range(ROUNDS)) and left == [0]
 
 
 @pytest.mark.slow
@@ -122,8 +115,8 @@ def test_interrupted_from_the_keyboard(expected, home, rounds_computed, capsys):
 @pytest.mark.thorough
 def test_a_sweep_in_the_background_stops_at_sigterm(expected, home):
     """A shell's `&` starts its command with SIGINT ignored."""
-    source = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nsweep(specs, jobs=1, in_order=True)"
-    with processes.started(*processes.code(source, [FEDPROTO, FEDSSA]), home=home) as process:
+    source = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nsweep(specs, jobs=1, progress=False)"
+    with processes.started(*processes.code(source, [FEDPROTO]), home=home) as process:
         processes.wait_for((folder(home, FEDPROTO) / "spec.json").exists, "run")
         process.terminate()
         output, _ = process.communicate(timeout=processes.SECONDS)
@@ -134,8 +127,7 @@ def test_a_sweep_in_the_background_stops_at_sigterm(expected, home):
 
 @pytest.mark.thorough
 def test_a_killed_sweep_leaves_a_worker_that_saves_and_stops(expected, home, capsys):
-    source = "sweep(specs, jobs=1, in_order=True)"
-    with processes.started(*processes.code(source, [FEDPROTO, FEDSSA]), home=home) as process:
+    with processes.started(*processes.code("sweep(specs, jobs=1, progress=False)", [FEDPROTO]), home=home) as process:
         processes.wait_for((folder(home, FEDPROTO) / "spec.json").exists, "run")
         process.kill()
     record = run(FEDPROTO, progress=False)  # waits for the lock while the worker ends its round

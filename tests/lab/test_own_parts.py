@@ -221,6 +221,13 @@ def test_a_module_of_ones_own_is_told_by_its_code_and_not_by_comments_or_a_colou
 # -------------------------------------------------------------------------------------------------- runs and keys
 
 
+def test_an_error_in_a_worker_leaves_ones_own_runs_trained(defined, monkeypatch):
+    monkeypatch.setattr(launch, "_in_workers", lambda *given: ["FedSSA on digits: no"])
+    with pytest.raises(FedlibError, match=r"^FedSSA on digits: no$"):
+        sweep([RunSpec("FedSSA", num_clients=4, rounds=1), SPEC], progress=False)
+    assert lab.missing([SPEC]) == []
+
+
 def test_a_method_a_model_data_and_a_partition_of_ones_own_run_beside_ours(defined, capsys, monkeypatch):
     specs = [SPEC, RunSpec("FedSSA", **SIZE), RunSpec("Standalone", **SIZE)]
     ours, _, alone = sweep(specs, jobs=2, progress=False)

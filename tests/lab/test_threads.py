@@ -1,6 +1,7 @@
 """Runs in threads of one process: each has the bits of the run alone, and nothing waits for ever."""
 
 import asyncio
+import contextlib
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -42,6 +43,51 @@ def alone(specs, tmp_path, monkeypatch) -> list[str]:
     with monkeypatch.context() as patch:
         patch.setenv("FEDLIB_HOME", str(tmp_path / "alone"))
         return [run(spec, progress=False).digest for spec in specs]
+
+
+CALLERS = {
+    "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
+    "coarse products": lambda: coarse_products(),
+    "no oneDNN": lambda: without_onednn(),
+    "another device": lambda: torch.device("meta"),
+}
+
+
+@contextlib.contextmanager
+def coarse_products():
+    torch.set_float32_matmul_precision("medium")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+@contextlib.contextmanager
+def without_onednn():
+    torch.backends.mkldnn.enabled = False
+    try:
+        yield
+    finally:
+        torch.backends.mkldnn.enabled = True
+
+
+@pytest.mark.parametrize("caller", CALLERS)
+def test_what_the_caller_has_set_changes_no_bit_and_stays_set(caller):
+    spec = RunSpec("FedSSA", num_clients=4, rounds=1)
+    resolved = lab.resolve(spec)
+
+    def digest():
+        return simulate(lab.federation_of(resolved), resolved.simulated, 1).digest()
+
+    def settings():
+        kept = torch.is_autocast_enabled("cpu"), torch.get_float32_matmul_precision(), torch.get_default_device()
+        return *kept, torch.backends.mkldnn.enabled
+
+    plain = digest()
+    with CALLERS[caller]():
+        before = settings()
+        assert digest() == plain
+        assert settings() == before
 
 
 @pytest.mark.thorough

@@ -135,6 +135,8 @@ def test_a_notebook_reads_them(cells, monkeypatch, capsys):
     own = exhibits.Cell(spec=replace(cells[0].spec, keep="clients"))
     notebook.train_cells([own])
     assert len(asked) == 4
+    notebook.train_cells([exhibits.Cell(spec=replace(cells[0].spec, metrics="macro_f1"))])
+    assert len(asked) == 5  # a result of record has no such column
 
 
 def test_with_no_jobs_what_is_missing_is_left_out(cells, monkeypatch, capsys):

@@ -1,11 +1,13 @@
 """Runs of a grid and the results of record: what is there, what counts once, what is paired."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 from results_of_record import of_record
 
 from fedlib import FedlibError, lab
-from fedlib.papers import exhibits, notebook, recorded, results
+from fedlib.papers import exhibits, notebook, planned, recorded, results
 from fedlib.show import paired, tables
 
 
@@ -216,3 +218,16 @@ def test_a_note_says_what_cells_have_in_common():
         "N = 10, 50, 100; C = 10 %, 20 %, 100 %; T = 20, 100; E = 10; B = 64; scale record; protocol reconstructed; n = 3"
     )
     assert results.note([]) == ""
+
+
+def test_a_metric_that_others_of_the_planned_grid_lack_has_the_error_of_the_runs_that_have_it():
+    known = recorded.by_key()
+    grid = planned.grid_of([key for key, record in known.items() if record.spec.algorithm == "FedProto"])
+    keys = {(row.case, row.seed): row.key for row in grid if row.case in ("FedProto", "FedSSA") and row.key in known}
+    assert len(keys) >= 6 and len({row.case for row in grid}) > 2
+    own = [known[key] for key in keys.values()]
+    own = [replace(record, rounds=record.rounds.assign(macro_f1=record.rounds["accuracy"] / 2)) for record in own]
+    runs = results.Runs.of_pairs((exhibits.Cell(record.spec.algorithm, record.spec), record) for record in own)
+    summary = runs.summary("last", "macro_f1").set_index("method")
+    half = [50 * record.rounds["accuracy"].iloc[-1] for record in own if record.spec.algorithm == "FedSSA"]
+    assert summary.loc["FedSSA", "ours"] == pytest.approx(sum(half) / len(half))

@@ -222,3 +222,9 @@ def test_a_readable_table_wraps_its_words_and_has_a_dash_for_no_number():
     assert made.count("<td") == made.count("text-align: left") - made.count("<th ")
     assert 'white-space: normal">1.23</td>' in made and ">–</td>" in made and ">3</td>" in made
     assert repr(shown).splitlines()[1].endswith("1.23  3")
+
+
+def test_a_run_that_has_ended_leads_no_more():
+    rows = [("here", "d", "N", name, 0, place, 0.5) for name, last in (("A", 6), ("B", 3)) for place in range(last)]
+    rounds = pd.DataFrame(rows, columns=["setting", "dataset", "clients", "method", "seed", "round", "accuracy"])
+    assert intervals.leads(rounds, "A")["rounds"].tolist() == [1, 2, 3]
