@@ -82,8 +82,9 @@ def stage(source: Path) -> None:
         path = source / f"{name}.md"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    for path in (generate.DOCS / "pages").glob("*.md"):
-        shutil.copy(path, source)
+    for path in (generate.DOCS / "pages").glob("*.md"):  # whose links lead somewhere in the repository, too
+        text = path.read_text(encoding="utf-8").replace("](../../", "](")
+        (source / path.name).write_text(text, encoding="utf-8")
     for name in generate.notebooks():
         stage_notebook(name, source / name)
     (static / "figures").mkdir()

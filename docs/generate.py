@@ -174,7 +174,7 @@ def exhibits_table() -> str:
     """The state of each exhibit of the four papers, in Markdown, and how many have each."""
     rows, found = [], list(exhibits.EXHIBITS.values())
     for exhibit in found:
-        link = f"[{exhibit.name}](notebooks/{exhibit.notebook})"
+        link = f"[{exhibit.name}](../../notebooks/{exhibit.notebook})"
         runs, asked, seeds = held(exhibit)
         n = " to ".join(map(str, dict.fromkeys((seeds[0], seeds[-1])))) if seeds else "–"
         rows.append((link, exhibit.title, state(exhibit), f"{runs} of {asked}" if asked else "–", n))
