@@ -143,10 +143,10 @@ EXAMPLES = {
     "notebooks": ("fedlib notebooks", "fedlib notebooks copy my-notebooks"),
     "workflow": ("fedlib workflow", "fedlib workflow copy my-workflow"),
     "compare": (
-        "fedlib compare Standalone-1f FedSSA-07",
-        "fedlib compare Standalone-1f FedSSA-07 --figure mine.png",
+        "fedlib compare Standalone-digits-fcda FedSSA-digits-5d53",
+        "fedlib compare Standalone-digits-fcda FedSSA-digits-5d53 --figure mine.png",
     ),
-    "runs": ("fedlib runs", "fedlib runs show FedSSA-07"),
+    "runs": ("fedlib runs", "fedlib runs show FedSSA-digits-5d53"),
     "node": (
         "fedlib node share plan.toml --client 0 --images photographs --out shares",
         "fedlib node share plan.toml --client 1 --images mine.npz --out shares",

@@ -49,6 +49,7 @@ def _costs() -> None:
 
     print("32-bit words a client and round, down and up, in a steady-state round: as the papers count and as they are")
     print(costs.table().to_string())
+    print("Counted on random images. FedKD's factors hold what the data ask for: with real images many times as much.")
     print("\nFLOPs of local training by those of Standalone, at E = 1 (PyTorch's counter on real rounds)")
     rows = {}
     for name, method in algorithms.ALGORITHMS.items():

@@ -96,7 +96,7 @@ def _described(path: Path, state: str, record: "lab.Record | None") -> dict[str,
 def show_run(key: Annotated[str, KEY], /) -> None:
     """one run: specification, provenance, rounds
 
-    * `fedlib runs show FedSSA-07`
+    * `fedlib runs show FedSSA-digits-5d53`
     * `fedlib runs show Standalone-digits-1f`
 
     Parameters

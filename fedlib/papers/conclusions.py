@@ -104,7 +104,7 @@ def _leads(rows: Mapping[str, Mapping[str, Mapping[Any, Any]]], other: str) -> s
     if abs(compute - 1) < 0.005:
         return text
     at_equal = f"{tables.format_difference(last['flops'], last['flops_ci95'])} at equal FLOPs"
-    return f"{text}; it computes {compute:.2f} times as much, and the lead is {at_equal}"
+    return f"{text}; {other} computes {compute:.2f} times as much, and the lead is {at_equal}"
 
 
 def at_each_price(runs: Runs, method: str, rule: str = "last") -> pd.DataFrame:

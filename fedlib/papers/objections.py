@@ -442,13 +442,17 @@ def _participation() -> list[str]:
 
 
 def _reduced() -> list[str]:
-    spec = planned.arm("pfedhr").runs[0][1]
-    theirs = lab.resolve(exhibits.cells("pfedhr/labelled", "paper", seeds=(0,))[0].spec, "paper").spec
+    spec = next(run for _, run in planned.arm("pfedhr").runs if run.algorithm == "pFedHR")
+    cells = exhibits.cells("pfedhr/labelled", "paper", "cifar10", seeds=(0,))
+    resolved = lab.resolve(next(cell.spec for cell in cells if cell.spec.algorithm == "pFedHR"), "paper")
+    theirs, public = resolved.spec, resolved.spec.public_fraction * resolved.info.num_train
     assert spec.participation and theirs.participation and spec.rounds and spec.scenario
     visits, printed = spec.rounds * spec.participation, theirs.rounds * theirs.participation
     said = [
-        f"T = {spec.rounds} (theirs {theirs.rounds}), E = {spec.local_epochs} ({theirs.local_epochs}), {spec.public_images} public "
-        f"images, models {', '.join(spec.scenario)}; a client is visited {visits:.1f} times on average ({printed:.1f})."
+        f"T = {spec.rounds} ({theirs.rounds}), E = {spec.local_epochs} ({theirs.local_epochs}), B = {spec.batch_size} "
+        f"({theirs.batch_size}), {spec.params['server_epochs']} server epochs ({theirs.params['server_epochs']}), "
+        f"{spec.public_images} public images ({public:.0f}), models {', '.join(spec.scenario)}; a client is visited {visits:.1f} "
+        f"times on average ({printed:.1f})."
     ]
     teachers = ("labelled, teacher of the last match", "labelled, teacher of public images alone")
     kinds = [f"pFedHR, {kind}" for kind in ("labelled", "unlabelled", *teachers)]

@@ -119,6 +119,15 @@ def test_what_it_says_of_500_rounds_is_what_the_runs_of_that_length_give():
     assert {run.spec.params["stable_rounds"] for run in runs_of("FedSSA", "cifar100", 500).values()} == {20}
 
 
+def test_what_it_says_of_the_first_rounds_is_what_the_leads_give():
+    assert "FedProto is ahead of it there after 100 rounds (behind after 20)" in re.sub(
+        r"\s+", " ", (ROOT / "README.md").read_text()
+    )
+    (line,) = [one for one in objections.answers("length")["length"] if "FedSSA above FedProto: +" in one]
+    (early, late) = re.findall(r"([+-][\d.]+) ± ([\d.]+) after (?:20|100)\b", line)
+    assert float(early[0]) > float(early[1]) and float(late[0]) < -float(late[1])
+
+
 def runs_of(method, dataset, rounds, protocol="reconstructed", **params):
     """Results of record with 100 clients by seed: those of the main table but for `params`."""
     found, usual = {}, make(method)
