@@ -9,13 +9,14 @@ import ast
 import dis
 import functools
 import hashlib
+import importlib.util
 import inspect
 import sys
 import threading
 import types
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import torch
@@ -23,7 +24,41 @@ import torch
 _parsing = threading.Lock()  # CPython 3.11's parser loses count of its depth where threads parse side by side
 
 
-@functools.cache
+_INSTALLED = {"site-packages", "dist-packages"}
+_SOURCES: dict[str, tuple[Any, str]] = {}  # a module's name -> its spec, and its source
+
+
+def _source_of(module: types.ModuleType) -> str:
+    """The bare source of a person's module as it was when it was first asked for: what is edited later is not what is
+    loaded. `importlib.reload` gives a module another spec, and then it is read again.
+    """
+    known = _SOURCES.get(module.__name__)
+    if known is None or known[0] is not module.__spec__:
+        known = _SOURCES[module.__name__] = module.__spec__, _bare_source(Path(str(inspect.getsourcefile(module))))
+    return known[1]
+
+
+def _imports(module: types.ModuleType) -> list[types.ModuleType]:
+    """The person's other modules that a module's source imports."""
+    package = module.__package__ or ""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(_source_of(module))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and (package or not node.level):
+            origin = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+            names |= {origin, *(f"{origin}.{alias.name}" for alias in node.names)}
+    return [sys.modules[name] for name in sorted(names) if name in sys.modules and _has_own_source(sys.modules[name])]
+
+
+def _has_own_source(value: Any) -> TypeGuard[types.ModuleType]:
+    """Whether something is a module of the person's with a file of Python."""
+    if not isinstance(value, types.ModuleType) or not is_own_module(value.__name__):
+        return False
+    file = Path(getattr(value, "__file__", None) or "")
+    return file.suffix == ".py" and _INSTALLED.isdisjoint(file.parts)
+
+
 def _bare_source(file: Path) -> str:
     """The source of a file without comments and docstrings, evenly laid out."""
     with _parsing:
@@ -65,7 +100,7 @@ def is_own_module(module: str | None) -> bool:
     if root == "fedlib" or root in sys.stdlib_module_names:
         return False
     file = getattr(sys.modules.get(root), "__file__", None) or ""
-    return not {"site-packages", "dist-packages"} & set(Path(file).parts)
+    return _INSTALLED.isdisjoint(Path(file).parts)
 
 
 # Attributes of a class that its author did not write; some appear only after first use.
@@ -83,6 +118,7 @@ class _Walk:
         self.sha = hashlib.sha256()
         self.seen: dict[int, int] = {}
         self.met: list[Any] = []  # so that no id is given twice
+        self.modules: set[str] = set()
 
     def text(self, *parts: Any) -> None:
         self.sha.update(repr(parts).encode())
@@ -138,8 +174,14 @@ class _Walk:
             self.instance(value)
 
     def module(self, module: types.ModuleType) -> None:
-        file = inspect.getsourcefile(module) if is_own_module(module.__name__) and hasattr(module, "__file__") else None
-        self.text("module", _bare_source(Path(file)) if file else module.__name__)
+        if not _has_own_source(module):
+            self.text("module", module.__name__)
+            return
+        self.text("module", _source_of(module))
+        if module.__name__ not in self.modules:
+            self.modules.add(module.__name__)
+            for other in _imports(module):
+                self.module(other)
 
     def library(self, value: Any) -> None:
         self.text("library", value.__module__, value.__qualname__)
@@ -174,7 +216,15 @@ class _Walk:
                 self.text(name, "empty")
         for name in sorted(_globals(code)):
             if name in function.__globals__:
-                self.value((name, function.__globals__[name]))
+                named = function.__globals__[name]
+                self.value((name, named))
+                if isinstance(named, types.ModuleType) and is_own_module(
+                    named.__name__
+                ):  # `import a.b`, then `a.b.f(x)`
+                    for part in sorted(_attributes(code)):
+                        inner = getattr(named, part, None)
+                        if _has_own_source(inner):
+                            self.module(inner)
 
     def code(self, code: types.CodeType, doc: str | None = None) -> None:
         constants = code.co_consts
@@ -201,6 +251,11 @@ class _Walk:
             )
         else:
             self.text(parts)
+
+
+def _attributes(code: types.CodeType) -> set[str]:
+    """Names of globals and attributes in `code` and the code within it."""
+    return {*code.co_names}.union(*(_attributes(one) for one in code.co_consts if isinstance(one, types.CodeType)))
 
 
 def _globals(code: types.CodeType) -> set[str]:

@@ -2,8 +2,11 @@
 key, and never the old record.
 """
 
+import importlib
+import os
 import re
 import signal
+import sys
 from pathlib import Path
 
 import nbformat
@@ -210,12 +213,67 @@ def test_a_module_of_ones_own_is_told_by_its_code_and_not_by_comments_or_a_colou
 
     def bare(text):
         file.write_text(text)
-        own._bare_source.cache_clear()
         return own._bare_source(file)
 
     before = bare("class M:\n    look = Look('#000000')\n    rate = 1\n")
     assert bare("class M:\n    # of the table\n    look = Look('#ffffff', 'x')\n    rate = 1\n") == before
     assert bare("class M:\n    rate = 2\n") != before
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    """Writes a module of one's own, and imports what the tests ask for afresh, as another process does."""
+    monkeypatch.syspath_prepend(tmp_path)
+    before = set(sys.modules)
+
+    def write(name, source):
+        path = tmp_path / f"{name}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(source)
+        for known in set(sys.modules) - before:
+            del sys.modules[known]
+        importlib.invalidate_caches()
+        return path
+
+    yield write
+    for known in set(sys.modules) - before:
+        del sys.modules[known]
+
+
+@pytest.mark.parametrize(
+    ("name", "used", "call"),
+    [
+        ("ownb", "import owna", "owna.f(x)"),
+        ("ownpack/losses", "import ownpack.losses", "ownpack.losses.w(x)"),
+    ],
+)
+def test_what_a_module_of_ones_own_imports_is_in_the_digest(written, name, used, call):
+    def digest():
+        namespace = cell(f"{used}\n\ndef mine(x):\n    return {call}\n")
+        return own.digest(namespace["mine"])
+
+    written("owna", "from ownb import g\n\ndef f(x):\n    return g(x)\n")
+    written("ownb", "def g(x):\n    return x\n")
+    written("ownpack/__init__", "")
+    written("ownpack/losses", "def w(x):\n    return x\n")
+    first = digest()
+    written("ownb", "def g(x):\n    return x  # the same\n")
+    assert digest() == first
+    function = "g" if name == "ownb" else "w"
+    written(name, f"def {function}(x):\n    return 2 * x\n")
+    assert digest() != first
+
+
+def test_a_module_that_is_loaded_again_is_read_again(written):
+    path = written("ownc", "def g(x):\n    return x\n")
+    import ownc
+
+    first = own.digest(ownc)
+    path.write_text("def g(x):\n    return 3 * x\n")
+    assert own.digest(ownc) == first  # what is in memory is what it was
+    os.utime(path, (1, 1))
+    importlib.reload(ownc)
+    assert own.digest(ownc) != first
 
 
 # -------------------------------------------------------------------------------------------------- runs and keys

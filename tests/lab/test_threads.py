@@ -94,7 +94,7 @@ def test_what_the_caller_has_set_changes_no_bit_and_stays_set(caller):
 def test_four_threads(tmp_path, monkeypatch):
     expected = alone(FIRST, tmp_path, monkeypatch)
     assert len(set(expected)) == len(FIRST)
-    own._bare_source.cache_clear()  # so that the threads read sources, too
+    own._SOURCES.clear()  # so that the threads read sources, too
     with ThreadPoolExecutor(4) as pool:
         records = list(pool.map(lambda spec: run(spec, progress=False), FIRST))
     assert [record.digest for record in records] == expected
