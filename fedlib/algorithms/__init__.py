@@ -1,6 +1,7 @@
 """The methods, in the order of every table's rows: first those of the four papers' tables, then further baselines."""
 
 import dataclasses
+import difflib
 from collections.abc import Mapping
 from typing import Any
 
@@ -67,6 +68,11 @@ def register(method: type[Algorithm]) -> type[Algorithm]:
     if "name" not in vars(method):
         method.name = method.__name__
     check_name("method", method.name)
+    known, fields_ = dir(Algorithm), {field.name for field in dataclasses.fields(method)}
+    for name in (name for cls in method.__mro__ if cls not in Algorithm.__mro__ for name in vars(cls)):
+        if name not in known and name not in fields_ and not name.startswith("_"):
+            meant = difflib.get_close_matches(name, known, n=1, cutoff=0.85)
+            require(not meant, f"{method.name}.{name}", name, f"another name, or {meant}: it would never be called")
     for field in dataclasses.fields(method):
         kind = type(field.default)
         allowed = "a parameter with a default: a number, true or false, or text"

@@ -147,6 +147,10 @@ class Dataset:
         allowed = f"below {len(labels)}, the number of images, where num_classes is not given"
         require(num_classes is not None or classes <= len(labels), f"{name}: largest label", classes - 1, allowed)
         require(classes <= MOST_CLASSES, f"{name}: num_classes", classes, f"at most {MOST_CLASSES}")
+        if num_classes is None and int(labels.min()) >= 0:
+            absent = sorted(set(range(classes)) - set(labels.unique().tolist()))
+            allowed = f"0..C-1, each of some sample, where num_classes is not given; {absent[:3]} are of none"
+            require(not absent, f"{name}: labels", labels.unique().tolist(), allowed)
         if torch.equal(train[0], test[0]):
             print(f"{name}: its test images are its training images: what is trained on is tested on", file=sys.stderr)
         require(

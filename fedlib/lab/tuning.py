@@ -173,8 +173,8 @@ def tune(
 def with_values(spec: RunSpec, values: Mapping[str, Any]) -> RunSpec:
     """`spec` with its fields SIZES, hyper-parameters of its method and fields of the protocol set by name."""
     own = {item.name for item in dataclasses.fields(algorithms.ALGORITHMS[spec.algorithm])}
-    sizes = {name: value for name, value in values.items() if name in SIZES}
-    params = {name: value for name, value in values.items() if name in own and name not in SIZES}
+    sizes = {name: value for name, value in values.items() if name in SIZES and name not in own}
+    params = {name: value for name, value in values.items() if name in own}
     overrides = {name: value for name, value in values.items() if name not in own and name not in SIZES}
     return dataclasses.replace(
         spec, **sizes, params={**spec.params, **params}, overrides={**spec.overrides, **overrides}

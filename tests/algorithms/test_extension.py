@@ -11,6 +11,7 @@ from processes import bits
 
 from fedlib import ALGORITHMS, FedlibError, RunSpec, lab, run, sweep
 from fedlib.__main__ import main
+from fedlib.algorithms import register
 from fedlib.algorithms.base import Algorithm
 from fedlib.federation import Message
 from fedlib.lab import launch
@@ -88,3 +89,11 @@ def test_it_is_listed_and_runs_from_the_command_line(capsys):
 def test_what_it_cannot_do_is_refused():
     with pytest.raises(FedlibError, match="SharedBias has no parameters"):
         run(RunSpec(algorithm="SharedBias", params={"mu": 1}), progress=False)
+
+
+def test_a_misspelt_step_is_refused_and_a_helper_is_not():
+    with pytest.raises(FedlibError, match=r"Mine.agregate = 'agregate': must be another name, or \['aggregate'\]"):
+        register(type("Mine", (Algorithm,), {"agregate": lambda self, server, uploads, context: {}}))
+    with pytest.raises(FedlibError, match=r"or \['needs'\]"):
+        register(type("Mine", (Algorithm,), {"need": "features"}))
+    register(type("Mine", (Algorithm,), {"blend": lambda self, weight: weight}))

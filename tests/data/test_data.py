@@ -499,3 +499,12 @@ def test_a_name_that_no_folder_can_have_is_refused(name):
 def test_mean_and_std_fit_the_channels(given, message):
     with pytest.raises(FedlibError, match=message):
         Dataset.from_arrays("own", GOOD, [0, 1, 0, 1], GOOD, [0, 1, 0, 1], **given)
+
+
+def test_labels_begin_at_0_and_leave_none_out_where_nobody_says_how_many_there_are():
+    images = np.zeros((6, 1, 32, 32), np.uint8)
+    for labels in ([1, 2, 3] * 2, [0, 70, 140] * 2, [0, 2] * 3):
+        with pytest.raises(FedlibError, match=r"own: labels = .*must be 0\.\.C-1|own: largest label"):
+            Dataset.from_arrays("own", images, np.array(labels), images, np.array(labels))
+    made = Dataset.from_arrays("own", images, np.array([1, 2, 3] * 2), images, np.array([1, 2, 3] * 2), 4)
+    assert made.info.num_classes == 4

@@ -6,8 +6,9 @@ import re
 import pytest
 from results_of_record import of_record
 
-from fedlib import lab, models
+from fedlib import ALGORITHMS, lab, models
 from fedlib.__main__ import main
+from fedlib.algorithms import Algorithm
 from fedlib.errors import FedlibError
 from fedlib.lab import estimates
 from fedlib.papers import exhibits, loading, planned, recorded
@@ -157,3 +158,10 @@ def test_what_waits_for_its_arm_is_whole_planned_and_in_no_table():
         record = lab.read(path)
         assert record is not None and record.key in named and record.key not in of_record_
         assert lab.resolve(record.spec).key == record.key
+
+
+def test_a_method_of_ones_own_with_the_name_of_a_planned_one_leaves_the_others(monkeypatch):
+    before = {row.key for row in planned._planned_rows()}
+    monkeypatch.setitem(ALGORITHMS, "FedSSA", type("FedSSA", (Algorithm,), {"name": "FedSSA"}))
+    after = {row.key for row in planned._planned_rows()}
+    assert after and len(after) < len(before)
