@@ -108,7 +108,17 @@ class Study:
             table,
             marks,
             " ".join(
-                filter(None, (said.replace(f" {tables.MARKED}", ""), ranked.note, _budgets(self.runs), self.note))
+                filter(
+                    None,
+                    (
+                        said.replace(f" {tables.MARKED}", ""),
+                        ranked.note,
+                        _budgets(self.runs),
+                        _ended_early(self.runs),
+                        _not_alike(self.runs, self.methods, bool(self.note)),
+                        self.note,
+                    ),
+                )
             ),
         )
 
@@ -282,6 +292,50 @@ def _budgets(runs: Runs) -> str:
         for text, short in found.items()
     ]
     return " ".join(ended)
+
+
+def _ended_early(runs: Runs) -> str:
+    """How many runs ended for want of a better validation accuracy, in a sentence; empty where none may."""
+    patient = [(cell, record) for cell, record in runs.pairs if cell.spec.patience]
+    if not patient:
+        return ""
+    rounds = [int(record.rounds["round"].max()) + 1 for _, record in patient]
+    early = sum(had < (cell.spec.rounds or 0) for (cell, _), had in zip(patient, rounds, strict=True))
+    waited = ", ".join(map(str, sorted({cell.spec.patience for cell, _ in patient})))
+    return (
+        f"A run ends after {waited} round{'' if waited == '1' else 's'} without a better validation accuracy: {early} of {len(patient)} did, the "
+        f"earliest after {min(rounds)} rounds."
+    )
+
+
+def _not_alike(runs: Runs, methods: list[str], tuned: bool) -> str:
+    """Which methods are trained otherwise than the first one (but for rates, where they are tuned), or on other images, in
+    sentences; empty where none is.
+    """
+    resolved = {cell.method: lab.resolve(cell.spec) for cell in reversed(runs.cells)}
+    first, said = methods[0], []
+    usual = vars(resolved[first].protocol) | {"reserve": _reserves(resolved[first])}
+    for name in methods[1:]:
+        own = vars(resolved[name].protocol) | {"reserve": _reserves(resolved[name])}
+        apart = {field: value for field, value in own.items() if value != usual[field]}
+        others = {
+            field: value for field, value in apart.items() if field != "reserve" and not (tuned and field == "lr")
+        }
+        if others:
+            said.append(
+                f"{name} is trained otherwise than {first}: {', '.join(f'{k} = {v}' for k, v in others.items())}."
+            )
+        if "reserve" in apart or "split" in apart:
+            more = " (overrides={'reserve': True} keeps the public images from all)" if "reserve" in apart else ""
+            said.append(
+                f"{name}'s clients hold other images than {first}'s{more}: their differences are not client by client."
+            )
+    return " ".join(said)
+
+
+def _reserves(resolved: lab.Resolved) -> bool:
+    """Whether clients lack a part of the training images, which is public."""
+    return resolved.protocol.reserve or resolved.algorithm.public_data != "none"
 
 
 def _difference(row: Mapping[Any, Any] | None) -> str:

@@ -36,6 +36,27 @@ def test_a_table_has_accuracies_differences_people_and_prices(found):
     assert of["FedSSA"][0].spec.params["mu0"] == 0.4
 
 
+@pytest.mark.thorough(None)
+def test_a_table_says_who_is_trained_otherwise_or_on_other_images(small_digits):
+    table = study.train(["Standalone", "FedProto", "FedMD", "FedGH"], jobs=1, **SMALL | {"rounds": 1}).table(
+        reference="Standalone"
+    )
+    said = table.note
+    assert "FedGH is trained otherwise than Standalone: weight_decay = 0.001." in said and "FedProto" not in said
+    assert "FedMD's clients hold other images than Standalone's (overrides={'reserve': True} keeps" in said
+    alike = {
+        name: {"algorithm": name, "paper": "FedSSA", "overrides": {"reserve": True}}
+        for name in ("Standalone", "FedMD", "FedGH")
+    }
+    assert "otherwise" not in study.train(alike, jobs=1, **SMALL | {"rounds": 1}).table().note
+
+
+@pytest.mark.thorough(None)
+def test_a_table_says_how_many_runs_lost_patience(small_digits):
+    said = study.train(["Standalone"], jobs=1, **SMALL | {"rounds": 6, "patience": 1, "lr": 1e-9}).table().note
+    assert "A run ends after 1 round without a better validation accuracy: 1 of 1 did, the earliest after" in said
+
+
 def test_a_table_goes_into_a_paper(found):
     table = found.table(reference="alone")
     latex, markdown = table.to_latex(), table.to_markdown()
