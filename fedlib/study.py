@@ -302,10 +302,9 @@ def _ended_early(runs: Runs) -> str:
     rounds = [int(record.rounds["round"].max()) + 1 for _, record in patient]
     early = sum(had < (cell.spec.rounds or 0) for (cell, _), had in zip(patient, rounds, strict=True))
     waited = ", ".join(map(str, sorted({cell.spec.patience for cell, _ in patient})))
-    return (
-        f"A run ends after {waited} round{'' if waited == '1' else 's'} without a better validation accuracy: {early} of {len(patient)} did, the "
-        f"earliest after {min(rounds)} rounds."
-    )
+    least = f"{waited} round{'' if waited == '1' else 's'}"
+    said = f"A run ends after {least} without a better validation accuracy: {early} of {len(patient)} did"
+    return f"{said}, the earliest after {min(rounds)} rounds."
 
 
 def _not_alike(runs: Runs, methods: list[str], tuned: bool) -> str:
