@@ -103,7 +103,11 @@ MUTANTS: dict[str, tuple[str, list[Change]]] = {
         "tests/test_training.py tests/data/test_kinds.py tests/lab/test_threads.py tests/test_border.py tests/test_simulation.py tests/test_optimisers.py",
         [
             ("if self.stored.dtype == torch.int64:\n            return", "if False:\n            return"),
-            ("with exclusive, torch.inference_mode(False), torch.enable_grad():", "with torch.inference_mode(False), torch.enable_grad():"),
+            ("with exclusive, torch.inference_mode(False), torch.enable_grad(), ExitStack() as stack:", "with torch.inference_mode(False), torch.enable_grad(), ExitStack() as stack:"),
+            ("torch.autocast(kind, enabled=False)", "torch.autocast(kind)"),
+            ('if products != "highest":', "if not products:"),
+            ('if torch.get_default_device().type != "cpu":', "if not torch.get_default_device():"),
+            ("if not torch.backends.mkldnn.enabled:", "if torch.backends.mkldnn.enabled is None:"),
             ("torch.set_num_threads(THREADS)", "torch.set_num_threads(torch.get_num_threads())"),
             ("torch.set_num_threads(threads)", "torch.set_num_threads(THREADS)"),
             ("torch.set_default_dtype(torch.float32)", "torch.set_default_dtype(dtype)"),

@@ -126,9 +126,11 @@ def above(
         both = [name for name in over if any({method, name} <= set(by_method) for by_method in found.values())]
         return [_above_in_the_mean(found, reading, method, name, bounds) for name in both]
     wanted: dict[Setting, list[tuple[str, str]]] = {}
+    shown: dict[Setting, list[str]] = {}  # of the others; the best were chosen among all, so all are in the joint level
     for setting, by_method in found.items():
         names = [name for name in by_method if name != method and (not over or name in over)]
-        pairs = list(pairwise(order)) or [(method, name) for name in _best(by_method, names, top, reading)]
+        shown[setting] = _best(by_method, names, top, reading)
+        pairs = list(pairwise(order)) or [(method, name) for name in names]
         wanted[setting] = [pair for pair in pairs if set(pair) <= set(by_method)]
     wanted = {setting: pairs for setting, pairs in wanted.items() if pairs}
     comparisons = []
@@ -139,7 +141,10 @@ def above(
                 return f"{own} - {other}, {setting}{'' if measure == 'accuracy' else f', {measure}'}:"
 
             level = 1 - (1 - LEVEL) / (len(wanted) * len(measures))
-            comparisons += _compared(what, found[setting], pairs, MEASURES[measure], reading, level, **bounds)
+            made = _compared(what, found[setting], pairs, MEASURES[measure], reading, level, **bounds)
+            by_pair = dict(zip(pairs, made, strict=True))
+            chosen = pairs if order else [(method, name) for name in shown[setting]]
+            comparisons += [by_pair[pair] for pair in chosen if pair in by_pair]
     return comparisons
 
 

@@ -526,3 +526,20 @@ def test_the_ledger_has_every_claim_once():
         counts = claims.tally(table, column)
         assert counts.sum(axis=1).to_dict() == table["paper"].value_counts().to_dict()
         assert list(counts.index) == ["FedSSA", "FedGH", "pFedES", "pFedHR"]
+
+
+def test_the_best_others_are_chosen_among_all_so_the_interval_is_that_of_all():
+    stream = np.random.default_rng(0)
+    held = {
+        top: part("above", TABLE2, method="FedSSA", datasets=["cifar100"], num_clients=[100], top=top)
+        for top in (0, 1, 2)
+    }
+    found = {TABLE2: made(TABLE2, lambda cell: 50 + stream.normal())}
+
+    def wide(top):
+        own = verdicts.by_setting(held[top].runs(found))
+        return {one.what: one.wide for one in held[top].comparator(own, verdicts.Reading("last"), **held[top].args)}
+
+    every = wide(0)
+    assert len(every) > 5 and len(wide(1)) == 1 and len(wide(2)) == 2
+    assert all(every[what] == reach for top in (1, 2) for what, reach in wide(top).items())
