@@ -433,8 +433,10 @@ def deal_registered(
         whole = part.ndim == 1 and (np.issubdtype(part.dtype, np.integer) or (triples[1] > 0 and not part.size))
         require(whole, f"partition {name}: client {number // each}", part.dtype.name, "a 1-d array of whole numbers")
     every = np.concatenate(dealt)
-    fits = len(np.unique(every)) == len(every) and every.min(initial=0) >= 0 and every.max(initial=0) < len(labels)
-    require(fits, f"partition {name}: indices", len(every), f"different ones between 0 and {len(labels) - 1}")
+    ids, times = np.unique(every, return_counts=True)
+    wrong = ids[(times > 1) | (ids < 0) | (ids >= len(labels))].tolist()
+    allowed = f"between 0 and {len(labels) - 1}, and dealt once; {len(wrong)} in all are not"
+    require(not wrong, f"partition {name}: index", wrong[0] if wrong else 0, allowed)
     found = [np.sort(part).astype(np.int64) for part in dealt]
     return [tuple(found[start : start + 3]) for start in range(0, len(found), 3)] if triples[1] else found
 

@@ -146,6 +146,8 @@ class Study:
         words or flops.
         """
         choose("along", along, plots.ALONG)
+        for _, record in self.runs.pairs:
+            intervals.with_metric(record, metric)
         of_clients = metrics.find(metric).of_clients is not None  # computed; others are columns of the rounds
         more = [*([metric] if of_clients else []), *([along] if along != "rounds" else [])]
         settings = dict.fromkeys(cell.setting for cell in self.runs.cells)
@@ -259,6 +261,8 @@ def _spec(label: str, method: Method, settings: Mapping[str, Any]) -> RunSpec:
         return with_values(_spec(label, _given(method.spec) | dict(settings), {}), method.chosen)
     if isinstance(method, RunSpec):
         method = _given(method)
+    allowed = "a name, the fields of a RunSpec, a RunSpec, or what lab.tune chose"
+    require(isinstance(method, str | Mapping), label, method, allowed)
     own = {"algorithm": method} if isinstance(method, str) else dict(method)
     try:
         return lab.spec_from({"algorithm": label} | dict(settings) | own)

@@ -243,7 +243,7 @@ def test_own_train_validation_and_test_go_into_a_stored_run():
         (
             lambda labels, n, stream: [([0], [1], [2]), ([3], [4], [2])],
             SPLITS[0],
-            "partition own: indices = 6: must be different",
+            "partition own: index = 2: must be between 0 and 239, and dealt once",
         ),
         (
             lambda labels, n, stream: [([0], [1], [2.5]), ([3], [4], [5])],
@@ -260,7 +260,7 @@ def test_own_train_validation_and_test_go_into_a_stored_run():
         (
             lambda labels, n, stream: [tuple(stream.permutation(2) for _ in "abc")] * 2,
             SPLITS[0],
-            "partition own: indices",
+            "partition own: index",
         ),
     ],
 )

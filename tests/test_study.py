@@ -73,6 +73,13 @@ def test_curves_along_what_is_spent(found):
         found.curves(along="minutes")
 
 
+def test_a_curve_of_what_was_not_measured_is_refused(found):
+    with pytest.raises(FedlibError, match=r"has no macro_f1; RunSpec\(metrics='macro_f1'\)"):
+        found.curves("macro_f1")
+    with pytest.raises(FedlibError, match=r"has no f1; RunSpec"):
+        found.curves("f1")
+
+
 def test_a_saved_figure_has_its_legend_and_foot(found, tmp_path):
     picture = found.curves()
     picture.savefig(tmp_path / "a.png")
@@ -118,6 +125,7 @@ def test_a_specification_keeps_its_own_fields(small_digits):
         (["FedSSA"], {"seeds": "01"}, "seeds = '01': must be one or more different"),
         (["FedSSA"], {"seeds": 3}, "seeds = 3: must be one or more different"),
         (["FedSSA"], {"seed": 3}, "seed = 3: must be left out"),
+        ({"a": None}, {}, "a = None: must be a name, the fields"),
         (["FedSSA"], {"rouns": 3}, "FedSSA: field = 'rouns' is unknown: did you mean 'rounds'"),
     ],
 )

@@ -109,6 +109,9 @@ def compare(*runs: Any, rule: str = "last") -> ComparedRuns:
     """
     records: list[Any] = []
     for run in runs:
+        allowed = "keys, records, or what train_cells, load_record and study.train give"
+        run = getattr(run, "runs", run)  # a study's
+        require(isinstance(run, Runs | str) or hasattr(run, "rounds"), "runs", run, allowed)
         records += run.records if isinstance(run, Runs) else [find(run)] if isinstance(run, str) else [run]
     records = list({record.key: record for record in records}.values())
     require(len(records) >= 2, "runs", len(records), "at least two different ones")
