@@ -158,14 +158,6 @@ def _message(what: str, content: Any) -> Message:
     return _dataclass(Message, content, what, checks | {"diagnostics": _numbers(what, "diagnostics")})
 
 
-def message_to_bytes(message: Message) -> bytes:
-    return to_bytes(vars(message))
-
-
-def message_from_bytes(content: bytes, what: str = "message") -> Message:
-    return _message(what, from_bytes(content, what))
-
-
 def request_to_bytes(request: Request) -> bytes:
     return to_bytes((*request[:3], vars(request.download)))
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..errors import choose
 from ..show import labels
 from .reported import ACCURACY, lead, reported
 
@@ -61,26 +60,6 @@ def beside_paper(ours: pd.DataFrame, paper: pd.DataFrame, on: Sequence[str]) -> 
     table["in_paper"] = [counts[tuple(row)] for row in table[place].to_numpy()]
     table["difference"] = table["ours"] - table["paper"]
     table["verdict"] = [_level(row) for row in table.to_dict("records")]
-    return table
-
-
-def beside_differences(ours: pd.DataFrame, paper: pd.DataFrame, reference: str) -> pd.DataFrame:
-    """`Runs.differences`'s rows with the difference that the paper prints, method less `reference` in the same setting, and whether
-    it lies inside the interval of ours. A difference loses what all methods share, such as a lower level after less training; what
-    they do not share may move with training, too (`intervals.leads`).
-
-    paper: `accuracies`'s rows, with `reference`. Gives method, setting, n, ours, ci95 and paper (points), verdict.
-    """
-    choose("reference", reference, list(dict.fromkeys(paper["method"])))
-    place = ["dataset", "clients"]
-    values = paper.set_index([*place, "method"])["value"]
-    table = ours[["method", "setting", "n", "difference", "ci95"]].rename(columns={"difference": "ours"})
-    keys = ours[[*place, "method"]].itertuples(index=False, name=None)
-    table["paper"] = [values.get(key, np.nan) - values.get((*key[:2], reference), np.nan) for key in keys]
-    table["verdict"] = [
-        _level(row | {"difference": row["ours"] - row["paper"], "diverged": np.isnan(row["ours"])})
-        for row in table.to_dict("records")
-    ]
     return table
 
 

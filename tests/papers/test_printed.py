@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib.errors import FedlibError
 from fedlib.papers import notebook, printed
 
 
@@ -23,37 +22,6 @@ def test_a_level_is_inside_or_outside_of_our_interval():
     paper = pd.DataFrame({"method": list("ABCD"), "value": [70.9, 70.9, 70.9, 70.9]})
     found = printed.beside_paper(ours, paper, ["method"])["verdict"].tolist()
     assert found == ["inside the interval", "one seed, no interval", "diverged", "outside the interval"]
-
-
-def test_a_difference_is_beside_the_printed_one_of_its_own_setting():
-    names = ["dataset", "clients", "setting", "method", "n", "difference", "ci95"]
-    rows = [("x", "N = 1", "X, N = 1", method, 3, 2.0, 1.0) for method in ("A", "B", "C", "E")]
-    rows += [("x", "N = 2", "X, N = 2", "A", 1, 2.0, np.nan), ("x", "N = 2", "X, N = 2", "B", 3, np.nan, np.nan)]
-    ours = pd.DataFrame(rows, columns=names)
-    paper = pd.DataFrame(
-        [("A", 52.9), ("B", 50.5), ("C", np.nan), ("Standalone", 50.0)], columns=["method", "value"]
-    ).assign(dataset="x", clients="N = 1")
-    other = pd.DataFrame([("A", 70.0), ("B", 60.0), ("Standalone", 80.0)], columns=["method", "value"])
-    paper = pd.concat([paper, other.assign(dataset="x", clients="N = 2")], ignore_index=True)
-    found = printed.beside_differences(ours, paper, "Standalone")
-    assert list(found) == ["method", "setting", "n", "ours", "ci95", "paper", "verdict"]
-    np.testing.assert_allclose(found["paper"], [2.9, 0.5, np.nan, np.nan, -10.0, -20.0])
-    assert found["verdict"].tolist() == [
-        "inside the interval",
-        "outside the interval",
-        "the paper prints none",
-        "the paper prints none",
-        "one seed, no interval",
-        "diverged",
-    ]
-
-
-def test_a_reference_that_the_paper_lacks_is_refused_and_no_runs_give_no_differences():
-    nothing = notebook.Runs([], []).differences("Standalone", "last")
-    paper = printed.accuracies("FedSSA", "Table 2")
-    assert printed.beside_differences(nothing, paper, "Standalone").empty
-    with pytest.raises(FedlibError, match=r"reference = 'Standalon' is unknown: did you mean 'Standalone'\?"):
-        printed.beside_differences(nothing, paper, "Standalon")
 
 
 def test_the_methods_that_the_paper_prints_are_counted_place_by_place():
