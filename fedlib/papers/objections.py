@@ -449,8 +449,8 @@ def _reduced() -> list[str]:
     assert spec.participation and theirs.participation and spec.rounds and spec.scenario
     visits, printed = spec.rounds * spec.participation, theirs.rounds * theirs.participation
     said = [
-        f"T = {spec.rounds} ({theirs.rounds}), E = {spec.local_epochs} ({theirs.local_epochs}), B = {spec.batch_size} "
-        f"({theirs.batch_size}), {spec.params['server_epochs']} server epochs ({theirs.params['server_epochs']}), "
+        f"T = {spec.rounds} ({theirs.rounds}), E = {spec.local_epochs} ({theirs.local_epochs}), at the server "
+        f"{spec.params['server_epochs']} ({theirs.params['server_epochs']}), B = {spec.batch_size} ({theirs.batch_size}), "
         f"{spec.public_images} public images ({public:.0f}), models {', '.join(spec.scenario)}; a client is visited {visits:.1f} "
         f"times on average ({printed:.1f})."
     ]
