@@ -69,7 +69,7 @@ FAULTS: dict[str, list[tuple[str, str, str]]] = {
     "FedKD": [
         ("algorithms/fedkd.py", "(mutual + hints)", "(mutual - hints)"),
         ("algorithms/fedkd.py", "mapped.detach()", "mapped"),
-        ("algorithms/fedkd.py", "(both.detach() if", "(both if"),
+        ("algorithms/fedkd.py", "share = both.detach() if", "share = both if"),
         ("algorithms/fedkd.py", 'generator("method")', 'generator("server")'),
         ("algorithms/fedkd.py", "(1 + context.round)", "(2 - context.round)"),
     ],

@@ -77,7 +77,7 @@ def test_the_leads_in_words(made):
     assert sentence.startswith(
         "CIFAR-10, N = 100, C = 10 %: FedSSA 60.03, rank 2 of 3. Against pFedES, the best other here: -10.00 ± "
     )
-    assert "it computes 2.47 times as much, and the lead is +2.00 ± " in sentence
+    assert "pFedES computes 2.47 times as much, and the lead is +2.00 ± " in sentence
     assert (
         prices.against(notebook.Runs([], []), "FedSSA").empty
         and "not testable" in conclusions.standing(notebook.Runs([], []), "FedSSA")[0]
