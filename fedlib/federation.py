@@ -489,9 +489,7 @@ class SharedContext:
     def public(self) -> PublicData:
         """The public data; there are some whenever the method declares that it needs them."""
         if self.public_data is None:
-            raise FedlibError(
-                "public_data = 'none': must be 'labelled' or 'unlabelled' for a method that uses context.public"
-            )
+            raise FedlibError("public_data = 'none': must be 'labelled' or 'unlabelled', for context.public")
         return self.public_data
 
     def shared_generator(self, purpose: str) -> np.random.Generator:

@@ -104,23 +104,9 @@ class Study:
             note=note(self.runs.cells),
         )  # fmt: skip
         marks = ranked.marks.reindex(columns=table.columns, fill_value="")
-        return tables.Ranked(
-            table,
-            marks,
-            " ".join(
-                filter(
-                    None,
-                    (
-                        said.replace(f" {tables.MARKED}", ""),
-                        ranked.note,
-                        _budgets(self.runs),
-                        _ended_early(self.runs),
-                        _not_alike(self.runs, self.methods, bool(self.note)),
-                        self.note,
-                    ),
-                )
-            ),
-        )
+        noted = [said.replace(f" {tables.MARKED}", ""), ranked.note, _budgets(self.runs), _ended_early(self.runs)]
+        noted += [_not_alike(self.runs, self.methods, bool(self.note)), self.note]
+        return tables.Ranked(table, marks, " ".join(filter(None, noted)))
 
     def _more(self, own: Runs, rule: str, reference: str, people: bool, prices: bool) -> dict[str, list[str]]:
         """Further columns of one setting: name -> a cell a method."""
@@ -146,9 +132,9 @@ class Study:
         words or flops.
         """
         choose("along", along, plots.ALONG)
-        for _, record in self.runs.pairs:
-            intervals.with_metric(record, metric)
         of_clients = metrics.find(metric).of_clients is not None  # computed; others are columns of the rounds
+        for _, record in self.runs.pairs if not of_clients else ():
+            intervals.with_metric(record, metric)
         more = [*([metric] if of_clients else []), *([along] if along != "rounds" else [])]
         settings = dict.fromkeys(cell.setting for cell in self.runs.cells)
         drawn = plots.curves(self.runs.rounds(*more), dict.fromkeys(settings, self.methods), metric=metric, along=along)
@@ -317,9 +303,9 @@ def _not_alike(runs: Runs, methods: list[str], tuned: bool) -> str:
     """
     resolved = {cell.method: lab.resolve(cell.spec) for cell in reversed(runs.cells)}
     first, said = methods[0], []
-    usual = vars(resolved[first].protocol) | {"reserve": _reserves(resolved[first])}
+    usual = vars(resolved[first].protocol) | {"reserve": resolved[first].reserves}
     for name in methods[1:]:
-        own = vars(resolved[name].protocol) | {"reserve": _reserves(resolved[name])}
+        own = vars(resolved[name].protocol) | {"reserve": resolved[name].reserves}
         apart = {field: value for field, value in own.items() if value != usual[field]}
         others = {
             field: value for field, value in apart.items() if field != "reserve" and not (tuned and field == "lr")
@@ -334,11 +320,6 @@ def _not_alike(runs: Runs, methods: list[str], tuned: bool) -> str:
                 f"{name}'s clients hold other images than {first}'s{more}: their differences are not client by client."
             )
     return " ".join(said)
-
-
-def _reserves(resolved: lab.Resolved) -> bool:
-    """Whether clients lack a part of the training images, which is public."""
-    return resolved.protocol.reserve or resolved.algorithm.public_data != "none"
 
 
 def _difference(row: Mapping[Any, Any] | None) -> str:

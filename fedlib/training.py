@@ -156,18 +156,13 @@ def one_thread() -> Iterator[None]:
         if not torch.backends.mkldnn.enabled:
             stack.callback(setattr, torch.backends.mkldnn, "enabled", False)
             torch.backends.mkldnn.enabled = True  # type: ignore[assignment]  # a property of the module
-        products = torch.get_float32_matmul_precision()
-        if products != "highest":
-            stack.callback(torch.set_float32_matmul_precision, products)
-            torch.set_float32_matmul_precision("highest")
-        threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
-        torch.set_num_threads(THREADS)
+        stack.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
+        stack.callback(torch.set_default_dtype, torch.get_default_dtype())
+        stack.callback(torch.set_num_threads, torch.get_num_threads())
+        torch.set_float32_matmul_precision("highest")
         torch.set_default_dtype(torch.float32)
-        try:
-            yield
-        finally:
-            torch.set_num_threads(threads)
-            torch.set_default_dtype(dtype)
+        torch.set_num_threads(THREADS)
+        yield
 
 
 def cross_entropy(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:

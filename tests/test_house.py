@@ -114,7 +114,7 @@ def code_lines(file: Path) -> int:
 def test_the_ground_floor_is_thin():
     """Apart from what is read when it is asked for: readers of data sets, networks and optimisers of others."""
     further = ("fedlib.data.readers.", "fedlib.data.hub", "fedlib.zoo", "fedlib.optimisers")
-    assert sum(code_lines(FILES[name]) for name in [*GROUND, "fedlib"] if not name.startswith(further)) <= 5460
+    assert sum(code_lines(FILES[name]) for name in [*GROUND, "fedlib"] if not name.startswith(further)) <= 5450
 
 
 def test_showing_loads_no_torch():

@@ -68,11 +68,10 @@ def register(method: type[Algorithm]) -> type[Algorithm]:
     if "name" not in vars(method):
         method.name = method.__name__
     check_name("method", method.name)
-    known, fields_ = dir(Algorithm), {field.name for field in dataclasses.fields(method)}
-    for name in (name for cls in method.__mro__ if cls not in Algorithm.__mro__ for name in vars(cls)):
-        if name not in known and name not in fields_ and not name.startswith("_"):
-            meant = difflib.get_close_matches(name, known, n=1, cutoff=0.85)
-            require(not meant, f"{method.name}.{name}", name, f"another name, or {meant}: it would never be called")
+    known = [name for name in dir(Algorithm) if not name.startswith("_")]
+    for name in sorted({*dir(method)} - {*dir(Algorithm)} - {field.name for field in dataclasses.fields(method)}):
+        meant = difflib.get_close_matches(name, known, n=1, cutoff=0.88) if name[0] != "_" else []  # not `predictor`
+        require(not meant, f"part of {method.name}", name, f"{''.join(meant)}, or a name less like it")
     for field in dataclasses.fields(method):
         kind = type(field.default)
         allowed = "a parameter with a default: a number, true or false, or text"

@@ -147,18 +147,14 @@ class Dataset:
         allowed = f"below {len(labels)}, the number of images, where num_classes is not given"
         require(num_classes is not None or classes <= len(labels), f"{name}: largest label", classes - 1, allowed)
         require(classes <= MOST_CLASSES, f"{name}: num_classes", classes, f"at most {MOST_CLASSES}")
-        if num_classes is None and int(labels.min()) >= 0:
-            absent = sorted(set(range(classes)) - set(labels.unique().tolist()))
+        seen = labels.unique().tolist()  # in order
+        if num_classes is None and seen[0] >= 0:
+            absent = sorted(set(range(classes)) - set(seen))
             allowed = f"0..C-1, each of some sample, where num_classes is not given; {absent[:3]} are of none"
-            require(not absent, f"{name}: labels", labels.unique().tolist(), allowed)
+            require(not absent, f"{name}: labels", seen, allowed)
         if torch.equal(train[0], test[0]):
             print(f"{name}: its test images are its training images: what is trained on is tested on", file=sys.stderr)
-        require(
-            int(labels.min()) >= 0 and int(labels.max()) < classes,
-            f"{name}: labels",
-            labels.unique().tolist(),
-            f"within 0..{classes - 1}",
-        )
+        require(seen[0] >= 0 and seen[-1] < classes, f"{name}: labels", seen, f"within 0..{classes - 1}")
         if kind == "tokens":
             ids = int(images.max()) + 1 if vocabulary is None else coerce(f"{name}: vocabulary", vocabulary, int)
             means: tuple[float, ...] = ()

@@ -27,7 +27,7 @@ def reserved_of(resolved: Resolved) -> np.ndarray:
     """Indices of the training images that no client holds: the public part, even where another data set stands in for
     it, so that a client's images do not depend on the choice of public data.
     """
-    if resolved.algorithm.public_data == "none" and not resolved.protocol.reserve:
+    if not resolved.reserves:
         return np.empty(0, dtype=int)
     dataset, spec = resolved.data, resolved.spec
     return partition.reserved_images(dataset.labels.numpy(), dataset.num_train, spec.public_fraction, spec.seed)

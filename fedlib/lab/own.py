@@ -10,7 +10,6 @@ import dis
 import functools
 import hashlib
 import importlib.util
-import inspect
 import sys
 import threading
 import types
@@ -25,30 +24,32 @@ _parsing = threading.Lock()  # CPython 3.11's parser loses count of its depth wh
 
 
 _INSTALLED = {"site-packages", "dist-packages"}
-_SOURCES: dict[str, tuple[Any, str]] = {}  # a module's name -> its spec, and its source
+_SOURCES: dict[str, tuple[Any, str, list[str]]] = {}  # a module's name -> its spec, source and imports
 
 
-def _source_of(module: types.ModuleType) -> str:
-    """The bare source of a person's module as it was when it was first asked for: what is edited later is not what is
-    loaded. `importlib.reload` gives a module another spec, and then it is read again.
+def _source_of(module: types.ModuleType) -> tuple[str, list[str]]:
+    """The bare source of a person's module, and the names that it imports, as it was when it was first asked for: what is
+    edited later is not what is loaded. `importlib.reload` gives a module another spec, and then it is read again.
     """
     known = _SOURCES.get(module.__name__)
     if known is None or known[0] is not module.__spec__:
-        known = _SOURCES[module.__name__] = module.__spec__, _bare_source(Path(str(inspect.getsourcefile(module))))
-    return known[1]
+        source = _bare_source(Path(module.__file__ or ""))
+        known = _SOURCES[module.__name__] = module.__spec__, source, _imported(source, module.__package__ or "")
+    return known[1:]
 
 
-def _imports(module: types.ModuleType) -> list[types.ModuleType]:
-    """The person's other modules that a module's source imports."""
-    package = module.__package__ or ""
+def _imported(source: str, package: str) -> list[str]:
+    """The modules, and what may be modules, that a source within a package imports."""
+    with _parsing:
+        tree = ast.parse(source)
     names: set[str] = set()
-    for node in ast.walk(ast.parse(_source_of(module))):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and (package or not node.level):
             origin = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
             names |= {origin, *(f"{origin}.{alias.name}" for alias in node.names)}
-    return [sys.modules[name] for name in sorted(names) if name in sys.modules and _has_own_source(sys.modules[name])]
+    return sorted(names)
 
 
 def _has_own_source(value: Any) -> TypeGuard[types.ModuleType]:
@@ -177,11 +178,13 @@ class _Walk:
         if not _has_own_source(module):
             self.text("module", module.__name__)
             return
-        self.text("module", _source_of(module))
+        source, imported = _source_of(module)
+        self.text("module", source)
         if module.__name__ not in self.modules:
             self.modules.add(module.__name__)
-            for other in _imports(module):
-                self.module(other)
+            for other in map(sys.modules.get, imported):
+                if _has_own_source(other):
+                    self.module(other)
 
     def library(self, value: Any) -> None:
         self.text("library", value.__module__, value.__qualname__)
@@ -218,9 +221,8 @@ class _Walk:
             if name in function.__globals__:
                 named = function.__globals__[name]
                 self.value((name, named))
-                if isinstance(named, types.ModuleType) and is_own_module(
-                    named.__name__
-                ):  # `import a.b`, then `a.b.f(x)`
+                # Of `import a.b`, the code has `a` and, as an attribute, `b`.
+                if isinstance(named, types.ModuleType) and is_own_module(named.__name__):
                     for part in sorted(_attributes(code)):
                         inner = getattr(named, part, None)
                         if _has_own_source(inner):

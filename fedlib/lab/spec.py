@@ -306,11 +306,16 @@ class Resolved:
         return known and "partition" not in self.own and all(plugins.provides(*part) for part in parts)
 
     @property
+    def reserves(self) -> bool:
+        """Whether a part of the training images, the public one, is kept from the clients."""
+        return self.algorithm.public_data != "none" or self.protocol.reserve
+
+    @property
     def samples(self) -> float:
         """Approximate number of training images that the run will process."""
         spec, (train, validation, test) = self.spec, self.protocol.parts
         of_training = float(self.info.num_train)
-        if self.algorithm.public_data != "none" or self.protocol.reserve:
+        if self.reserves:
             of_training *= 1 - spec.public_fraction
         dealt = of_training + (self.info.num_test if self.protocol.split.startswith("local") else 0)
         share = train / (train + validation + (0 if self.protocol.split.startswith("official") else test))

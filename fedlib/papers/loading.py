@@ -64,8 +64,7 @@ def train_cells(cells: Sequence[exhibits.Cell], jobs: int = 2, whole: bool = Fal
 
 def _measured(record: lab.Record, spec: lab.RunSpec) -> bool:
     """Whether a result of record has the metrics that a specification asks for."""
-    asked = lab.resolve(spec).spec.metrics.split(",") if spec.metrics else []
-    return all(name in record.rounds or metrics.find(name).of_clients for name in asked)
+    return all(name in record.rounds for name in metrics.measured(spec.metrics))
 
 
 def say_stale(records: Sequence[lab.Record]) -> str:
