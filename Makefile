@@ -18,8 +18,7 @@ CPU_BUILDS := https://download.pytorch.org/whl/cpu
 INSTALLED := .venv/installed
 CORES = $(shell $(BIN)/python -c 'import os; print(min(8, os.cpu_count() or 1))')
 PYTEST = $(BIN)/python -m pytest --dist loadscope --durations 30 --durations-min 8
-# One worker more than cores, since many a test waits for a process that it started.
-TESTS = $(PYTEST) -n $(shell expr $(CORES) + 1) -p no:nbval
+TESTS = $(PYTEST) -n $(CORES) -p no:nbval
 # In the order of their names: by numbers of cells, the longest would be among the last. A kernel has a core to itself.
 NOTEBOOKS = OMP_NUM_THREADS=1 $(PYTEST) -n $(CORES) --no-loadscope-reorder -p no:cacheprovider -W ignore --nbval-lax --nbval-current-env --nbval-cell-timeout 600
 

@@ -43,8 +43,12 @@ def check(item: "dataclasses.Field[Any]", value: Any) -> None:
 
 
 def kind_of(item: "dataclasses.Field[Any]") -> Any:
-    """The type of a field's values: its default's or, of one that may be None, the first that its annotation names."""
-    return type(item.default) if item.default is not None else next(iter(typing.get_args(item.type)), None)
+    """The type of a field's values: its default's (`lam: float = 1` is a float) or, of one that may be None, the first that
+    its annotation names.
+    """
+    if item.default is None:
+        return next(iter(typing.get_args(item.type)), None)
+    return float if type(item.default) is int and item.type in (float, "float") else type(item.default)
 
 
 def _allowed(limits: Mapping[str, Any]) -> str:

@@ -117,9 +117,11 @@ BUILT_IN = frozenset(METRICS.values())
 
 
 def register(metric: Metric) -> None:
-    """Make a metric known by its name. Raises FedlibError for a name that is taken, and where nothing measures it."""
+    """Make a metric of your own known by its name; registering again replaces it, so a cell can be run twice. Raises
+    FedlibError for the name of one of fedlib's, and where nothing measures it.
+    """
     check_name("metric", metric.name)
-    require(metric.name not in METRICS, "metric", metric.name, "a name that no other metric has")
+    require(METRICS.get(metric.name) not in BUILT_IN, "metric", metric.name, "a name that none of fedlib's has")
     one = (metric.of_client is None) != (metric.of_clients is None)
     require(one, f"metric {metric.name}", "of_client and of_clients", "one of the two")
     METRICS[metric.name] = metric

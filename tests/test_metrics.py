@@ -101,8 +101,9 @@ def test_one_registration_reaches_runs_tables_captions_and_axes(small_digits, mo
     monkeypatch.setattr(metrics, "METRICS", dict(METRICS))
     loss = Metric("test_loss", "mean test loss", "nats", 0.0, float("inf"), False, of_client=entropy)
     metrics.register(loss)
-    with pytest.raises(FedlibError, match="metric = 'test_loss': must be a name that no other metric has"):
-        metrics.register(loss)
+    metrics.register(loss)  # a cell can be run twice
+    with pytest.raises(FedlibError, match="metric = 'accuracy': must be a name that none of fedlib's has"):
+        metrics.register(replace(loss, name="accuracy"))
     specs = [replace(SPEC, algorithm=name, metrics="test_loss") for name in ("Standalone", "FedSSA")]
     assert not lab.resolve(specs[0]).portable  # no worker knows it
     found = notebook.train_cells([exhibits.Cell(spec=spec) for spec in specs], 1)
@@ -151,3 +152,26 @@ def test_limits_are_in_the_unit_that_is_shown():
     assert metrics.METRICS["accuracy"].limits == (0, 100)
     assert Metric("gap", "gap", low=-0.5, high=0.25).limits == (-50, 25)
     assert Metric("test_loss", "test loss", unit="nats", low=0, high=9).limits == (0, 9)
+
+
+def test_a_metric_of_ones_own_that_has_changed_is_measured_again(small_digits, monkeypatch):
+    """Its name is no promise: a run that was measured by another version of its code does not answer, and has no other key."""
+    monkeypatch.setattr(metrics, "METRICS", dict(METRICS))
+
+    def registered(value):
+        metrics.register(Metric("mine", "mine", "", of_client=lambda logits, labels: torch.tensor(value)))
+
+    registered(0.25)
+    asked = replace(SPEC, metrics="mine")
+    first = lab.run(asked, progress=False)
+    path = first.path / "DONE"
+    written = path.stat().st_mtime_ns
+    registered(0.25)  # the same code
+    assert lab.run(asked, progress=False).rounds["mine"].iloc[-1] == 0.25 and path.stat().st_mtime_ns == written
+    registered(0.75)
+    session = lab.resolve(asked).session
+    second = lab.run(asked, progress=False)
+    assert second.rounds["mine"].iloc[-1] == 0.75 and (second.key, second.digest) == (first.key, first.digest)
+    registered(0.25)
+    assert lab.resolve(asked).session != session  # nor does a checkpoint of the other go on
+    assert lab.run(SPEC, progress=False).rounds["mine"].iloc[-1] == 0.75  # nobody asked for it

@@ -119,7 +119,8 @@ def test_runs_are_listed_in_order_aligned_and_told_apart(three, eighty, capsys):
 
 def test_runs_are_filtered_and_printed_as_json(three, eighty, capsys):
     assert said("runs list fedssa", capsys).count("digits") == 1
-    assert said("runs list nothing", capsys).startswith("0 runs in ")
+    assert said("runs list fedkd", capsys).startswith("0 runs in ")
+    assert main(["runs", "list", "FedSAA"]) == 2 and "did you mean 'FedSSA'" in capsys.readouterr().err
     found = json.loads(said("runs list Standalone --json", capsys))
     assert [one["key"] for one in found] == [three[0].key, three[2].key]
     assert found[0]["spec"]["participation"] == 1 / 3 and found[1]["spec"]["overrides"] == {"inherit": "first_visit"}

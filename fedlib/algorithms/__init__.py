@@ -98,7 +98,7 @@ def make(name: str, params: dict[str, Any] | None = None) -> Algorithm:
     """
     choose("algorithm", name, ALGORITHMS)
     method = ALGORITHMS[name]
-    kinds = {field.name: type(field.default) for field in dataclasses.fields(method)}
+    kinds = {field.name: fields.kind_of(field) for field in dataclasses.fields(method)}
     params = {} if params is None else params
     require(isinstance(params, Mapping), f"{name} parameters", params, "a dictionary of names and values")
     params = fields.read(method, params)
@@ -106,6 +106,7 @@ def make(name: str, params: dict[str, Any] | None = None) -> Algorithm:
         if not kinds:
             raise FedlibError(f"{name} parameter = {parameter!r}: {name} has no parameters")
         choose(f"{name} parameter", parameter, kinds)
+    params = {field.name: field.default for field in dataclasses.fields(method)} | params
     return method(**{parameter: coerce(parameter, value, kinds[parameter]) for parameter, value in params.items()})
 
 

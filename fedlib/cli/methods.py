@@ -47,10 +47,16 @@ def _costs() -> None:
 
     from ..lab import costs
 
-    print("32-bit words a client and round, down and up, in a steady-state round: as the papers count and as they are")
-    print(costs.table().to_string())
-    print("Counted on random images. FedKD's factors hold what the data ask for: with real images many times as much.")
-    print("\nFLOPs of local training by those of Standalone, at E = 1 (PyTorch's counter on real rounds)")
+    print(fill("32-bit words per client, down and up, in a steady-state round: as the papers count, and as they are"))
+    words = costs.table().rename_axis(None)
+    words.columns = pd.MultiIndex.from_tuples([tuple(str(name).split("_")) for name in words])
+    print(words.to_string())
+    print(
+        fill(
+            "Counted on random images. What FedKD's factors hold depends on the data: with real images many times as much."
+        )
+    )
+    print(f"\n{fill('FLOPs of local training by those of Standalone, at E = 1 (counted by PyTorch on real rounds)')}")
     rows = {}
     for name, method in algorithms.ALGORITHMS.items():
         shown = ("CNN-1",) if method.needs == "architecture" else tuple(models.CNN_WIDTHS)

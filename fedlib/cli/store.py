@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from .. import lab
+from .. import algorithms, data, lab
 from ..errors import FedlibError, coerce, require
-from . import fill
+from . import fill, spelled
 
 
 def keys(_: object) -> list[str]:
@@ -51,6 +51,8 @@ def list_(name: str = "", /, *, as_json: Annotated[bool, Parameter(name="--json"
         as a JSON list, nothing rounded or cut
     """
     stored = [path for path in lab.stored() if name.lower() in path.name.lower()]
+    if name and not stored and not as_json:
+        spelled("name", name, [*algorithms.ALGORITHMS, *data.names()])
     found = [(path, *lab.state(lab.store() / path.name)) for path in stored]
     found.sort(key=lambda run: run[2].provenance.get("finished", "") if run[2] else "~")  # unfinished ones last
     if as_json:
@@ -204,7 +206,12 @@ def compare(
         raise FedlibError(f"--figure {str(figure)!r}: must end in {' or '.join(kinds)}")
     found = [comparison.find(key) for key in keys]
     compared = comparison.compare(*found, rule=rule)
-    print(compared.table.to_string(index=False))
+    rows = [[str(cell) for cell in row] for row in compared.table.itertuples(index=False)]
+    accuracy, difference = (max(len(row[place]) for row in rows) for place in (2, 3))
+    accuracy, difference = max(accuracy, len("accuracy, %")), max(difference, len("difference"))
+    print(f"{'accuracy, %':>{accuracy}}  {'difference':>{difference}}  run (differences are to the first one)")
+    for run, _, mean, apart in rows:
+        print(fill(run, f"{mean:>{accuracy}}  {apart:>{difference}}  "))
     for line in (*compared.by_client, *compared.notes):
         print(fill(line, indent=2))
     if len(found) == 2:

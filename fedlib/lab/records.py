@@ -332,7 +332,7 @@ def usable(resolved: Resolved, reuse_stale: bool, mend: bool = False) -> Record 
         if record.hashed != resolved.hashed:
             raise FedlibError(f"run {path.name}: its record is of another specification")
         stale, keep = record.stale and not reuse_stale, resolved.spec.keep
-        measured = set(resolved.spec.metrics.split(",")) - {""} <= set(record.rounds)
+        measured = resolved.measured_by(record.rounds, record.provenance)
         enough = stale or (measured and (keep == "none" or weights(record, keep) is not None))
     except FedlibError as error:
         if mend:
@@ -373,6 +373,7 @@ def write(path: Path, outcome: Outcome, resolved: Resolved, stored: bytes, more:
     if spec.keep != "none":
         contents[f"final-{spec.keep}.pt"] = _kept(spec.keep, outcome)
     provenance = _provenance(spec, outcome.seconds) | {"numerics": resolved.numerics} | more
+    provenance |= {"metrics": resolved.own_metrics} if resolved.own_metrics else {}
     processor = tables["timing"].get("processor_seconds")
     if processor is not None and processor.notna().all():  # not so if resumed from an older version
         provenance["processor_seconds"] = round(float(processor.sum()), 2)

@@ -250,7 +250,8 @@ class Resolved:
     def session(self) -> str:
         """The run and the versions of its numbers: a checkpoint of another session is not resumed."""
         changed = (f"{part} {number}" for part, number in self.numerics.items() if number != 1)
-        return ", ".join([self.key, *changed, *metrics.measured(self.spec.metrics)])
+        asked = (f"{name} {self.own_metrics.get(name, '')}".rstrip() for name in metrics.measured(self.spec.metrics))
+        return ", ".join([self.key, *changed, *asked])
 
     @property
     def numerics(self) -> dict[str, int]:
@@ -271,6 +272,18 @@ class Resolved:
     def own(self) -> dict[str, str]:
         """Digests of the person's own parts, by kind (see `_own_parts`)."""
         return self.hashed.get("own", {})
+
+    @property
+    def own_metrics(self) -> dict[str, str]:
+        """Digests of the person's own metrics that the run measures: they decide no key, but what stands in its columns."""
+        asked = {name: metrics.METRICS[name] for name in metrics.measured(self.spec.metrics)}
+        return {name: own.digest(one.of_client) for name, one in asked.items() if one not in metrics.BUILT_IN}
+
+    def measured_by(self, columns: Iterable[Any], provenance: Mapping[str, Any]) -> bool:
+        """Whether a record with these columns has the metrics that are asked for, measured by today's code."""
+        before = provenance.get("metrics", {})
+        same = all(before.get(name, digest) == digest for name, digest in self.own_metrics.items())
+        return same and {*self.spec.metrics.split(",")} - {""} <= {*columns}
 
     def check_own_parts(self) -> None:
         """Raise FedlibError where a person's own parts are no longer what they were when the key was made."""
@@ -302,8 +315,7 @@ class Resolved:
             parts.append(("fedlib.algorithms", self.spec.algorithm, type(self.algorithm)))
         for name in data.registered() & {self.spec.dataset, self.spec.public_dataset}:
             parts.append(("fedlib.datasets", name, data.loader(name)))
-        known = all(metrics.METRICS[name] in metrics.BUILT_IN for name in metrics.measured(self.spec.metrics))
-        return known and "partition" not in self.own and all(plugins.provides(*part) for part in parts)
+        return not self.own_metrics and "partition" not in self.own and all(plugins.provides(*part) for part in parts)
 
     @property
     def reserves(self) -> bool:

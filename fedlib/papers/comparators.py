@@ -30,9 +30,8 @@ def _accuracy(run: Any, reading: Reading) -> float:
 
 
 def _spread(run: Any, reading: Reading) -> float:
-    """Standard deviation of the individual clients' last accuracies, in points, counted down: less is more."""
-    last = run.clients.groupby("client").last()
-    return -float(100 * last.loc[last["round"] >= 0, "accuracy"].std(ddof=1)) if intervals.whole(run) else NAN
+    """The metric `spread` after the last round, in points, counted down: less is more."""
+    return -intervals.reported(run, "last", "spread")
 
 
 def _mean_of_rounds(run: Any, reading: Reading) -> float:
@@ -83,12 +82,14 @@ def _compared(
     return comparisons
 
 
-def _alone(what: str, values: Sequence[float], of: int, **bounds: Any) -> Contrast:
-    """A mean of one value a seed, with their own error; of: comparisons of the claim, whose intervals hold together."""
+def _alone(what: str, values: Sequence[float], of: int, reading: Reading, **bounds: Any) -> Contrast:
+    """A mean of one value a seed, with their own error; of: comparisons of this part of the claim, whose intervals hold together
+    with those of its other parts.
+    """
     kept = [value for value in values if not np.isnan(value)]
     n = len(kept)
     se = float(np.std(kept, ddof=1)) / n**0.5 if n > 1 else NAN
-    wide = float(student_t.ppf(1 - (1 - LEVEL) / 2 / max(1, of), n - 1)) if n > 1 else NAN
+    wide = float(student_t.ppf(1 - (1 - LEVEL) / 2 / max(1, of) / reading.parts, n - 1)) if n > 1 else NAN
     mean = float(np.mean(kept)) if kept else NAN
     return Contrast(what, n, mean, se, max(0, n - 1), wide, **bounds)
 
@@ -124,7 +125,7 @@ def above(
     bounds |= {"unit": "%", "ratio": True} if relative else {}
     if mean_of_settings:
         both = [name for name in over if any({method, name} <= set(by_method) for by_method in found.values())]
-        return [_above_in_the_mean(found, reading, method, name, bounds) for name in both]
+        return [_above_in_the_mean(found, reading, method, name, len(both), bounds) for name in both]
     wanted: dict[Setting, list[tuple[str, str]]] = {}
     shown: dict[Setting, list[str]] = {}  # of the others; the best were chosen among all, so all are in the joint level
     for setting, by_method in found.items():
@@ -140,7 +141,7 @@ def above(
             def what(own: str, other: str, setting: Setting = setting, measure: str = measure) -> str:
                 return f"{own} - {other}, {setting}{'' if measure == 'accuracy' else f', {measure}'}:"
 
-            level = 1 - (1 - LEVEL) / (len(wanted) * len(measures))
+            level = 1 - (1 - LEVEL) / (len(wanted) * len(measures) * reading.parts)
             made = _compared(what, found[setting], pairs, MEASURES[measure], reading, level, **bounds)
             by_pair = dict(zip(pairs, made, strict=True))
             chosen = pairs if order else [(method, name) for name in shown[setting]]
@@ -148,7 +149,9 @@ def above(
     return comparisons
 
 
-def _above_in_the_mean(found: Found, reading: Reading, method: str, other: str, bounds: Mapping[str, Any]) -> Contrast:
+def _above_in_the_mean(
+    found: Found, reading: Reading, method: str, other: str, of: int, bounds: Mapping[str, Any]
+) -> Contrast:
     settings = [by_method for by_method in found.values() if {method, other} <= set(by_method)]
     runs = [by_method[name] for by_method in settings for name in (method, other)]
     seeds = sorted(set.intersection(*map(set, runs))) if runs else []
@@ -160,7 +163,8 @@ def _above_in_the_mean(found: Found, reading: Reading, method: str, other: str, 
     }
     leads = [float(np.log(own / its)) for own, its in zip(means[method], means[other], strict=True)]
     obstacle = "no common seed" if not seeds else "a run diverged" if np.isnan(leads).any() else ""
-    return _alone(f"{method} - {other}, mean of {len(settings)} settings:", leads, 1, obstacle=obstacle, **bounds)
+    what = f"{method} - {other}, mean of {len(settings)} settings:"
+    return _alone(what, leads, of, reading, obstacle=obstacle, **bounds)
 
 
 # -------------------------------------------------------------------------------------------------------------- 2 trend
@@ -199,11 +203,9 @@ def trend(
         table = table[~np.isnan(table).any(axis=1)] if len(values) > 1 else table[:0]
         if within:
             apart = table - table.mean(axis=1, keepdims=True)
-            bounds = {"low": -within, "high": within, "obstacle": obstacle}
+            bounds, of = {"low": -within, "high": within, "obstacle": obstacle}, len(values) * len(listed)
             comparisons += [
-                _alone(
-                    f"{method}, {setting}, at {value} less the mean:", list(column), len(values) * len(listed), **bounds
-                )
+                _alone(f"{method}, {setting}, at {value} less the mean:", list(column), of, reading, **bounds)
                 for value, column in zip(values, apart.T, strict=True)
             ]
         else:
@@ -211,7 +213,8 @@ def trend(
             low, high = (0.0, INFINITE) if direction == "rises" else (-INFINITE, 0.0)
             unit = "points a step" if quantity == "accuracy" else f"{quantity} a step"
             what = f"{method}, {setting}, {min(values)} to {max(values)}:"
-            comparisons.append(_alone(what, slopes, len(listed), low=low, high=high, unit=unit, obstacle=obstacle))
+            bounds = {"low": low, "high": high, "unit": unit, "obstacle": obstacle}
+            comparisons.append(_alone(what, slopes, len(listed), reading, **bounds))
     return comparisons
 
 
@@ -251,8 +254,10 @@ def cheaper(
         shares = [float(np.log(mine / its)) for mine, its in spent if mine and its]
         obstacle = "no common seed" if not seeds else "target not reached" if len(shares) < len(seeds) else ""
         what = f"{method}'s {kind} to the target by {name}'s, {setting}:"
-        bounds = {"low": np.log(low) if low else -INFINITE, "high": INFINITE if high is None else np.log(high)}
-        comparisons.append(_alone(what, shares, len(wanted), **bounds, unit="times", ratio=True, obstacle=obstacle))
+        bounds: dict[str, Any] = {"low": np.log(low) if low else -INFINITE}
+        bounds |= {"high": INFINITE if high is None else np.log(high)}
+        bounds |= {"unit": "times", "ratio": True, "obstacle": obstacle}
+        comparisons.append(_alone(what, shares, len(wanted), reading, **bounds))
     return comparisons
 
 
@@ -282,7 +287,8 @@ def reaches(found: Found, reading: Reading, *, over: Collection[str], target: fl
         best = [intervals.reported(run.record, "best") - target for run in own.values()]
         short = reading.scale != "paper" and any(value < 0 for value in best)
         obstacle = "a run diverged" if np.isnan(best).any() else "target not reached" if short else ""
-        comparisons.append(_alone(f"{name} beyond {target:g} %, {setting}:", best, len(listed), obstacle=obstacle))
+        what = f"{name} beyond {target:g} %, {setting}:"
+        comparisons.append(_alone(what, best, len(listed), reading, obstacle=obstacle))
     return comparisons
 
 
@@ -351,7 +357,7 @@ def between(
     for said, more, less in made:
         apart = [more[seed] - less[seed] for seed in more if seed in less]
         obstacle = "no common seed" if not apart else "a run diverged" if np.isnan(apart).any() else ""
-        comparisons.append(_alone(said, apart, len(made), low=-margin, obstacle=obstacle))
+        comparisons.append(_alone(said, apart, len(made), reading, low=-margin, obstacle=obstacle))
     return comparisons
 
 

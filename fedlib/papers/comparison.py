@@ -17,10 +17,12 @@ from .exhibits import Cell
 from .prose import say
 from .results import Runs, common_error, note
 
-# Fields of a specification in short, and those whose value says what they are; two runs whose _DEAL differs have other clients.
+# Fields of a specification in short, and those whose value says what they are.
 _SHORT = {"num_clients": "N", "participation": "C", "rounds": "T", "local_epochs": "E", "batch_size": "B"}
-_DEAL = ("dataset", "num_clients", "partition", "classes_per_client", "alpha")
 _PLAIN = ("dataset", "scenario", "partition", "precision", "device")
+# What decides which images a client holds, of what a run's key is made of; a public fraction is there where clients lack one.
+_DEAL = ("data", "num_clients", "partition", "classes_per_client", "alpha", "public_fraction")
+_DEAL_OF_PROTOCOL = ("split", "distinct", "floors", "dealing")
 
 
 def find(key: str) -> Any:
@@ -129,7 +131,9 @@ def compare(*runs: Any, rule: str = "last") -> ComparedRuns:
         pairs = [(seed, rows[label][seed], rows[reference][seed]) for seed in seeds if alike]
         parts += [_by_client(label, *pair) for pair in pairs if all(map(intervals.whole, pair[1:]))]
         if not alike:
-            notes.append(f"{label} and {reference} have other clients or data: the difference says little")
+            notes.append(
+                f"the clients of {label} hold other images than those of {reference}: the difference says little"
+            )
         elif not seeds:
             notes.append(f"{label} and {reference} have no seed in common: nothing is paired")
     columns = ["label", "seed", "client", "accuracy", "reference", "difference"]
@@ -201,9 +205,9 @@ def _short_keys(runs: Sequence[Any]) -> list[str]:
     return next(words for words in (short, ends, [run.key for run in runs]) if len(set(words)) == len(runs))
 
 
-def _dealt(by_seed: Mapping[int, Any]) -> list[str]:
-    spec = next(iter(by_seed.values())).spec
-    return [str(getattr(spec, name)) for name in _DEAL]
+def _dealt(by_seed: Mapping[int, Any]) -> list[Any]:
+    hashed = next(iter(by_seed.values())).hashed
+    return [hashed.get(name) for name in _DEAL] + [hashed["protocol"].get(name) for name in _DEAL_OF_PROTOCOL]
 
 
 def _by_client(label: str, seed: int, one: Any, other: Any) -> pd.DataFrame:
@@ -227,9 +231,15 @@ def differing(one: Any, other: Any) -> list[str]:
     """Where two runs differ, a line each: the specification's fields, their provenance, and whether their bits do."""
     lines = []
     for part in ("spec", "provenance"):
-        pair = [dataclasses.asdict(run.spec) if part == "spec" else run.provenance for run in (one, other)]
-        names = [name for name in pair[0] if pair[0][name] != pair[1].get(name)]
-        lines += [f"{part}.{name}: {pair[0][name]} | {pair[1].get(name)}" for name in names]
+        own, its = (_flat(dataclasses.asdict(run.spec) if part == "spec" else run.provenance) for run in (one, other))
+        names = [name for name in own | its if own.get(name) != its.get(name)]
+        lines += [f"{part}.{name}: {own.get(name)} | {its.get(name)}" for name in names]
     if isinstance(one, lab.Record) and isinstance(other, lab.Record):
         lines.append(f"final states: {'the same bits' if one.digest == other.digest else 'different bits'}")
     return lines
+
+
+def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a mapping and of the mappings in it, `params.mu0` by name."""
+    inner = {name: value if isinstance(value, Mapping) else {"": value} for name, value in values.items()}
+    return {f"{name}.{part}".rstrip("."): value for name, own in inner.items() for part, value in own.items()}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from .. import lab, metrics
+from .. import lab
 from ..errors import require
 from . import exhibits, planned, views
 from .exhibits import RECORD
@@ -48,7 +48,7 @@ def train_cells(cells: Sequence[exhibits.Cell], jobs: int = 2, whole: bool = Fal
         if key in missing
         and key in known
         and (cell.scale or cell.spec.keep == "none")
-        and _measured(known[key], cell.spec)
+        and lab.resolve(cell.spec).measured_by(known[key].rounds, known[key].provenance)
     }
     if read:
         said = f"{len(read)} runs are of record, read from results/."
@@ -60,11 +60,6 @@ def train_cells(cells: Sequence[exhibits.Cell], jobs: int = 2, whole: bool = Fal
         pairs = [(cell, key) for cell, key in pairs if key not in blank]
     trained = iter(lab.sweep([cell.spec for cell, key in pairs if key not in read], jobs=jobs or 1))
     return Runs.of_pairs([(cell, read[key] if key in read else next(trained)) for cell, key in pairs])
-
-
-def _measured(record: lab.Record, spec: lab.RunSpec) -> bool:
-    """Whether a result of record has the metrics that a specification asks for."""
-    return all(name in record.rounds for name in metrics.measured(spec.metrics))
 
 
 def say_stale(records: Sequence[lab.Record]) -> str:

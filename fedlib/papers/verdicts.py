@@ -95,11 +95,14 @@ Found = Mapping[Setting, Mapping[str, Seeds]]  # setting -> method -> seed -> ru
 
 @dataclass(frozen=True)
 class Reading:
-    """How runs are read: the rule that selects a run's round, how words are counted, and the scale."""
+    """How runs are read: the rule that selects a run's round, how words are counted, the scale, and how many parts the claim
+    has, whose intervals hold together.
+    """
 
     rule: str = RULES[0]
     count: str = "published"
     scale: str = "record"
+    parts: int = 1
 
 
 @dataclass(frozen=True)
@@ -255,7 +258,7 @@ def judge(parts: Sequence[Part], found: Evidence, printed: float = float("nan"),
     """
     if not parts:
         return Finding(UNDECIDED, "not testable by a run")
-    readings = [Reading(rule, count, found.scale) for count in counts or ("published",) for rule in RULES]
+    readings = [Reading(rule, count, found.scale, len(parts)) for count in counts or ("published",) for rule in RULES]
     judged = {reading: _judge(parts, found, reading, printed) for reading in readings}
     first = judged[readings[0]]
     if len({one.verdict for one in judged.values()}) == 1:

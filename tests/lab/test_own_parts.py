@@ -436,6 +436,16 @@ def test_a_method_that_cannot_work_is_refused_when_it_is_registered(change, mess
     assert "SharedBias" not in ALGORITHMS and "../evil" not in ALGORITHMS
 
 
+@pytest.mark.parametrize("header", ["", "from __future__ import annotations\n"])
+def test_a_parameter_is_a_float_where_its_annotation_says_so(header):
+    """`lam: float = 1` takes 0.5, and 1 as 1.0 is the same run."""
+    cell(header + METHOD.replace("weight: float = 0.5", "weight: float = 1"))
+    usual, one, half = (
+        lab.resolve(RunSpec("SharedBias", params=params)) for params in ({}, {"weight": 1}, {"weight": 0.5})
+    )
+    assert usual.key == one.key != half.key and half.algorithm.weight == 0.5 and type(usual.algorithm.weight) is float
+
+
 @pytest.mark.parametrize(
     ("dealt", "message"),
     [

@@ -442,9 +442,9 @@ def test_clients_curves_and_ablations():
         return part("above", TABLE2, method="FedSSA", over=["FD", "FedProto"], top=1, measures=measures, **more)
 
     found = judge(spread(), by_method(TABLE2, values))
-    # Two clients d points apart have a standard deviation of d over the root of 2: 6 against 2 points, 2.83 apart.
+    # Two clients d points apart have a standard deviation of d / 2, the metric `spread`: 6 against 2 points, 2 apart.
     assert found.evidence.startswith("12 of 12 comparisons as claimed; least: FedSSA - FedProto")
-    assert found.evidence.endswith("spread over clients: +2.83 ± 0.00 points (n = 3)")
+    assert found.evidence.endswith("spread over clients: +2.00 ± 0.00 points (n = 3)")
     assert judge(spread(within=6.0), by_method(TABLE2, values)).verdict == SUPPORTED
     assert judge(spread(within=1.0), by_method(TABLE2, values)).verdict == CONTRADICTED
     curves = {"FedSSA": record([40, 60]), "FedProto": record([50, 55])}  # higher at the end, and lower on the way

@@ -62,7 +62,23 @@ def test_a_label_says_what_differs_and_other_clients_are_not_paired(small_digits
     first, second, third = compared.table["run"]
     assert "mu0 = 0.3" in first and "mu0 = 0.5" in second and "N = 5" in third and "seed" not in first
     assert set(compared.clients["label"]) == {second}
-    assert any("other clients" in note for note in compared.notes)
+    assert any(note.startswith(f"the clients of {third} hold other images") for note in compared.notes)
+
+
+@pytest.mark.thorough(None)
+def test_clients_that_lack_public_images_or_are_split_otherwise_are_not_paired(small_digits):
+    """FCCL's clients lack the public tenth, unless it is kept from all; the released split tests on the official images."""
+    spec = RunSpec("Standalone", num_clients=2, rounds=1, batch_size=64, partition="iid")
+    fccl, kept = replace(spec, algorithm="FCCL"), replace(spec, overrides={"reserve": True})
+    released = replace(spec, overrides={"split": "official-4:1:1"})
+    alone, lacking, alike, apart = (run(one, progress=False) for one in (spec, fccl, kept, released))
+    for first, second, paired in ((alone, lacking, False), (alike, lacking, True), (alone, apart, False)):
+        compared = notebook.compare(first, second)
+        assert (len(compared.clients) == 2) is paired
+        assert any("hold other images" in note for note in compared.notes) is not paired
+    assert [line for line in comparison.differing(alone, alike) if "reserve" in line] == [
+        "spec.overrides.reserve: None | True"
+    ]
 
 
 class Fake:
@@ -72,6 +88,7 @@ class Fake:
 
     def __init__(self, key, spec, accuracy=0.5, status="finished", trained=3):
         self.key, self.spec, self.status = key, spec, status
+        self.hashed = vars(spec) | {"data": spec.dataset, "protocol": spec.overrides}
         self.rounds = pd.DataFrame({"round": range(-1, trained), "accuracy": accuracy})
         self.clients = pd.DataFrame({"client": [0, 1], "round": trained - 1, "accuracy": accuracy})
 
