@@ -229,12 +229,12 @@ def scenario(given: Any) -> str:
     return ",".join(names)
 
 
-def architectures(scenario: str, known_only: bool = True) -> tuple[str, ...]:
-    """The architectures of clients 0, 1, 2, ... in turn. Raises FedlibError for unknown ones, if `known_only`."""
+def architectures(scenario: str) -> tuple[str, ...]:
+    """The architectures of clients 0, 1, 2, ... in turn. Raises FedlibError for unknown ones."""
     if scenario in SCENARIOS:
         return SCENARIOS[scenario]
     names = tuple(scenario.split(","))
-    for name in names if known_only else ():
+    for name in names:
         choose("architecture", name, BUILDERS)
     return names
 

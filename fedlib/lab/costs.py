@@ -185,15 +185,6 @@ class Flops:
     first: float = 0.0
     first_public: float = 0.0
 
-    def local(self, samples: int, epochs: int, public_samples: int = 0) -> float:
-        """FLOPs of a client's round."""
-        return samples * (epochs * self.epoch + self.round) + public_samples * self.public + self.fixed
-
-    def aggregation(self, uploads: int, public_samples: int = 0) -> float:
-        """FLOPs of the server's round."""
-        each = self.upload + public_samples * self.upload_public
-        return uploads * each + public_samples * self.server_public + self.server
-
 
 def flops(
     algorithm: Algorithm,
@@ -241,14 +232,12 @@ def _flops(
     return Flops(epoch, own - epoch, image, fixed, upload, upload_image, server_image, rest, first, first_public)
 
 
-def relative_to_standalone(
-    algorithm: Algorithm, architecture: str, epochs: int = 1, num_classes: int = 10, channels: int = 3
-) -> float:
-    """FLOPs of a client's round of `epochs` by those of Standalone: what grows with its training images, for one of
-    infinitely many.
+def relative_to_standalone(algorithm: Algorithm, architecture: str, epochs: int = 1) -> float:
+    """FLOPs of a client's round of `epochs` by those of Standalone, with ten classes: what grows with its training images, for
+    one of infinitely many.
     """
-    cost = flops(algorithm, architecture, num_classes, channels)
-    return (cost.epoch + cost.round / epochs) / training_flops(architecture, num_classes, channels)
+    cost = flops(algorithm, architecture)
+    return (cost.epoch + cost.round / epochs) / training_flops(architecture, 10, 3)
 
 
 def of_run(run: Any) -> np.ndarray:
@@ -321,13 +310,13 @@ class Spent:
     published_words: float
 
 
-def until(rounds: pd.DataFrame, target: float, column: str = "accuracy") -> Spent:
-    """What it took until `column` (a fraction) first reached `target`, or what all rounds took if it never did.
+def until(rounds: pd.DataFrame, target: float) -> Spent:
+    """What it took until the accuracy (a fraction) first reached `target`, or what all rounds took if it never did.
 
     rounds: a record's table; its untrained start (round -1) counts for nothing.
     """
     trained = rounds[rounds["round"] >= 0]
-    there = (trained[column] >= target).to_numpy()
+    there = (trained["accuracy"] >= target).to_numpy()
     part = trained.iloc[: int(there.argmax()) + 1] if there.any() else trained
     words = float(part["download_words"].sum() + part["upload_words"].sum())
     return Spent(bool(there.any()), len(part), words, float(part["published_words"].sum()))

@@ -107,12 +107,12 @@ def _leads(rows: Mapping[str, Mapping[str, Mapping[Any, Any]]], other: str) -> s
     return f"{text}; {other} computes {compute:.2f} times as much, and the lead is {at_equal}"
 
 
-def at_each_price(runs: Runs, method: str, rule: str = "last") -> pd.DataFrame:
+def at_each_price(runs: Runs, method: str) -> pd.DataFrame:
     """The leads of `method` over each other one, in words, a row a setting and method: what it computes and sends by the other, and
     the lead at equal rounds, FLOPs and words, with the rounds that are compared where one run is cut, or why there is none.
     """
     rows = []
-    for row in prices.against(runs, method, rule).to_dict("records"):
+    for row in prices.against(runs, method).to_dict("records"):
         shown = {"setting": row["setting"], "against": row["other"], "n": row["n"]}
         shown |= {"computes": f"{row['compute']:.2f}", "sends": tables.short(row["sent"])}
         rows.append(shown | {f"equal {prices.WORDS[kind]}": _at(row, kind) for kind in prices.KINDS})

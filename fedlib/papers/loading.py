@@ -71,11 +71,11 @@ def say_stale(records: Sequence[lab.Record]) -> str:
     return f"{len(stale)} of {len(records)} are of earlier numbers than today's code computes ({', '.join(parts)})."
 
 
-def load_maps(grid: str, scale: str = RECORD) -> pd.DataFrame:
+def load_maps(grid: str) -> pd.DataFrame:
     """The t-SNE maps of a grid's results of record, of each method's first seed: method and the columns of
     `views.map_representations`. Without rows where no such run kept its clients.
     """
-    pairs = sorted(load_record(grid, scale).pairs, key=lambda pair: pair[0].spec.seed)
+    pairs = sorted(load_record(grid).pairs, key=lambda pair: pair[0].spec.seed)
     columns = ["client", "architecture", "label", "x", "y", *views.SHARES]
     chosen = {cell.method: _beside(record, "maps", columns) for cell, record in reversed(pairs)}
     parts = [rows.assign(method=method) for method, rows in chosen.items() if len(rows)]
@@ -84,20 +84,18 @@ def load_maps(grid: str, scale: str = RECORD) -> pd.DataFrame:
     return joined.sort_values("method", key=lambda names: names.map(order.index), kind="stable")[["method", *columns]]
 
 
-def load_images(grid: str, scale: str = RECORD) -> pd.DataFrame:
+def load_images(grid: str) -> pd.DataFrame:
     """The enhanced images of a grid's results of record, of the first seed: the columns of
     `views.encode_images`. Without rows where no such run kept its extractor.
     """
-    found = load_record(grid, scale)
-    return _of_first_seed("images", ["row", "picture", "pixels"], found.pairs)
+    return _of_first_seed("images", ["row", "picture", "pixels"], load_record(grid).pairs)
 
 
-def load_matches(grid: str, scale: str = RECORD) -> pd.DataFrame:
+def load_matches(grid: str) -> pd.DataFrame:
     """What pFedHR's server matched in a grid's results of record, of the first Non-IID run that has it, by
     seed: `views.list_matches`'s columns. Without rows where there is none.
     """
-    found = load_record(grid, scale)
-    pairs = [pair for pair in found.pairs if pair[0].spec.partition == "by-class"]
+    pairs = [pair for pair in load_record(grid).pairs if pair[0].spec.partition == "by-class"]
     return _of_first_seed("matches", views.MATCHES, pairs)
 
 

@@ -140,12 +140,6 @@ def arm(name: str) -> Arm:
     return found[name]
 
 
-def unplanned() -> list[str]:
-    """Keys of results of record that no arm names."""
-    named = {key for one in arms().values() for key in one.keys}
-    return [record.key for record in recorded.read_results() if record.key not in named]
-
-
 def expected_hours(specs: Collection[lab.RunSpec], timed: Sequence[estimates.Timed]) -> float:
     """Hours on one core that runs will take, by those of `timed` (`recorded.timed()`) that are most like them."""
     return sum(lab.expected_seconds([lab.resolve(spec, RECORD) for spec in specs], timed)) / 3600

@@ -77,18 +77,18 @@ def _level(row: Mapping[Any, Any]) -> str:
 PER_ROUND, ROUNDS, TO_TARGET = "communication per client per round", "rounds to target", "communication to target"
 
 
-def communication(words: pd.DataFrame, clients: int = 10, paper: str = "FedGH", item: str = "Table 3") -> pd.DataFrame:
-    """A paper's communication columns recomputed, one row per printed number that is not 0.
+def communication(words: pd.DataFrame) -> pd.DataFrame:
+    """The communication columns of FedGH's Table 3 recomputed, one row per printed number that is not 0.
 
     words: `costs.table`, words a client and round. `published` counts as the paper does, `real` every word that travels; totals
-    are the paper's own number of rounds x `clients` a round x words. KB is 1024 bytes, MB 1024 KB.
+    are the paper's own number of rounds x 10 clients a round x words. KB is 1024 bytes, MB 1024 KB.
     """
-    table = reported(paper, item)
+    table = reported("FedGH", "Table 3")
     rounds = table[table["metric"] == ROUNDS].set_index(["dataset", "method"])["value"]
     rows = []
     for row in table[table["metric"].isin([PER_ROUND, TO_TARGET]) & (table["value"] > 0)].to_dict("records"):
         per_round = row["metric"] == PER_ROUND
-        visits = 1 if per_round else rounds[row["dataset"], row["method"]] * clients
+        visits = 1 if per_round else rounds[row["dataset"], row["method"]] * 10
         share = visits * 4 / (2**20 if row["unit"] == "MB" else 2**10)
         ours, real = (words.loc[row["method"], f"{row['dataset']}_{counted}"] for counted in ("published", "real"))
         rows.append(
@@ -100,13 +100,12 @@ def communication(words: pd.DataFrame, clients: int = 10, paper: str = "FedGH", 
     return pd.DataFrame(rows)
 
 
-def beside_costs(costs: pd.DataFrame, paper: str = "FedGH", item: str = "Table 3") -> pd.DataFrame:
-    """`Runs.targets`'s rows with the paper's numbers beside them, in KB of 1024 bytes; NaN: a dash, or not reached."""
+def beside_costs(costs: pd.DataFrame) -> pd.DataFrame:
+    """`Runs.targets`'s rows with those of FedGH's Table 3 beside them, in KB of 1024 bytes; NaN: a dash, or not reached."""
     names = {PER_ROUND: "per_round_kb", ROUNDS: "rounds", TO_TARGET: "total_kb"}
-    table = costs.copy()
+    table, every = costs.copy(), reported("FedGH", "Table 3")
     for metric, name in names.items():
-        printed = reported(paper, item)
-        printed = printed[printed["metric"] == metric]
+        printed = every[every["metric"] == metric]
         values = printed["value"] * printed["unit"].map({"MB": 1024.0}).fillna(1.0)
         values.index = pd.MultiIndex.from_frame(printed[["dataset", "method"]])
         keys = pd.MultiIndex.from_frame(table[["dataset", "method"]])

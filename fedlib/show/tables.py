@@ -200,7 +200,7 @@ def with_costs(ranked: Ranked, costs: pd.DataFrame) -> Ranked:
     return Ranked(table, ranked.marks.reindex(columns=table.columns, fill_value=""), ranked.note)
 
 
-def in_full(table: pd.DataFrame, methods: Sequence[str], column: str = "setting") -> pd.DataFrame:
+def in_full(table: pd.DataFrame, methods: Sequence[str]) -> pd.DataFrame:
     """One row per setting and method: the mean over the visited clients with its interval and n, the means over all and over the
     selected clients (per cent), the difference to the best other method, paired by seed, with its interval and n, and, of pFedHR,
     how often a selected client had a teacher (per cent).
@@ -211,7 +211,7 @@ def in_full(table: pd.DataFrame, methods: Sequence[str], column: str = "setting"
     for row in table[table["method"].isin(methods)].to_dict("records"):
         text = cell(row["ours"], row["ci95"], row["n"], row["diverged"])
         shown = {
-            column: row[column],
+            "setting": row["setting"],
             "method": row["method"],
             "visited": text if row["n"] == 1 or np.isnan(row["ours"]) else f"{text} (n = {row['n']})",
             "all": plain(row["all"]),
@@ -221,10 +221,10 @@ def in_full(table: pd.DataFrame, methods: Sequence[str], column: str = "setting"
         if not np.isnan(row.get("taught", np.nan)):
             shown["taught"] = labels.per_cent(row["taught"])
         rows.append(shown)
-    settings = list(dict.fromkeys(table[column]))
-    rows.sort(key=lambda row: (settings.index(row[column]), methods.index(row["method"])))
-    names = dict.fromkeys(name for row in rows for name in row)
-    return pd.DataFrame(rows, columns=list(names) or [column, "method"]).fillna("").set_index([column, "method"])
+    settings, place = list(dict.fromkeys(table["setting"])), ["setting", "method"]
+    rows.sort(key=lambda row: (settings.index(row["setting"]), methods.index(row["method"])))
+    names = dict.fromkeys([*place, *(name for row in rows for name in row)])
+    return pd.DataFrame(rows, columns=list(names)).fillna("").set_index(place)
 
 
 def short(value: float) -> str:

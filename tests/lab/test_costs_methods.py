@@ -121,17 +121,17 @@ def test_parts_of_a_round_by_hand() -> None:
     step, extraction = 2 * (3 * FORWARD["CNN-5"] - CONV1), 2 * (FORWARD["CNN-5"] - HEADER + MEANS)
     cost = costs.flops(ALGORITHMS["FedGH"](), "CNN-5")
     assert (cost.epoch, cost.round, cost.public, cost.fixed) == (step, extraction, 0, 0)
-    assert cost.local(30, 4) == 30 * (4 * step + extraction)
     # the server's step on a LAR: forward, and the gradient of the weight; two LARs an upload
-    assert cost.upload == 2 * 2 * (2 * HEADER) and cost.aggregation(5) == 5 * cost.upload
+    assert cost.upload == 2 * 2 * (2 * HEADER) and cost.server == 0
     frozen = costs.flops(ALGORITHMS["FedGH"](server_update="frozen"), "CNN-5")
-    assert (frozen.upload, frozen.local(30, 4)) == (0, cost.local(30, 4))
+    assert (frozen.upload, frozen.epoch, frozen.round) == (0, step, extraction)
     # FedMD digests the public subset (a training step an image) and answers on it (a forward pass)
     digest = costs.flops(ALGORITHMS["FedMD"](), "CNN-5")
     assert (digest.epoch, digest.public) == (step, step + 2 * FORWARD["CNN-5"])
     # FedKEMF's server runs each upload on the public subset and trains one network on it
     distil = costs.flops(ALGORITHMS["FedKEMF"](), "CNN-5")
-    assert distil.aggregation(4, 50) == 50 * (4 * 2 * FORWARD["CNN-5"] + step)
+    assert (distil.upload, distil.upload_public) == (0, 2 * FORWARD["CNN-5"])
+    assert (distil.server_public, distil.server) == (step, 0)
 
 
 def test_what_was_spent_until_a_target_or_in_all() -> None:

@@ -116,7 +116,8 @@ def test_what_a_method_costs_beside_standalone(method, tolerance):
     fields = {"dataset": "cifar10", "scenario": "CNN-3", "num_clients": 10, "rounds": 10**6, "local_epochs": 1}
     item = lab.resolve(RunSpec(algorithm=method, params=params, **fields))
     images, public = item.samples / 10 / 10**6, item.spec.public_fraction * item.info.num_train
-    counted = costs.flops(item.algorithm, "CNN-3").local(images, 1, public if "MD" in method or "FCCL" in method else 0)
+    cost = costs.flops(item.algorithm, "CNN-3")
+    counted = images * (cost.epoch + cost.round) + public * cost.public + cost.fixed
     expected = counted / images / costs.training_flops("CNN-3", 10, 3)
     assert lab.relative_work(item) == pytest.approx(expected, rel=tolerance)
 

@@ -120,11 +120,11 @@ def kept(tmp_path, cells, name, tables):
 def test_maps_of_record_are_of_the_first_seed_in_the_grids_order(tmp_path, monkeypatch):
     columns = ["client", "architecture", "label", "x", "y", *views.SHARES]
     cells = exhibits.cells("fedssa/representations", "record", seeds=(1, 0))  # FedProto 1, 0, then FedSSA 1, 0
-    monkeypatch.setattr(loading, "load_record", lambda grid, scale: kept(tmp_path / "none", cells, "maps", {}))
+    monkeypatch.setattr(loading, "load_record", lambda grid: kept(tmp_path / "none", cells, "maps", {}))
     none = notebook.load_maps("fedssa/representations")
     assert none.empty and list(none) == ["method", *columns]
     rows = {place: pd.DataFrame([(0, "CNN-1", 3, 3 - place, 0.0, 100.0, 100.0)], columns=columns) for place in range(4)}
-    monkeypatch.setattr(loading, "load_record", lambda grid, scale: kept(tmp_path / "all", cells, "maps", rows))
+    monkeypatch.setattr(loading, "load_record", lambda grid: kept(tmp_path / "all", cells, "maps", rows))
     table = notebook.load_maps("fedssa/representations")
     assert table[["method", "x"]].to_numpy().tolist() == [["FedProto", 2], ["FedSSA", 0]]
 
@@ -162,7 +162,7 @@ def test_matches_by_hand():
 
 def test_matches_of_record_are_of_the_first_non_iid_run(tmp_path, monkeypatch):
     cells = exhibits.cells("pfedhr/labelled", "record", dataset="mnist", seeds=(1, 0))
-    monkeypatch.setattr(loading, "load_record", lambda grid, scale: kept(tmp_path / "none", cells, "matches", {}))
+    monkeypatch.setattr(loading, "load_record", lambda grid: kept(tmp_path / "none", cells, "matches", {}))
     assert notebook.load_matches("pfedhr/labelled").empty
     has = {("iid", 0): 0, ("by-class", 1): 1, ("by-class", 0): 2}
     places = {
@@ -170,18 +170,18 @@ def test_matches_of_record_are_of_the_first_non_iid_run(tmp_path, monkeypatch):
         for number, cell in enumerate(cells)
         if cell.spec.algorithm == "pFedHR" and (cell.spec.partition, cell.spec.seed) in has
     }
-    monkeypatch.setattr(loading, "load_record", lambda grid, scale: kept(tmp_path / "some", cells, "matches", places))
+    monkeypatch.setattr(loading, "load_record", lambda grid: kept(tmp_path / "some", cells, "matches", places))
     assert notebook.load_matches("pfedhr/labelled")["place"].tolist() == [2]
 
 
 def test_images_of_record_are_of_the_first_seed(tmp_path, monkeypatch):
     cells = exhibits.cells("pfedes/images", "record", seeds=(1, 0, 2))
-    monkeypatch.setattr(loading, "load_record", lambda grid, scale: kept(tmp_path / "none", cells, "images", {}))
+    monkeypatch.setattr(loading, "load_record", lambda grid: kept(tmp_path / "none", cells, "images", {}))
     assert notebook.load_images("pfedes/images").empty
     rows = {  # seed 0 kept nothing
         number: pd.DataFrame([("original", 0, text)], columns=["row", "picture", "pixels"])
         for number, text in enumerate("b-c")
         if cells[number].spec.seed
     }
-    monkeypatch.setattr(loading, "load_record", lambda grid, scale: kept(tmp_path / "some", cells, "images", rows))
+    monkeypatch.setattr(loading, "load_record", lambda grid: kept(tmp_path / "some", cells, "images", rows))
     assert notebook.load_images("pfedes/images")["pixels"].tolist() == ["b"]
