@@ -299,7 +299,7 @@ MUTANTS: dict[str, tuple[str, list[Change]]] = {
             (".sum(0) / of_class.sum(0)).mean()", ".sum(0) / of_class.sum(0)).max()"),
             ("[: -(-len(accuracies) // 10)].mean()", "[: len(accuracies) // 10 + 1].mean()"),
             ("np.sort(accuracies)[:", "np.sort(accuracies)[::-1][:"),
-            ('require(metric.name not in METRICS, "metric"', 'require(True, "metric"'),
+            ('require(METRICS.get(metric.name) not in BUILT_IN, "metric"', 'require(True, "metric"'),
             ('return 100.0 if self.unit == "%" else 1.0', "return 100.0"),
             ("return self.low * self.scale, self.high * self.scale", "return self.low, self.high"),
         ],
@@ -447,7 +447,7 @@ MUTANTS: dict[str, tuple[str, list[Change]]] = {
         ],
     ),
     "lab/spec.py": (
-        "tests/lab/test_checkpoint.py tests/lab/test_keys.py tests/lab/test_change.py tests/lab/test_bad_calls.py tests/test_bad_input.py tests/lab/test_own_parts.py",
+        "tests/lab/test_checkpoint.py tests/lab/test_keys.py tests/lab/test_change.py tests/lab/test_bad_calls.py tests/test_bad_input.py tests/lab/test_own_parts.py tests/test_metrics.py",
         [
             ("if values[\"partition\"] not in (\"dirichlet\", \"quantity-skew\"):\n        del hashed[\"alpha\"]", "if False:\n        del hashed[\"alpha\"]"),
             ("\"std\": list(dataset.std)", "\"std\": []"),
@@ -457,6 +457,8 @@ MUTANTS: dict[str, tuple[str, list[Change]]] = {
             ("values[\"participation\"] = min(1.0, SELECTED / max(1, values[\"num_clients\"]))", "values[\"participation\"] = SELECTED / max(1, values[\"num_clients\"])"),
             ("if name in models.BUILDERS and not models.is_built_in(name):", "if False:"),
             ("changed = (f\"{part} {number}\" for part, number in self.numerics.items() if number != 1)", "changed = ()"),
+            ("return same and {*self.spec.metrics", "return {*self.spec.metrics"),
+            ("{self.own_metrics.get(name, '')}", ""),
         ],
     ),
     "flower/wire.py": (
