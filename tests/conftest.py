@@ -7,7 +7,7 @@ import pytest
 import torch
 from tiny import ARCHITECTURES
 
-from fedlib import algorithms, data, models, partition
+from fedlib import algorithms, data, metrics, models, partition
 
 torch.set_num_threads(1)
 # A shell's job in the background ignores Ctrl-C and one under `nohup` a hang-up, and so would what tests start and interrupt.
@@ -47,7 +47,10 @@ def seeded():
 @pytest.fixture(autouse=True)
 def registries():
     """What a test registers is forgotten after it."""
-    every = (algorithms.ALGORITHMS, data.REGISTERED, models.BUILDERS, models.SCENARIOS, partition.REGISTERED)
+    every = (
+        *(algorithms.ALGORITHMS, data.REGISTERED, metrics.METRICS),
+        *(models.BUILDERS, models.SCENARIOS, partition.REGISTERED),
+    )
     before = [(registry, dict(registry)) for registry in every]
     yield
     for registry, entries in before:

@@ -94,11 +94,10 @@ def test_the_worst_decile_of_a_round_is_over_the_clients_visited_so_far(small_di
         intervals.reported(record, "last", "balanced_accuracy")
 
 
-def test_one_registration_reaches_runs_tables_captions_and_axes(small_digits, monkeypatch):
+def test_one_registration_reaches_runs_tables_captions_and_axes(small_digits):
     def entropy(logits, labels):
         return torch.nn.functional.cross_entropy(logits, labels)
 
-    monkeypatch.setattr(metrics, "METRICS", dict(METRICS))
     loss = Metric("test_loss", "mean test loss", "nats", 0.0, float("inf"), False, of_client=entropy)
     metrics.register(loss)
     metrics.register(loss)  # a cell can be run twice
@@ -154,9 +153,8 @@ def test_limits_are_in_the_unit_that_is_shown():
     assert Metric("test_loss", "test loss", unit="nats", low=0, high=9).limits == (0, 9)
 
 
-def test_a_metric_of_ones_own_that_has_changed_is_measured_again(small_digits, monkeypatch):
+def test_a_metric_of_ones_own_that_has_changed_is_measured_again(small_digits):
     """Its name is no promise: a run that was measured by another version of its code does not answer, and has no other key."""
-    monkeypatch.setattr(metrics, "METRICS", dict(METRICS))
 
     def registered(value):
         metrics.register(Metric("mine", "mine", "", of_client=lambda logits, labels: torch.tensor(value)))
