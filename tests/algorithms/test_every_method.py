@@ -121,6 +121,7 @@ def narrow(num_classes: int, channels: int) -> Model:
     return Model(nn.Sequential(nn.AvgPool2d(8), nn.Flatten(), nn.Linear(16 * channels, 7)), nn.Linear(7, num_classes))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", [name for name, method in ALGORITHMS.items() if method.needs != "architecture"])
 def test_unequal_feature_widths(name, home, monkeypatch):
     """An architecture of one's own whose header reads 7 features, beside CNN-5, whose header reads 500."""
@@ -264,6 +265,7 @@ def test_a_step_too_far_in_the_last_round_ends_as_diverged(name, lr, small_digit
     assert outcome.status == "diverged" and len(outcome.round_rows) == 2
 
 
+@pytest.mark.thorough("model", "upload")
 @pytest.mark.parametrize("place", ["model", "state", "upload", "logits", "server"])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("loss", [True, False])

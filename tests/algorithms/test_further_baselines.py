@@ -28,7 +28,7 @@ def digits(kind: str) -> Dataset:
     return Dataset.from_arrays(f"digits-{kind}", images, labels, images[:10], labels[:10], 10, kind=kind)
 
 
-@pytest.mark.thorough("FedGen")
+@pytest.mark.thorough(None)
 @pytest.mark.parametrize("kind", NETWORKS)
 @pytest.mark.parametrize("name", [method.name for method in FURTHER])
 def test_it_learns(name, kind):

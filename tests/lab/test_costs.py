@@ -38,6 +38,7 @@ def like_cifar(num_classes: int, held: int) -> Federation:
     return federation
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("column", "num_classes", "held"), [(0, 10, 2), (1, 100, 10)])
 @pytest.mark.parametrize("name", WORDS)
 def test_words_of_real_messages(name, column, num_classes, held):
