@@ -208,8 +208,8 @@ def counts(paper: str) -> dict[str, int]:
 
 def differences(found: Runs, method: str, setting: str) -> tuple[float, float, int]:
     """A method's mean difference to the reference in a setting, paired by seed, its half-width and n."""
-    rows = found.differences(REFERENCE, "last")
-    for row in rows[(rows["method"] == method) & (rows["setting"] == setting)].to_dict("records"):
+    own = Runs.of_pairs(pair for pair in found.pairs if pair[0].setting == setting)
+    for row in own.effects(REFERENCE, "last").query("case == @method").to_dict("records"):
         return row["difference"], row["ci95"], row["n"]
     return np.nan, np.nan, 0
 
@@ -259,8 +259,8 @@ def front() -> str:
 def landing(thumbs: Mapping[str, str]) -> str:
     rows, pictures = [], []
     for paper in exhibits.PAPERS:
-        exhibit = exhibits.EXHIBITS[MAIN[paper.name]]
-        rows += _landing_rows(paper.name, exhibit)
+        exhibit = exhibits.EXHIBITS[MAIN[paper]]
+        rows += _landing_rows(paper, exhibit)
         pictures.append(gallery_card(exhibit, thumbs[exhibit.name]))
     hundred = of_record("fedssa/heterogeneous")[0].where(num_clients=100)
     priced = conclusions.at_each_price(hundred, "FedSSA").astype(str).to_dict("records")
@@ -388,7 +388,7 @@ def _notebook_trees() -> str:
     """The notebooks in the sidebar: those of no paper, then each paper's."""
     order = ["", *dict.fromkeys(item.notebook.split("/")[0] for item in exhibits.every().values()), "deploy"]
     names = {"": "Notebooks", "audit": "Audit", "deploy": "Deploy"} | {
-        paper.name.lower(): paper.name for paper in exhibits.PAPERS
+        paper.lower(): paper for paper in exhibits.PAPERS
     }
     trees = []
     for folder in order:
@@ -409,7 +409,7 @@ def ledger_page() -> str:
         verdict = f'<span class="state {row["verdict"].split()[0]}">{row["verdict"]}</span>'
         rows.append({"no.": place, **row, "verdict": verdict})
     said = "; ".join(
-        f"{paper.name}: " + ", ".join(f"{count} {name}" for name, count in counts(paper.name).items() if count)
+        f"{paper}: " + ", ".join(f"{count} {name}" for name, count in counts(paper).items() if count)
         for paper in exhibits.PAPERS
     )
     return f"""# The papers' claims
@@ -429,11 +429,10 @@ The notebook is [audit 2](../notebooks/audit/2_claims.ipynb); how the numbers ar
 
 def contradictions_page() -> str:
     found = contradictions.table()
-    names = [paper.name for paper in exhibits.PAPERS]
     rows = [
         {
             "no.": place,
-            "papers": ", ".join(name for name in names if name in f"{row['sources']} {row['item']}") or "all",
+            "papers": ", ".join(name for name in exhibits.PAPERS if name in f"{row['sources']} {row['item']}") or "all",
             "what does not fit": row["item"],
             "who says what": row["sources"],
             "the numbers": row["numbers"],
@@ -869,7 +868,7 @@ def _looks(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
     for name in methods:
         plain = _method(name)
         place = sum(_method(other) == plain for other in drawn)
-        colour = looks.look(plain).colour
+        colour = looks.looks([plain])[plain].colour
         drawn[name] = {
             "colour": "currentColor" if colour == "#000000" else colour,
             "dash": ("", "7 3", "2 3", "9 3 2 3")[place % 4],

@@ -112,7 +112,7 @@ class Study:
         """Further columns of one setting: name -> a cell a method."""
         columns = {}
         if reference:
-            rows = {row["method"]: row for row in own.differences(reference, rule).to_dict("records")}
+            rows = {row["case"]: row for row in own.effects(reference, rule).to_dict("records")}
             columns[f"difference to {reference}"] = [_difference(rows.get(one)) for one in self.methods]
         if people:
             for name in ("worst_decile", "spread"):
@@ -323,7 +323,7 @@ def _not_alike(runs: Runs, methods: list[str], tuned: bool) -> str:
 
 
 def _difference(row: Mapping[Any, Any] | None) -> str:
-    """`+1.20 ± 0.80 (n = 3)`, of a row of `Runs.differences`; a dash for the reference."""
+    """`+1.20 ± 0.80 (n = 3)`, of a row of `Runs.effects`; a dash for the reference."""
     return f"{tables.format_difference(row['difference'], row['ci95'])} (n = {int(row['n'])})" if row else "–"
 
 

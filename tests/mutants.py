@@ -414,7 +414,7 @@ MUTANTS: dict[str, tuple[str, list[Change]]] = {
             ("if row[\"round\"] >= 0}", "}"),
             ("stopping = bool(stop) and not last", "stopping = bool(stop)"),
             ("if checkpoint is not None and clients is not None and (due or stopping):", "if checkpoint is not None and clients is not None and due:"),
-            ("            if stopping:\n                raise", "            if False:\n                raise"),
+            ("            if stopping:\n                then = \"the", "            if False:\n                then = \"the"),
             ("    clients.forget()\n", "    pass\n"),
             ("if received:\n            raise", "if False:\n            raise"),
         ],

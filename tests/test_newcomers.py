@@ -3,6 +3,7 @@
 import signal
 
 import numpy as np
+import pandas as pd
 import pytest
 import tiny
 import torch
@@ -97,7 +98,7 @@ def test_every_method_has_something_for_a_newcomer(name):
     federation = by_hand(2, public=6)
     (new,), images = federation.newcomers, federation.pool.stored.clone()
     outcome = simulate(federation, make(name, PARAMS.get(name, {})), 2)
-    table = lab.tables.newcomers_of(outcome)
+    table = pd.DataFrame(outcome.newcomer_rows)
     assert outcome.status == "finished" and table["visits"].tolist() == [-1, 0, 1, 2] and set(table["client"]) == {new}
     assert new not in {row["client"] for row in outcome.client_rows if row["round"] >= 0}
     assert table["accuracy"].between(0, 1).all() and table["loss"].notna().tolist() == [False, False, True, True]
@@ -161,7 +162,7 @@ def test_a_study_shows_newcomers_as_a_table_and_a_figure(small_digits, capsys):
     assert list(shown.table.columns) == ["start", "download", "1 visit", "2 visits"]
     assert list(shown.table.index) == ["Standalone", "FedProto"] and "in no round, 2 a run" in shown.note
     own = [one.newcomers.query("visits == 2")["accuracy"].mean() for one in found.runs.of("FedProto").records]
-    assert shown.table.at["FedProto", "2 visits"].startswith(f"{100 * np.mean(own):.2f} ±")
+    assert shown.table.loc["FedProto", "2 visits"].startswith(f"{100 * np.mean(own):.2f} ±")
     axes = found.newcomer_curves().axes[0]
     assert [text.get_text() for text in axes.get_xticklabels()] == ["start", "0", "1", "2"]
     drawn = {line.get_label(): line.get_ydata()[-1] for line in axes.lines}

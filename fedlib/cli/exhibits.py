@@ -28,12 +28,11 @@ workflow = App(name="workflow")
 @exhibits_.default
 def list_exhibits() -> None:
     """Print every exhibit with its number of runs at each scale."""
-    table = exhibits.index(exhibits.every())
-    width = max(map(len, table.index))
+    width = max(map(len, exhibits.every()))
     print(f"{'exhibit':<{width}}" + "".join(f"{scale:>7}" for scale in lab.SCALES) + "  runs; what it shows")
-    for name, row in table.iterrows():
-        counts = "".join(f"{row[f'runs, {scale}']:>7}" for scale in lab.SCALES)
-        print(fill(row["shows"], f"{name:<{width}}{counts}  "))
+    for name, item in exhibits.every().items():
+        counts = "".join(f"{len(exhibits.cells(item.grids, scale)):>7}" for scale in lab.SCALES)
+        print(fill(item.title, f"{name:<{width}}{counts}  "))
 
 
 @exhibits_.command

@@ -10,13 +10,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+import pandas as pd
+
 from ..algorithms import Algorithm
 from ..errors import FedlibError, one_line, others_code, require
 from ..federation import Federation, Message, ServerContext
 from ..lab import checkpoint, clientfiles, costs, files, tracking
 from ..lab.progress import notice
 from ..lab.spec import Resolved
-from ..lab.tables import clients_of, rounds_of, timing_of
+from ..lab.tables import clients_of, rounds_of
 from ..simulation import Outcome, Reply, Request
 from . import shares, wire
 
@@ -280,7 +282,7 @@ def _serve(post: Transport, share: Path, out: Path, patience: float) -> Outcome:
     finally:
         files.write_bytes(earlier, _csv(nodes.messages))
         tracking.finish(run.key)
-    tables = {"rounds": rounds_of(outcome), "clients": clients_of(outcome), "timing": timing_of(outcome)}
+    tables = {"rounds": rounds_of(outcome), "clients": clients_of(outcome), "timing": pd.DataFrame(outcome.timing_rows)}
     contents: dict[Path, list[bytes | memoryview]] = {
         out / f"{name}.csv": [table.to_csv(index=False, lineterminator="\n").encode()] for name, table in tables.items()
     }

@@ -44,7 +44,6 @@ from .tables import clients_of as clients_of
 from .tables import counts as counts
 from .tables import owners as owners
 from .tables import rounds_of as rounds_of
-from .tables import timing_of as timing_of
 from .tracking import track as track
 from .tuning import Tuned as Tuned
 from .tuning import default_ranges as default_ranges

@@ -32,13 +32,6 @@ class Interrupted(KeyboardInterrupt):
     def _render_traceback_(self) -> list[str]:  # what a notebook shows, in place of the lines through this package
         return [str(self)]
 
-    @classmethod
-    def after(cls, round: int, rounds: int, saved: bool) -> "Interrupted":
-        then = (
-            "the same command resumes from there" if saved else "nothing was saved, since no checkpoint was asked for"
-        )
-        return cls(f"stopped after round {round + 1} of {rounds}; {then}")
-
 
 def simulate(
     federation: Federation,
@@ -92,7 +85,9 @@ def simulate(
                     save(checkpoint, label, outcome, clients)
                     saved = time.monotonic()
             if stopping:
-                raise Interrupted.after(row["round"], rounds, checkpoint is not None)
+                then = "the same command resumes from there"
+                then = then if checkpoint is not None else "nothing was saved, since no checkpoint was asked for"
+                raise Interrupted(f"stopped after round {row['round'] + 1} of {rounds}; {then}")
 
         return simulation.simulate(
             federation,

@@ -22,7 +22,7 @@ from . import checkpoint, costs, files, tracking
 from .build import federation_of, made_by_own_parts
 from .estimates import cores, expected_seconds, training_work
 from .progress import Progress, notice
-from .records import Record, begin_session, lock_of, read, store, stored_spec, tidy, usable, write
+from .records import Record, begin_session, lock_of, read, state, store, tidy, usable, write
 from .spec import Resolved, RunSpec, resolve
 
 Pipe: TypeAlias = "Connection[Any, Any]"
@@ -61,8 +61,8 @@ def _run(
     record = usable(resolved, reuse_stale)
     if record is not None and not resolved.own:
         return record
-    before = None if record else stored_spec(resolved.key)
-    resolved = resolved.joined(before) if before else resolved  # trained again, it has no less than it had
+    before = None if record else state(store() / resolved.key)[1]
+    resolved = resolved.joined(before.spec) if before else resolved  # trained again, it has no less than it had
     with _alone(resolved.label), training.one_thread():  # a builder of the user's own may touch torch's generator
         built = federation_of(resolved)
         border.fits(resolved.simulated, built)

@@ -42,7 +42,7 @@ from .build import federation_of
 from .places import home
 from .progress import notice
 from .spec import KEEP, FilledSpec, Resolved, resolve
-from .tables import clients_of, newcomers_of, rounds_of, timing_of
+from .tables import clients_of, rounds_of
 
 
 def store() -> Path:
@@ -347,23 +347,15 @@ def usable(resolved: Resolved, reuse_stale: bool, mend: bool = False) -> Record 
     return record if enough else None
 
 
-def stored_spec(key: str) -> FilledSpec | None:
-    """The specification of a finished run of the store; None where there is none that can be read."""
-    try:
-        record = read(store() / key)
-    except FedlibError:
-        return None
-    return record.spec if record else None
-
-
 def write(path: Path, outcome: Outcome, resolved: Resolved, stored: bytes, more: dict[str, Any]) -> None:
     """Write the record of a finished run, DONE last. stored: the content of spec.json; more: what its provenance has
     besides, such as the digests of what a person's own parts made.
     """
     spec = resolved.spec
-    tables = dict(zip(TABLES, (rounds_of(outcome), clients_of(outcome), timing_of(outcome)), strict=True))
+    timing = pd.DataFrame(outcome.timing_rows)
+    tables = dict(zip(TABLES, (rounds_of(outcome), clients_of(outcome), timing), strict=True))
     if outcome.newcomer_rows:
-        tables["newcomers"] = newcomers_of(outcome)
+        tables["newcomers"] = pd.DataFrame(outcome.newcomer_rows)
     contents: dict[str, bytes | memoryview] = {"spec.json": stored}
     contents |= {
         f"{name}.csv": table.to_csv(index=False, lineterminator="\n").encode() for name, table in tables.items()

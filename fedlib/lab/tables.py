@@ -18,16 +18,6 @@ def clients_of(outcome: Outcome) -> pd.DataFrame:
     return pd.DataFrame(outcome.client_rows)
 
 
-def timing_of(outcome: Outcome) -> pd.DataFrame:
-    """Seconds of each round."""
-    return pd.DataFrame(outcome.timing_rows)
-
-
-def newcomers_of(outcome: Outcome) -> pd.DataFrame:
-    """One row per newcomer and number of visits, where the federation has visits of newcomers."""
-    return pd.DataFrame(outcome.newcomer_rows)
-
-
 def counts(labels: np.ndarray, held: Sequence[np.ndarray | tuple[np.ndarray, ...]], num_classes: int) -> pd.DataFrame:
     """Who holds what: images by client (rows) and class (columns).
 

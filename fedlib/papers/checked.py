@@ -19,10 +19,6 @@ ROUNDS = 2  # besides round -1
 FILE = "checked.csv"
 
 
-class _Enough(Exception):
-    pass
-
-
 def sample(keys: Sequence[str] = ()) -> list[lab.Record]:
     """The results of record to check: those whose keys begin with one of `keys`, or else one for each method, protocol,
     data set and source (the digest of the code, or the versions of the numbers, that its provenance names). Those that were
@@ -98,21 +94,14 @@ def _row(record: lab.Record) -> dict[str, Any]:
     resolved = lab.resolve(record.spec)
     if resolved.key != record.key:
         raise FedlibError(f"run {record.key}: today's code would store it as {resolved.key}")
-    federation = lab.federation_of(resolved)
-    rows: list[dict[str, Any]] = []
-
-    def after_round(outcome: simulation.Outcome) -> None:
-        if len(outcome.round_rows) > ROUNDS or outcome.status == "diverged":
-            rows.extend(outcome.round_rows[: ROUNDS + 1])
-            raise _Enough
-
-    try:
-        done = simulation.simulate(
-            federation, resolved.simulated, resolved.spec.rounds, resolved.spec.participation, after_round=after_round
-        )
-        rows.extend(done.round_rows)
-    except _Enough:
-        pass
+    outcome = simulation.simulate(
+        lab.federation_of(resolved),
+        resolved.simulated,
+        resolved.spec.rounds,
+        resolved.spec.participation,
+        enough=lambda outcome: len(outcome.round_rows) > ROUNDS,
+    )
+    rows = outcome.round_rows[: ROUNDS + 1]
     ours, stored = pd.DataFrame(rows).round(6), record.rounds.head(len(rows))
     numbers, worst = 0, 0.0
     for name in stored:

@@ -15,7 +15,7 @@ from ..show import intervals, labels, paired, plots, tables
 from . import loading, recorded
 from .exhibits import Cell
 from .prose import say
-from .results import Runs, common_error, note
+from .results import Runs, compared, note
 
 # Fields of a specification in short, and those whose value says what they are.
 _SHORT = {"num_clients": "N", "participation": "C", "rounds": "T", "local_epochs": "E", "batch_size": "B"}
@@ -139,11 +139,8 @@ def compare(*runs: Any, rule: str = "last") -> ComparedRuns:
     columns = ["label", "seed", "client", "accuracy", "reference", "difference"]
     clients = pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
     table = pd.DataFrame([_row(label, rows, rule) for label in rows])
-    values = {label: {seed: intervals.reported(run, rule) for seed, run in own.items()} for label, own in rows.items()}
-    error, outside = common_error(rows, lambda run: intervals.reported(run, rule))
-    made = {
-        one.own: one for one in paired.differences(values, [(label, reference) for label in others], error, outside)
-    }
+    wanted = [(label, reference) for label in others]
+    made = {one.own: one for one in compared(rows, wanted, lambda run: intervals.reported(run, rule))}
     table[f"difference to {reference}"] = [_apart(made.get(label)) for label in rows]
     return ComparedRuns(rows, table, clients, tuple(filter(None, notes)))
 

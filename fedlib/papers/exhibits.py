@@ -12,8 +12,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from ..algorithms import ALGORITHMS
 from ..data import DatasetInfo, info
 from ..errors import choose, distinct, require
@@ -122,15 +120,6 @@ class Exhibit:
         return self.name.partition("/")[2]
 
 
-@dataclass(frozen=True)
-class Paper:
-    """One of the four papers and its exhibits."""
-
-    name: str
-    citation: str
-    exhibits: tuple[Exhibit, ...]
-
-
 def _grid(name: str, said: Mapping[str, Any]) -> Grid:
     rows = said["rows"]
     methods = rows if isinstance(rows, dict) else {row: {} for row in rows}
@@ -155,10 +144,7 @@ _ALL = {
 }
 AUDIT: dict[str, Exhibit] = {name: item for name, item in _ALL.items() if item.paper == "audit"}
 EXHIBITS: dict[str, Exhibit] = {name: item for name, item in _ALL.items() if name not in AUDIT}
-PAPERS: tuple[Paper, ...] = tuple(
-    Paper(name, said["citation"], tuple(item for item in EXHIBITS.values() if item.paper == name.lower()))
-    for name, said in _DECLARED["papers"].items()
-)
+PAPERS: tuple[str, ...] = tuple(_DECLARED["papers"])
 
 
 def every() -> dict[str, Exhibit]:
@@ -172,16 +158,6 @@ def choose_exhibits(name: str) -> list[Exhibit]:
     papers = list(dict.fromkeys(exhibit.paper for exhibit in known.values()))
     choose("exhibit", name, ["all", *papers, *known])
     return [item for item in known.values() if name in ("all", item.paper, item.name)]
-
-
-def index(chosen: Mapping[str, Exhibit] | None = None) -> pd.DataFrame:
-    """The papers' exhibits, or those `chosen`: what each shows, the notebook that makes it, and its runs at each scale."""
-    rows = [
-        {"exhibit": item.name, "shows": item.title, "notebook": item.notebook}
-        | {f"runs, {scale}": str(len(cells(item.grids, scale))) for scale in SCALES}
-        for item in (EXHIBITS if chosen is None else chosen).values()
-    ]
-    return pd.DataFrame(rows).set_index("exhibit")
 
 
 def methods(name: str) -> list[str]:

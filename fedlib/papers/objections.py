@@ -152,10 +152,7 @@ def _leads(rows: Rows, pairs: Sequence[tuple[str, str]]) -> list[_Lead]:
         def measure(run: Any, rule: str = rule) -> float:
             return intervals.reported(run, rule)
 
-        error, outside = results.common_error(rows, measure)
-        values = {case: {seed: measure(run) for seed, run in own.items()} for case, own in rows.items()}
-        there = [pair for pair in pairs if set(pair) <= set(values)]
-        made.append(paired.differences(values, there, error, outside))
+        made.append(results.compared(rows, [pair for pair in pairs if set(pair) <= set(rows)], measure))
     return [
         _Lead(last.own, last.other, (last.mean, last.half), (smooth.mean, smooth.half), last.n, equal)
         for last, smooth in zip(*made, strict=True)

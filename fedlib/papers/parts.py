@@ -11,9 +11,9 @@ from typing import Any
 import pandas as pd
 
 from .. import lab
-from ..show import intervals, labels, paired
+from ..show import intervals, labels
 from .exhibits import RECORD
-from .results import common_error
+from .results import compared
 
 COLUMNS = ["setting", "method", "n", "gain", "gain_ci95", "local", "local_ci95", "exchange", "exchange_ci95"]
 
@@ -45,12 +45,8 @@ def parts(found: Mapping[tuple[str, str], Mapping[str, Mapping[int, Any]]], rule
     """
     rows = []
     for (setting, method), runs in found.items():
-        values = {
-            name: {seed: intervals.reported(run, rule) for seed, run in own.items()} for name, own in runs.items()
-        }
-        error, outside = common_error(runs, lambda run: intervals.reported(run, rule))
         pairs = [("together", "alone"), ("isolated", "alone"), ("together", "isolated")]
-        made = paired.differences(values, pairs, error, outside)
+        made = compared(runs, pairs, lambda run: intervals.reported(run, rule))
         row = {"setting": setting, "method": method, "n": made[0].n}
         for name, one in zip(("gain", "local", "exchange"), made, strict=True):
             row |= {name: one.mean, f"{name}_ci95": one.half}

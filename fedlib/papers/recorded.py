@@ -99,10 +99,9 @@ def export() -> int:
     """
     folder, exported = lab.home() / "results" / "runs", 0
     for path in lab.stored():
-        if lab.state(path)[0] not in ("finished", "diverged"):
+        state, record = lab.state(path)
+        if record is None or state not in ("finished", "diverged"):
             continue
-        record = lab.read(path)
-        assert record is not None
         if record.spec.dataset in data.EMBEDDED or record.spec.dataset in data.registered():
             continue
         exported += 1

@@ -13,7 +13,7 @@ from ..lab import costs
 from ..show import intervals, labels, paired
 from ..show.intervals import RunTables
 from . import planned, recorded
-from .exhibits import Cell
+from .exhibits import SYMBOLS, Cell
 
 LABELS = (
     "method",
@@ -23,6 +23,10 @@ LABELS = (
 )  # of a run in a table, in words; then typed, as `Cell.typed` gives them
 TYPED = ("num_clients", "participation", "stands_for")
 LABELLED = ("dataset", "clients", "setting", "method", "seed", "value")  # of a row of a run's rounds and clients
+EFFECTS = [
+    "case", "against", "dataset", "n",
+    "ours", "difference", "ci95", "selected", "selected_difference", "selected_ci95", "shared",
+]  # fmt: skip
 LEADS = (
     "runner_up",
     "lead",
@@ -32,21 +36,22 @@ LEADS = (
 
 
 def note(cells: Sequence[Cell]) -> str:
-    """N, C, T, E, B, scale, protocol and number of seeds of some cells, in the words of a picture's foot; empty without cells."""
-    specs = [cell.spec for cell in cells]
+    """The line at the foot of a picture of some cells: `N = 10, 50; C = 10 %; T = 30; E = 5; B = 64; scale demo; protocol paper;
+    n = 1 to 3`, all values that occur, and how many seeds a point is the mean of; empty without cells.
+    """
+    said = []
+    for symbol, name in SYMBOLS.items():
+        values = sorted({value for cell in cells if (value := getattr(cell.spec, name))})
+        words = [labels.per_cent(value) if symbol == "C" else f"{value:g}" for value in values]
+        said += [f"{symbol} = {', '.join(words)}"] if words else []
     seeds: dict[Any, set[int]] = {}
     for cell in cells:
         seeds.setdefault((cell.method, cell.setting, cell.value), set()).add(cell.spec.seed)
-    return labels.note(
-        num_clients=[spec.num_clients for spec in specs if spec.num_clients],
-        participation=[spec.participation for spec in specs if spec.participation],
-        rounds=[spec.rounds for spec in specs if spec.rounds],
-        local_epochs=[spec.local_epochs for spec in specs if spec.local_epochs],
-        batch_size=[spec.batch_size for spec in specs if spec.batch_size],
-        scale=", ".join(dict.fromkeys(cell.scale for cell in cells if cell.scale)),
-        protocol=[spec.protocol for spec in specs],
-        seeds=[len(found) for found in seeds.values()],
-    )
+    scales = dict.fromkeys(cell.scale for cell in cells if cell.scale)
+    protocols = dict.fromkeys(cell.spec.protocol for cell in cells)
+    said += [f"scale {', '.join(scales)}"] if scales else []
+    said += [f"protocol {', '.join(protocols)}", f"n = {labels.seeds_range(map(len, seeds.values()))}"] if cells else []
+    return "; ".join(said)
 
 
 def epochs(specs: Sequence[Any]) -> float:
@@ -278,25 +283,44 @@ class Runs:
         return counts.join(means).reset_index()
 
     def effects(self, reference: str, rule: str, instead: Mapping[str, str] = {}) -> pd.DataFrame:
-        """What each method changes against the method `reference`, see `intervals.effects`."""
-        runs_ = [(cell.method, cell.dataset, cell.spec.seed, record) for cell, record in self.pairs]
-        grid = []
-        for dataset in dict.fromkeys(cell.dataset for cell in self.cells):
-            own = [record for cell, record in self.pairs if cell.dataset == dataset]
-            grid += [(case, dataset, seed, record) for case, seed, record in grid_runs(own)]
-        return intervals.effects(runs_, reference, rule, instead, grid or None)
+        """What each method, or case, changes against the one called `reference`: differences case - reference, paired by seed, in
+        points.
 
-    def differences(self, reference: str, rule: str, instead: Mapping[str, str] = {}) -> pd.DataFrame:
-        """`effects`, setting by setting, as rows of a table beside others: LABELS, then n, difference, ci95, selected_difference and
-        selected_ci95 of `intervals.effects`.
+        instead: case -> another reference for it. One row per data set and case: `against`; `ours`, the mean over the visited clients
+        in per cent; `difference` and `ci95` over the `n` seeds that both have, where the intervals of a data set's rows hold together
+        (ci95 NaN: one seed); the same of the clients that the round selected, as `selected`, `selected_difference`, `selected_ci95`;
+        whether the error is the grid's, `shared`. All are NaN where one of these runs is not `whole`. Cases without such a seed are
+        left out. Raises FedlibError for two runs of one case, data set and seed.
         """
-        parts = []
-        for cell in {cell.setting: cell for cell in self.cells}.values():
-            own = Runs.of_pairs(pair for pair in self.pairs if pair[0].setting == cell.setting)
-            found = own.effects(reference, rule, instead).rename(columns={"case": "method"})
-            parts.append(found.assign(clients=cell.clients, setting=cell.setting))
-        columns = [*LABELS, "n", "difference", "ci95", "selected_difference", "selected_ci95", "shared"]
-        return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
+        found: dict[str, dict[str, dict[int, RunTables]]] = {}
+        places = (((cell.dataset, cell.method, "seed", cell.spec.seed), record) for cell, record in self.pairs)
+        for (dataset, case, _, seed), record in intervals.once(places).items():
+            found.setdefault(dataset, {}).setdefault(case, {})[seed] = record
+        rows: list[dict[str, Any]] = []
+        for dataset, cases in found.items():
+            named = {case: instead.get(case, reference) for case in cases}
+            pairs = [(case, other) for case, other in named.items() if case != other and other in cases]
+            made: dict[str, dict[str, Any]] = {}
+            for prefix, column in (("", "accuracy"), ("selected_", "accuracy_selected")):
+
+                def measure(run: Any, column: str = column) -> float:
+                    return intervals.reported(run, rule, column)
+
+                for one in compared(cases, pairs, measure):
+                    own = [measure(run) for seed, run in cases[one.own].items() if seed in cases[one.other]]
+                    mean, half = (np.nan, np.nan) if np.isnan(one.mean) else (float(np.mean(own)), one.half)
+                    place = {
+                        "case": one.own,
+                        "against": one.other,
+                        "dataset": dataset,
+                        "n": one.n,
+                        "shared": one.shared,
+                    }
+                    row = made.setdefault(one.own, place)
+                    row |= {"selected" if prefix else "ours": mean}
+                    row |= {f"{prefix}difference": one.mean, f"{prefix}ci95": half}
+            rows += made.values()
+        return pd.DataFrame(rows, columns=EFFECTS)
 
     def tuned(self, values: Sequence[Any], given: Any, rule: str) -> pd.DataFrame:
         """What a choice by validation accuracy changes in a sweep: setting, method, n (seeds that all runs of the setting have), chosen
@@ -355,6 +379,17 @@ def common_error(
     outside = {name for name, own in by_method.items() if grid and not keys.issuperset(run.key for run in own.values())}
     values = values or {name: {seed: measure(run) for seed, run in own.items()} for name, own in by_method.items()}
     return paired.error(values), frozenset(outside)
+
+
+def compared(
+    rows: Mapping[str, Mapping[int, Any]],
+    pairs: Sequence[tuple[str, str]],
+    measure: Callable[[Any], float],
+) -> list[paired.Difference]:
+    """The differences of these pairs of cases (case -> seed -> run), with the common error of the grid that the runs belong to."""
+    error, outside = common_error(rows, measure)
+    values = {case: {seed: measure(run) for seed, run in own.items()} for case, own in rows.items()}
+    return paired.differences(values, pairs, error, outside)
 
 
 def _place(setting: str, value: Any, *method: str) -> tuple[Any, ...]:

@@ -66,7 +66,7 @@ def save(
         "notebook": notebook_digest(exhibit.notebook),
         "looks": _looks(figure.methods),
         "cells": cells_digest(exhibit, settings.scale),
-        "runs": run_digests(used.records) if used else {},
+        "runs": {record.key: record.digest for record in used.records} if used else {},
         "files": {file: hashlib.sha256(content).hexdigest() for file, content in drawn.items()},
     }
     write_bytes(folder / f"{stem}.json", json.dumps(stamp, indent=1).encode())
@@ -171,10 +171,6 @@ def freshness(exhibit: exhibits.Exhibit, asked: Parameters) -> str:
     except (KeyError, ValueError, TypeError, AttributeError):
         return "stamp damaged"
     return "fresh"
-
-
-def run_digests(records: Sequence[Any]) -> dict[str, str]:
-    return {record.key: record.digest for record in records}
 
 
 def cells_digest(exhibit: exhibits.Exhibit, scale: str) -> str:

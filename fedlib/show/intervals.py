@@ -12,7 +12,6 @@ from scipy.stats import t as student_t
 
 from .. import metrics
 from ..errors import FedlibError, choose, require
-from . import paired
 
 SELECTION_RULES = {
     "last": "the last round",
@@ -157,70 +156,6 @@ def summarise(
             | others
         )
     return pd.DataFrame(rows)
-
-
-EFFECTS = [
-    "case", "against", "dataset", "n",
-    "ours", "difference", "ci95", "selected", "selected_difference", "selected_ci95", "shared",
-]  # fmt: skip
-
-Case = tuple[str, str, int, RunTables]  # case, data set, seed, run
-
-
-def effects(
-    runs: Iterable[Case],
-    reference: str,
-    rule: str = "last",
-    instead: Mapping[str, str] = {},
-    grid: Iterable[Case] | None = None,
-) -> pd.DataFrame:
-    """What each case changes against the case `reference`: differences case - reference, paired by seed, in points.
-
-    runs: (case, dataset, seed, record); instead: case -> another reference for it; grid: the runs whose common error the
-    differences share (`paired`), by default these. One row per data set and case: `against`; `ours`, the mean over the visited clients
-    in per cent; `difference` and `ci95` over the `n` seeds that both have, where the intervals of a dataset's rows hold together
-    (ci95 NaN: one seed); the same of the clients that the round selected, as `selected`, `selected_difference`, `selected_ci95`;
-    whether the error is the grid's, `shared`. All are NaN where one of these runs is not `whole`. Cases without such a seed are
-    left out. Raises FedlibError for two runs of one case, data set and seed.
-    """
-    listed = list(runs)
-    found = _by_case(listed)
-    common = found if grid is None else _by_case(grid)
-    keys = {run.key for cases in common.values() for by_seed in cases.values() for run in by_seed.values()}
-    rows: list[dict[str, Any]] = []
-    for dataset, cases in found.items():
-        named = {case: instead.get(case, reference) for case in cases}
-        pairs = [(case, other) for case, other in named.items() if case != other and other in cases]
-        outside = frozenset(case for case, own in cases.items() if not keys.issuperset(run.key for run in own.values()))
-        made: dict[str, dict[str, Any]] = {}
-        for prefix, column in (("", "accuracy"), ("selected_", "accuracy_selected")):
-            values = _values(cases, rule, column)
-            error = paired.error(_values(common.get(dataset, {}), rule, column))
-            for one in paired.differences(values, pairs, error, outside):
-                seeds = [seed for seed in values[one.own] if seed in values[one.other]]
-                mean = float(np.mean([values[one.own][seed] for seed in seeds]))
-                half = np.nan if np.isnan(one.mean) else one.half
-                row = made.setdefault(one.own, {"case": one.own, "against": one.other, "dataset": dataset, "n": one.n})
-                row |= {"ours" if not prefix else "selected": np.nan if np.isnan(one.mean) else mean}
-                row |= {f"{prefix}difference": one.mean, f"{prefix}ci95": half} | (
-                    {} if prefix else {"shared": one.shared}
-                )
-        rows += made.values()
-    return pd.DataFrame(rows, columns=EFFECTS)
-
-
-def _by_case(runs: Iterable[Case]) -> dict[str, dict[str, dict[int, RunTables]]]:
-    """data set -> case -> seed -> run."""
-    found: dict[str, dict[str, dict[int, RunTables]]] = {}
-    for (dataset, case, _, seed), record in once(
-        ((dataset, case, "seed", seed), run) for case, dataset, seed, run in runs
-    ).items():
-        found.setdefault(dataset, {}).setdefault(case, {})[seed] = record
-    return found
-
-
-def _values(cases: Mapping[str, Mapping[int, RunTables]], rule: str, column: str) -> dict[str, dict[int, float]]:
-    return {case: {seed: reported(run, rule, column) for seed, run in own.items()} for case, own in cases.items()}
 
 
 def leads(rounds: pd.DataFrame, reference: str, last: int = 10) -> pd.DataFrame:

@@ -93,38 +93,7 @@ def setting(
     return f"{whole} (for {setting(num_clients=clients, participation=share)})"
 
 
-def note(
-    *,
-    num_clients: int | Iterable[int] = (),
-    participation: float | Iterable[float] = (),
-    rounds: int | Iterable[int] = (),
-    local_epochs: float | Iterable[float] = (),
-    batch_size: int | Iterable[int] = (),
-    scale: str = "",
-    protocol: str | Iterable[str] = "",
-    seeds: int | Iterable[int] = (),
-) -> str:
-    """The line at the foot of a picture: `N = 10, 50; C = 10 %; T = 30; E = 5; B = 64; scale demo; protocol paper; n = 1 to 3`.
-
-    A value is one number or all that occur in the picture; seeds: how many a point is the mean of. What is not given is left out.
-    """
-    numbers = {"N": num_clients, "T": rounds, "E": local_epochs, "B": batch_size}
-    parts = {name: ", ".join(f"{value:g}" for value in _several(values)) for name, values in numbers.items()}
-    parts["C"] = ", ".join(per_cent(value) for value in _several(participation))
-    said = [f"{name} = {parts[name]}" for name in ("N", "C", "T", "E", "B") if parts[name]]
-    said += [f"scale {scale}"] if scale else []
-    protocols = [protocol] if isinstance(protocol, str) else list(dict.fromkeys(protocol))
-    said += [f"protocol {', '.join(protocols)}"] if any(protocols) else []
-    counts = _several(seeds)
-    said += [f"n = {seeds_range(counts)}"] if counts else []
-    return "; ".join(said)
-
-
 def seeds_range(counts: Iterable[float]) -> str:
     """`3`, or `1 to 3` where the numbers of seeds differ."""
     found = sorted(set(counts))
     return f"{found[0]:g}" if len(found) == 1 else f"{found[0]:g} to {found[-1]:g}"
-
-
-def _several(values: float | Iterable[float]) -> list[float]:
-    return [values] if isinstance(values, int | float) else sorted(set(values))

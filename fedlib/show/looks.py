@@ -28,11 +28,6 @@ def looks(names: Iterable[str]) -> dict[str, Look]:
     return {name: own.get(name) or spare[name] for name in known}
 
 
-def look(name: str) -> Look:
-    """The look of one method by itself."""
-    return looks([name])[name]
-
-
 def _spare(place: int) -> Look:
     turn, number = divmod(place, len(SPARE))
     colour, other = SPARE[number], SPARE[(number + turn) % len(SPARE)]

@@ -68,7 +68,7 @@ class Picture(Figure):
         return {name: self.methods[name] for name in asked}
 
     def note(self, text: str) -> "Picture":
-        """Print a line at the foot of the picture, such as `labels.note` makes: N, C, T, E, B, scale, protocol, n. Another one
+        """Print a line at the foot of the picture, such as `results.note` makes: N, C, T, E, B, scale, protocol, n. Another one
         goes below it; the same one is printed once.
         """
         self._notes[text] = None
@@ -915,11 +915,10 @@ def images(rows: Mapping[str, np.ndarray]) -> Picture:
 
 # Good to bad to unknown, told apart in grey by lightness and hatching.
 _TALLY = {
-    "agrees": (BLUE, ""), "holds": (BLUE, ""), "supported": (BLUE, ""), "holds in direction": ("#7fb9dc", ""),
-    "leans for": ("#7fb9dc", ""), "off in the last digit": ("#7fb9dc", ""), "leans against": ("#f0a878", "x"),
-    "disagrees": (RED, "xx"), "does not hold": (RED, "xx"), "contradicted": (RED, "xx"), "stand-in": ("#e3d9a8", ".."),
-    "undecided": ("#bbbbbb", "//"), "not testable here": ("#bbbbbb", "//"), "no table to check": ("#bbbbbb", "//"),
-    "not run": ("#dddddd", "\\\\"), "not run yet": ("#dddddd", "\\\\"),
+    "agrees": (BLUE, ""), "supported": (BLUE, ""), "off in the last digit": ("#7fb9dc", ""),
+    "disagrees": (RED, "xx"), "contradicted": (RED, "xx"), "no difference": ("#f0a878", "x"),
+    "stand-in": ("#e3d9a8", ".."), "undecided": ("#bbbbbb", "//"), "no table to check": ("#bbbbbb", "//"),
+    "not run": ("#dddddd", "\\\\"),
 }  # fmt: skip
 
 

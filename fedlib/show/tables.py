@@ -251,7 +251,7 @@ def caption(
     metric: str = "accuracy",
 ) -> str:
     """The sentence that every table carries: metric and unit, data, scale, protocol, seeds, selection rule, whose mean; note:
-    `labels.note` of the runs in it, in place of scale and protocol.
+    `results.note` of the runs in it, in place of scale and protocol.
     """
     shown = metrics.find(metric)
     unit = {"%": " in per cent", "": ""}.get(shown.unit, f" in {shown.unit}")

@@ -9,10 +9,11 @@ after training, aggregation and evaluation (< 2 % expected).
 """
 
 import numpy as np
+import pandas as pd
 import torch
 from machine import describe, in_turns, random_images, shortened, spread
 
-from fedlib import Federation, lab, models, partition, simulate, training
+from fedlib import Federation, models, partition, simulate, training
 from fedlib.algorithms import make
 from fedlib.randomness import generator
 
@@ -48,7 +49,7 @@ def main() -> None:
     for num_clients, participation in ((10, 1.0), (100, 0.1)):
         for name in ("Standalone", "FedSSA"):
             parts = partition.by_class([data.labels.numpy()], num_clients, 10, 2, generator(0, "partition"))[0]
-            timing = lab.timing_of(simulate(Federation(data, parts), make(name), rounds, participation))
+            timing = pd.DataFrame(simulate(Federation(data, parts), make(name), rounds, participation).timing_rows)
             share = (100 * timing["recording_seconds"] / timing["seconds"]).to_numpy()
             print(f"  {name}, N = {num_clients}, C = {participation}: {spread(share)}, {np.max(share):.3f}")
 

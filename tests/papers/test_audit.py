@@ -9,8 +9,7 @@ import pytest
 
 from fedlib import lab
 from fedlib.lab.presets import protocol
-from fedlib.papers import exhibits
-from fedlib.show import intervals
+from fedlib.papers import exhibits, results
 
 
 def record(accuracy, selected, status="finished"):
@@ -18,7 +17,15 @@ def record(accuracy, selected, status="finished"):
     return SimpleNamespace(key=f"{accuracy} {selected}", status=status, rounds=rounds)
 
 
-def test_effects_are_paired_by_seed():
+def runs_of(listed):
+    """Runs of (case, data set, seed, record)."""
+    cells = [
+        SimpleNamespace(method=case, dataset=name, spec=SimpleNamespace(seed=seed)) for case, name, seed, _ in listed
+    ]
+    return results.Runs(cells, [run for *_, run in listed])
+
+
+def test_effects_are_paired_by_seed(monkeypatch):
     runs_ = [
         ("reference", "data", 0, record(0.50, 0.40)),
         ("reference", "data", 1, record(0.60, 0.50)),
@@ -29,7 +36,13 @@ def test_effects_are_paired_by_seed():
         ("case", "alone", 0, record(0.5, 0.5)),  # no reference there
     ]
     grid = [run for run in runs_ if run[0] != "other" and run[1] == "data"]  # the other is outside of it
-    case, other = intervals.effects(runs_, "reference", instead={"other": "case"}, grid=grid).to_dict("records")
+    planned = [(case, seed, run) for case, _, seed, run in grid]
+
+    def grid_runs(records):
+        return planned if {id(run) for run in records} & {id(run) for *_, run in planned} else []
+
+    monkeypatch.setattr(results, "grid_runs", grid_runs)
+    case, other = runs_of(runs_).effects("reference", "last", instead={"other": "case"}).to_dict("records")
     assert (case["n"], case["against"]) == (2, "reference")
     assert (case["ours"], case["selected"]) == pytest.approx((57, 47))
     # Differences of 3 and 1 points: mean 2, standard error 1, t(0.975, 1 degree of freedom) = 12.706.
@@ -41,9 +54,9 @@ def test_effects_are_paired_by_seed():
 
 def test_a_diverged_run_has_no_effect():
     runs_ = [("reference", "data", 0, record(0.5, 0.5)), ("case", "data", 0, record(0.6, 0.6, "diverged"))]
-    table = intervals.effects(runs_, "reference")
+    table = runs_of(runs_).effects("reference", "last")
     assert table[["ours", "difference", "ci95", "selected", "selected_difference"]].isna().all(axis=None)
-    assert intervals.effects([], "reference").empty
+    assert runs_of([]).effects("reference", "last").empty
 
 
 @pytest.mark.parametrize(("grid", "paper"), [("fedssa", "FedSSA"), ("fedgh", "FedGH"), ("pfedes", "pFedES")])

@@ -38,7 +38,7 @@ def front_table():
     found = notebook.Runs.joined([loading.load_record("fedssa/heterogeneous"), pfedes])
     rows = prices.over(found.where(dataset="cifar100", num_clients=100), "Standalone").to_dict("records")
     rows.sort(key=lambda row: -row["rounds"])
-    own = [paper.name for paper in exhibits.PAPERS]
+    own = exhibits.PAPERS
     others = [row["own"] for row in rows if row["own"] not in own][:2]
     shown = [row for row in rows if row["own"] in (*own, *others)]
     (split,) = parts.parts(parts.isolated(recorded.read_results())).groupby("setting")  # one setting has isolated runs

@@ -155,7 +155,7 @@ def test_no_table_has_a_number_of_a_run_that_diverged_or_lacks_rounds(how):
     assert summary.loc["Standalone", ["ours", "all", "selected", "lead"]].notna().all()
     full = tables.in_full(summary.reset_index(), ["Standalone", "FedSSA", "FedProto"]).xs("FedSSA", level="method")
     assert all(text.startswith("–") for text in full.iloc[0]) and "nan" not in full.to_string()
-    changes = found.differences("Standalone", "last").set_index("method")
+    changes = found.effects("Standalone", "last").set_index("case")
     assert (
         changes.loc["FedSSA", ["difference", "ci95", "selected_difference", "selected_ci95"]].isna().all()
         and changes.loc["FedProto", "difference"] == 0
@@ -180,7 +180,6 @@ def test_two_runs_of_one_place_are_refused_and_one_that_two_grids_share_counts_o
     twice = notebook.Runs.joined([once, notebook.Runs(cells, [ran(0.6, "a"), ran(0.9, "c")])])
     made = {
         "summary": lambda: twice.summary("last"),
-        "differences": lambda: twice.differences("Standalone", "last"),
         "effects": lambda: twice.effects("Standalone", "last"),
         "costs": lambda: twice.costs("last"),
         "targets": twice.targets,

@@ -20,7 +20,7 @@ from fedlib.errors import FedlibError
 from fedlib.look import Look
 from fedlib.papers import exhibits
 from fedlib.show import plots
-from fedlib.show.looks import look, looks
+from fedlib.show.looks import looks
 
 ROWS = pd.DataFrame(
     [  # method, dataset, clients, ours, ci95, n, selected, paper
@@ -94,7 +94,7 @@ def test_a_method_without_a_look_of_its_own_gets_a_spare_one(monkeypatch):
     many = looks([f"case {place}" for place in range(20)])
     assert len({(one.colour, one.marker) for one in many.values()}) == 20
     monkeypatch.setattr(Mine, "look", Look("#123456", "x"), raising=False)
-    assert look("Mine") == Look("#123456", "x")
+    assert looks(["Mine"])["Mine"] == Look("#123456", "x")
     assert Algorithm.look is None
 
 

@@ -143,17 +143,6 @@ def test_settings_are_labelled_in_one_place():
     )
 
 
-def test_the_line_at_a_pictures_foot():
-    said = labels.note(
-        num_clients=[100, 10, 10], participation=[1.0, 0.1], rounds=30, local_epochs=5, batch_size=64, scale="record",
-        protocol="reconstructed", seeds=[3, 1],
-    )  # fmt: skip
-    assert (
-        said == "N = 10, 100; C = 10 %, 100 %; T = 30; E = 5; B = 64; scale record; protocol reconstructed; n = 1 to 3"
-    )
-    assert labels.note(seeds=3) == "n = 3" and labels.note() == ""
-
-
 def test_shaking_is_the_mean_step_of_each_half_and_its_difference_is_paired():
     """Steps of A: 80, 30, then 20, 10 points with seed 0, and 10, 30, then 0, 10 with seed 1: means 55 and 20, then 15 and 5. B, with
     seed 0 alone, takes steps of 10 points. Half-width of 55 and 20 about 37.5, by t = 12.706: 222.4.
