@@ -26,18 +26,6 @@ from .federation import Client, ClientContext, ClientInfo, Federation, Message, 
 DEPTH = 20  # of containers in each other, as on the wire
 PLAIN = "tensors, numbers, texts, true, false, None, and dicts, lists and tuples of them"
 STEPS = ("check", "init_server", "download", "init_client", "local_round", "aggregate", "predict", "network", "words")
-# Columns of rounds.csv and clients.csv, which nothing that a method hands back may replace.
-TAKEN: tuple[str, ...] = (
-    "round",
-    "client",
-    "architecture",
-    "validation_accuracy",
-    "selected",
-    "visited",
-    "samples",
-    "accuracy_all",
-)
-TAKEN += ("accuracy_selected", "download_words", "upload_words", "published_words", "inherited", "absent")
 
 
 def is_own(algorithm: Algorithm, architectures: Collection[str] = ()) -> bool:
@@ -125,7 +113,7 @@ def _check_message(what: str, given: Any) -> None:
 
 def _check_column(field: str, name: Any, other: str) -> None:
     """Raise FedlibError unless something that a method hands back may be called `name`, and is not the `other` either."""
-    taken = [*TAKEN, *(name for name in metrics.METRICS if name != "accuracy"), other]
+    taken = [*metrics.TAKEN, *(name for name in metrics.METRICS if name != "accuracy"), other]
     require(type(name) is str and name not in taken, field, name, f"a text, and none of {', '.join(taken)}")
 
 

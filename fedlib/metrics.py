@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .errors import check_name, choose, require
+from .errors import check_name, choose, others_code, require
 
 if TYPE_CHECKING:  # figures and tables read this registry without loading torch
     from torch import Tensor
@@ -114,6 +114,11 @@ METRICS: dict[str, Metric] = {
     )
 }
 BUILT_IN = frozenset(METRICS.values())
+# Columns of rounds.csv and clients.csv, which nothing that a metric or a method hands back may replace.
+TAKEN = (
+    *("round", "client", "architecture", "validation_accuracy", "selected", "visited", "samples", "accuracy_all"),
+    *("accuracy_selected", "download_words", "upload_words", "published_words", "inherited", "absent"),
+)
 
 
 def register(metric: Metric) -> None:
@@ -121,7 +126,9 @@ def register(metric: Metric) -> None:
     FedlibError for the name of one of fedlib's, and where nothing measures it.
     """
     check_name("metric", metric.name)
-    require(METRICS.get(metric.name) not in BUILT_IN, "metric", metric.name, "a name that none of fedlib's has")
+    columns = [*TAKEN, "loss", "visits", *(f"{name}_{whose}" for name in METRICS for whose in ("all", "selected"))]
+    free = METRICS.get(metric.name) not in BUILT_IN and metric.name not in columns
+    require(free, "metric", metric.name, "a name that none of fedlib's has, and no other column of a run")
     one = (metric.of_client is None) != (metric.of_clients is None)
     require(one, f"metric {metric.name}", "of_client and of_clients", "one of the two")
     METRICS[metric.name] = metric
@@ -153,5 +160,15 @@ def of_client(names: Sequence[str], logits: "Tensor", labels: "Tensor") -> "dict
     """The values of these metrics on a client's logits (n, C) and labels (n,)."""
     if logits.device.type == "mps":  # which has no float64
         logits, labels = logits.cpu(), labels.cpu()
-    functions = {name: METRICS[name].of_client for name in names}
-    return {name: function(logits, labels) for name, function in functions.items() if function is not None}
+    return {name: _value(METRICS[name], logits, labels) for name in names}
+
+
+def _value(metric: Metric, logits: "Tensor", labels: "Tensor") -> "Tensor":
+    """A metric of one client. Raises FedlibError where a person's own fails, or is no number."""
+    assert metric.of_client is not None
+    if metric in BUILT_IN:
+        return metric.of_client(logits, labels)
+    with others_code(f"metric {metric.name}"):
+        found = metric.of_client(logits.clone(), labels.clone())  # whatever it does to them
+        require(not isinstance(found, str) and np.ndim(found) == 0, f"metric {metric.name}", found, "a single number")
+    return found

@@ -119,7 +119,8 @@ def participate(client: Client, algorithm: Algorithm, download: Message, context
     elif not finite:
         loss = np.nan
     client.leave()
-    return Reply(accuracies, _travelling(upload), loss, diagnostics, evaluation_seconds=time.perf_counter() - began)
+    sent = replace(upload, diagnostics={})
+    return Reply(accuracies, sent, loss, diagnostics, evaluation_seconds=time.perf_counter() - began)
 
 
 def answer(federation: Federation, algorithm: Algorithm, request: Request) -> Reply:
@@ -154,11 +155,6 @@ def in_process(federation: Federation, algorithm: Algorithm, requests: Sequence[
         if federation.after_visit is not None:
             federation.after_visit(client)
     return replies
-
-
-def _travelling(message: Message) -> Message:
-    """What goes over the wire of a message: all but its diagnostics."""
-    return replace(message, diagnostics={})
 
 
 def participants(num_clients: int, participation: float) -> int:

@@ -22,7 +22,7 @@ from .errors import FedlibError, choose, coerce, require
 from .lab import RunSpec, Tuned, costs
 from .lab.tuning import with_values
 from .papers import results
-from .papers.comparison import compare
+from .papers.comparison import compare, dealt
 from .papers.exhibits import Cell
 from .papers.loading import train_cells
 from .papers.results import Runs, note
@@ -80,9 +80,9 @@ class Study:
         notebook, `.to_latex()` and `.to_markdown()` for a paper.
 
         rule: the round that is reported, of `SELECTION_RULES`; metric: of `metrics.METRICS`; reference: a method to which the
-        differences are given, in points, paired by seed, simultaneous over the table, with the number of seeds; people: the worst decile of
-        the clients and their standard deviation, too; prices: KB a client and round, and FLOPs of local training by the
-        cheapest method's. Raises FedlibError for an unknown name.
+        differences are given, in points or the metric's unit, paired by seed, simultaneous over the table, with the number of
+        seeds; people: the accuracy of the worst decile of the clients and its standard deviation, too; prices: KB a client and
+        round, and FLOPs of local training by the cheapest method's. Raises FedlibError for an unknown name.
         """
         choose("rule", rule, SELECTION_RULES)
         if reference:
@@ -94,7 +94,7 @@ class Study:
         for setting in ranked.table.columns:
             columns[setting] = list(ranked.table[setting])
             own = Runs.of_pairs(pair for pair in self.runs.pairs if pair[0].setting == setting)
-            for name, cells in self._more(own, rule, reference, people, prices).items():
+            for name, cells in self._more(own, rule, metric, reference, people, prices).items():
                 columns[f"{setting}: {name}" if several else name] = cells
         table = pd.DataFrame(columns, index=ranked.table.index)
         datasets = list(dict.fromkeys(cell.dataset for cell in self.runs.cells))
@@ -108,23 +108,29 @@ class Study:
         noted += [_not_alike(self.runs, self.methods, bool(self.note)), self.note]
         return tables.Ranked(table, marks, " ".join(filter(None, noted)))
 
-    def _more(self, own: Runs, rule: str, reference: str, people: bool, prices: bool) -> dict[str, list[str]]:
+    def _more(
+        self, own: Runs, rule: str, metric: str, reference: str, people: bool, prices: bool
+    ) -> dict[str, list[str]]:
         """Further columns of one setting: name -> a cell a method."""
         columns = {}
         if reference:
-            rows = {row["case"]: row for row in own.effects(reference, rule).to_dict("records")}
+            rows = {row["case"]: row for row in own.effects(reference, rule, metric=metric).to_dict("records")}
             columns[f"difference to {reference}"] = [_difference(rows.get(one)) for one in self.methods]
         if people:
             for name in ("worst_decile", "spread"):
                 values = own.summary(rule, name).set_index("method")["ours"].to_dict()
-                columns[name.replace("_", " ")] = [tables.plain(values.get(one, np.nan)) for one in self.methods]
+                of = "" if metric == "accuracy" else " of accuracy"
+                columns[f"{name.replace('_', ' ')}{of}"] = [
+                    tables.plain(values.get(one, np.nan)) for one in self.methods
+                ]
         if prices:
             spent = pd.DataFrame([_price(cell.method, record) for cell, record in own.pairs]).groupby("method").mean()
             least = spent["flops"].min()
             columns["KB a client and round"] = [
                 tables.short(float(spent["kb"].get(one, np.nan))) for one in self.methods
             ]
-            columns["FLOPs"] = [f"{float(spent['flops'].get(one, np.nan)) / least:.2f}" for one in self.methods]
+            flops = [float(spent["flops"].get(one, np.nan)) / least for one in self.methods]
+            columns["FLOPs"] = ["–" if np.isnan(one) else f"{one:.2f}" for one in flops]
         return columns
 
     def curves(self, metric: str = "accuracy", along: str = "rounds") -> plots.Picture:
@@ -244,11 +250,14 @@ def _named(methods: Methods) -> dict[str, Method]:
 def _spec(label: str, method: Method, settings: Mapping[str, Any]) -> RunSpec:
     """The specification of a method under common settings, which its own precede."""
     if isinstance(method, Tuned):  # settings replace those under which it was tuned; what was chosen stays
-        return with_values(_spec(label, _given(method.spec) | dict(settings), {}), method.chosen)
+        given = {name: value for name, value in _given(method.spec).items() if name != "seed"}
+        return with_values(_spec(label, given | dict(settings), {}), method.chosen)
     if isinstance(method, RunSpec):
         method = _given(method)
     allowed = "a name, the fields of a RunSpec, a RunSpec, or what lab.tune chose"
     require(isinstance(method, str | Mapping), label, method, allowed)
+    seed = None if isinstance(method, str) else method.get("seed")
+    require(seed is None, f"seed of {label}", seed, "left out: seeds=[0, 1, 2] says them for all")
     own = {"algorithm": method} if isinstance(method, str) else dict(method)
     try:
         return lab.spec_from({"algorithm": label} | dict(settings) | own)
@@ -266,22 +275,25 @@ def _price(method: str, record: Any) -> dict[str, Any]:
     """What a run sent by client and round, both ways (KB), and the FLOPs of its local training in all."""
     words = (record.rounds["download_words"] + record.rounds["upload_words"]).sum()
     kilobytes = costs.kilobytes(words / record.rounds["selected"].sum())
-    return {"method": method, "kb": kilobytes, "flops": float(costs.of_run(record)[-1])}
+    flops = float(costs.of_run(record)[-1]) if record.status != "diverged" else np.nan
+    return {"method": method, "kb": kilobytes, "flops": flops}
 
 
 def _budgets(runs: Runs) -> str:
     """By what the runs ended that have a budget, in a sentence; empty where none has."""
-    found: dict[str, set[str]] = {}
+    found: dict[str, dict[str, bool]] = {}  # until when -> method -> whether it ended so
     for cell, record in runs.pairs:
         for what, (used, most) in costs.budgets(cell.spec, record.rounds).items():
-            verb = "computed" if what == "FLOPs" else "sent"
-            short = found.setdefault(f"Each run ends with the round in which it has {verb} {most:.3g} {what}", set())
-            short |= {cell.method} if used < most else set()
-    ended = [
-        f"{text}; {', '.join(sorted(short))} ended by its rounds." if short else f"{text}."
-        for text, short in found.items()
-    ]
-    return " ".join(ended)
+            own = found.setdefault(f"has {'computed' if what == 'FLOPs' else 'sent'} {most:.3g} {what}", {})
+            own[cell.method] = own.get(cell.method, True) and used >= most
+    said = []
+    for until, own in found.items():
+        every = own.keys() == {cell.method for cell in runs.cells}
+        whose = "Each run" if every else f"A run of {', '.join(own)}"
+        text = f"{whose} ends with the round in which it {until}"
+        short = sorted(name for name, ended in own.items() if not ended)
+        said.append(f"{text}; {', '.join(short)} ended by its rounds." if short else f"{text}.")
+    return " ".join(said)
 
 
 def _ended_early(runs: Runs) -> str:
@@ -303,9 +315,9 @@ def _not_alike(runs: Runs, methods: list[str], tuned: bool) -> str:
     """
     resolved = {cell.method: lab.resolve(cell.spec) for cell in reversed(runs.cells)}
     first, said = methods[0], []
-    usual = vars(resolved[first].protocol) | {"reserve": resolved[first].reserves}
+    usual = _asked(resolved[first])
     for name in methods[1:]:
-        own = vars(resolved[name].protocol) | {"reserve": resolved[name].reserves}
+        own = _asked(resolved[name])
         apart = {field: value for field, value in own.items() if value != usual[field]}
         others = {
             field: value for field, value in apart.items() if field != "reserve" and not (tuned and field == "lr")
@@ -314,7 +326,7 @@ def _not_alike(runs: Runs, methods: list[str], tuned: bool) -> str:
             said.append(
                 f"{name} is trained otherwise than {first}: {', '.join(f'{k} = {v}' for k, v in others.items())}."
             )
-        if "reserve" in apart or "split" in apart:
+        if dealt(resolved[name].hashed) != dealt(resolved[first].hashed):
             more = " (overrides={'reserve': True} keeps the public images from all)" if "reserve" in apart else ""
             said.append(
                 f"{name}'s clients hold other images than {first}'s{more}: their differences are not client by client."
@@ -322,9 +334,17 @@ def _not_alike(runs: Runs, methods: list[str], tuned: bool) -> str:
     return " ".join(said)
 
 
+def _asked(run: lab.Resolved) -> dict[str, Any]:
+    """How a run trains and who takes part, whatever its method."""
+    others = {name: getattr(run.spec, name) for name in ("newcomers", "newcomer_visits", "isolated")}
+    return vars(run.protocol) | {"reserve": run.reserves} | others
+
+
 def _difference(row: Mapping[Any, Any] | None) -> str:
     """`+1.20 ± 0.80 (n = 3)`, of a row of `Runs.effects`; a dash for the reference."""
-    return f"{tables.format_difference(row['difference'], row['ci95'])} (n = {int(row['n'])})" if row else "–"
+    if not row or np.isnan(row["difference"]):
+        return "–"
+    return f"{tables.format_difference(row['difference'], row['ci95'])} (n = {int(row['n'])})"
 
 
 __all__ = ["Cell", "Runs", "Study", "Tunings", "compare", "settings", "train", "train_cells", "tune"]

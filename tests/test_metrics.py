@@ -101,7 +101,7 @@ def test_one_registration_reaches_runs_tables_captions_and_axes(small_digits):
     loss = Metric("test_loss", "mean test loss", "nats", 0.0, float("inf"), False, of_client=entropy)
     metrics.register(loss)
     metrics.register(loss)  # a cell can be run twice
-    with pytest.raises(FedlibError, match="metric = 'accuracy': must be a name that none of fedlib's has"):
+    with pytest.raises(FedlibError, match="metric = 'accuracy': must be a name that none of fedlib's has, and no"):
         metrics.register(replace(loss, name="accuracy"))
     specs = [replace(SPEC, algorithm=name, metrics="test_loss") for name in ("Standalone", "FedSSA")]
     assert not lab.resolve(specs[0]).portable  # no worker knows it
@@ -173,3 +173,47 @@ def test_a_metric_of_ones_own_that_has_changed_is_measured_again(small_digits):
     registered(0.25)
     assert lab.resolve(asked).session != session  # nor does a checkpoint of the other go on
     assert lab.run(SPEC, progress=False).rounds["mine"].iloc[-1] == 0.75  # nobody asked for it
+
+
+@pytest.mark.parametrize("name", ["loss", "round", "client", "samples", "validation_accuracy", "accuracy_all"])
+def test_a_metric_replaces_no_column_of_a_run(name):
+    with pytest.raises(
+        FedlibError, match=f"metric = '{name}': must be a name that none of fedlib's has, and no other column of a run"
+    ):
+        metrics.register(Metric(name, name, of_client=lambda logits, labels: logits.sum()))
+    assert name not in METRICS
+
+
+def test_what_a_metric_does_to_its_logits_changes_no_other(small_digits):
+    """Of four classes that are all scored 0 the cross-entropy is ln 4: what the second would measure of the first's zeros."""
+    metrics.register(Metric("a_first", "first", "", of_client=lambda logits, labels: logits.zero_().sum()))
+    metrics.register(Metric("b_second", "second", "", of_client=torch.nn.functional.cross_entropy))
+    logits, labels = torch.tensor([[4.0, 0, 0, 0]]), torch.tensor([0])
+    found = metrics.of_client(["a_first", "b_second"], logits, labels)
+    assert found["a_first"] == 0 and found["b_second"] == pytest.approx(0.0535, abs=1e-4)  # ln(1 + 3 / e^4)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (
+            lambda logits, labels: 1 / 0,
+            r"^metric mine: ZeroDivisionError: division by zero \(test_metrics.py, line \d+\)$",
+        ),
+        (lambda logits, labels: logits, r"^metric mine = .*: must be a single number$"),
+        (lambda logits, labels: "much", r"^metric mine = 'much': must be a single number$"),
+    ],
+)
+def test_a_metric_that_is_no_number_is_refused_in_one_line(function, message, small_digits):
+    metrics.register(Metric("mine", "mine", of_client=function))
+    with pytest.raises(FedlibError, match=message):
+        lab.run(replace(SPEC, metrics="mine"), progress=False)
+
+
+def test_a_run_with_a_metric_that_is_not_registered_here_is_trained_again_for_its_weights(small_digits, capsys):
+    metrics.register(Metric("mine", "mine", of_client=lambda logits, labels: torch.tensor(0.5)))
+    first = lab.run(replace(SPEC, metrics="mine"), progress=False)
+    del METRICS["mine"]
+    again = lab.run(replace(SPEC, keep="server"), progress=False)
+    assert again.digest == first.digest and "mine" not in again.rounds
+    assert "trained again without mine, which is not registered here" in capsys.readouterr().err

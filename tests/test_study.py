@@ -4,10 +4,12 @@ import io
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from PIL import Image
 
-from fedlib import FedlibError, RunSpec, lab, study
+from fedlib import FedlibError, RunSpec, lab, metrics, study
 
 SMALL = {"dataset": "digits", "num_clients": 4, "rounds": 2}
 
@@ -26,13 +28,13 @@ def test_a_table_has_accuracies_differences_people_and_prices(found):
     of = {name: [record for cell, record in found.runs.pairs if cell.method == name] for name in found.methods}
     last = {name: [100 * one.rounds["accuracy"].iloc[-1] for one in records] for name, records in of.items()}
     mean = {name: sum(values) / 2 for name, values in last.items()}
-    assert table.table.at["FedSSA", setting].startswith(f"{mean['FedSSA']:.2f} ±")
+    assert table.table.loc["FedSSA", setting].startswith(f"{mean['FedSSA']:.2f} ±")
     apart = f"{mean['FedSSA'] - mean['alone']:+.2f} ±"
-    assert table.table.at["FedSSA", "difference to alone"].startswith(apart)
-    assert table.table.at["FedSSA", "difference to alone"].endswith("(n = 2)")
-    assert table.table.at["alone", "KB a client and round"] == "0" and table.table["FLOPs"].min() == "1.00"
+    assert table.table.loc["FedSSA", "difference to alone"].startswith(apart)
+    assert table.table.loc["FedSSA", "difference to alone"].endswith("(n = 2)")
+    assert table.table.loc["alone", "KB a client and round"] == "0" and table.table["FLOPs"].min() == "1.00"
     spread = sum(100 * one.final()["accuracy"].std(ddof=0) for one in of["alone"]) / 2
-    assert table.table.at["alone", "spread"] == f"{spread:.2f}"
+    assert table.table.loc["alone", "spread"] == f"{spread:.2f}"
     assert of["FedSSA"][0].spec.params["mu0"] == 0.4
 
 
@@ -149,3 +151,46 @@ def test_the_page_your_paper_runs_from_an_empty_folder(small_digits, tmp_path, m
         source = source.replace(full, small)
     exec(source, {})
     assert {path.name for path in tmp_path.glob("*.*")} >= {"table.tex", "rounds.pdf", "flops.pdf"}
+
+
+def test_a_difference_is_of_the_metric_that_the_table_shows(small_digits):
+    """Mean test losses of two seeds: what the column says is their paired difference in nats, not points of accuracy."""
+    metrics.register(
+        metrics.Metric(
+            "nats", "loss", "nats", high=np.inf, higher_is_better=False, of_client=torch.nn.functional.cross_entropy
+        )
+    )
+    size = {"dataset": "digits", "num_clients": 4, "rounds": 1, "batch_size": 64}
+    found = study.train(["Standalone", "FedSSA"], seeds=(0, 1), jobs=1, metrics="nats", **size)
+    last = {(cell.method, cell.spec.seed): run.rounds["nats"].iloc[-1] for cell, run in found.runs.pairs}
+    apart = np.mean([last["FedSSA", seed] - last["Standalone", seed] for seed in (0, 1)])
+    table = found.table(metric="nats", reference="Standalone", people=True).table
+    assert table.loc["FedSSA", "difference to Standalone"].startswith(f"{apart:+.2f} ±")
+    assert "spread of accuracy" in table.columns
+
+
+def test_a_table_says_who_is_dealt_otherwise_takes_no_part_or_diverged(small_digits):
+    size = {"dataset": "digits", "num_clients": 4, "rounds": 2, "batch_size": 64}
+    methods = {
+        "FedSSA": "FedSSA",
+        "even": {"algorithm": "FedSSA", "partition": "iid"},
+        "fewer": {"algorithm": "FedSSA", "newcomers": 1, "newcomer_visits": 1},
+        "wild": {"algorithm": "Standalone", "lr": 1e9},
+        "short": {"algorithm": "Standalone", "budget_words": 1e9},
+    }
+    shown = study.train(methods, jobs=1, **size).table(reference="FedSSA", prices=True)
+    assert "even's clients hold other images than FedSSA's" in shown.note
+    assert "fewer is trained otherwise than FedSSA: newcomers = 1, newcomer_visits = 1" in shown.note
+    assert (
+        "A run of short ends with the round in which it has sent 1e+09 words; short ended by its rounds." in shown.note
+    )
+    assert shown.table.loc["wild", ["difference to FedSSA", "FLOPs"]].tolist() == ["–", "–"]
+    assert sorted(shown.table["FLOPs"])[0] == "1.00"
+
+
+@pytest.mark.parametrize("method", [{"algorithm": "FedSSA", "seed": 5}, RunSpec("FedSSA", seed=3)])
+def test_a_seed_of_one_method_is_refused(method):
+    with pytest.raises(
+        FedlibError, match=r"^seed of mine = \d: must be left out: seeds=\[0, 1, 2\] says them for all$"
+    ):
+        study.train({"mine": method})

@@ -8,10 +8,11 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from processes import rewrite
 
-from fedlib import ALGORITHMS, RunSpec, lab, run
+from fedlib import ALGORITHMS, Dataset, RunSpec, data, lab, run
 from fedlib.__main__ import app, main, parse
 from fedlib.papers import reproduce
 
@@ -187,3 +188,14 @@ def test_every_method_that_is_a_paper_s_can_be_cited(eighty, capsys):
     assert "author = {Tan and Long and Liu and Zhou and Lu and Jiang and Zhang}" in of["FedProto"]
     assert "booktitle = {AAAI}" in of["FedProto"] and "eprint = {1912.00818}" in of["FedPer"]
     assert main(["cite", "fedSsa"]) == 0 and "Semantic Similarity" in capsys.readouterr().out
+
+
+def test_runs_on_data_that_is_registered_elsewhere_are_listed(eighty, capsys):
+    stream = np.random.default_rng(0)
+    arrays = stream.random((40, 8)), np.arange(40) % 4, stream.random((20, 8)), np.arange(20) % 4
+    data.register("vectors", lambda: Dataset.from_arrays("vectors", *arrays))
+    run(
+        RunSpec("Standalone", dataset="vectors", scenario="MLP", num_clients=2, rounds=1, batch_size=16), progress=False
+    )
+    del data.REGISTERED["vectors"]
+    assert "Standalone-vectors" in said("runs list", capsys)

@@ -75,7 +75,8 @@ def register(method: type[Algorithm]) -> type[Algorithm]:
     for field in dataclasses.fields(method):
         kind = type(field.default)
         allowed = "a parameter with a default: a number, true or false, or text"
-        require(kind in (int, float, bool, str), f"{method.name}.{field.name}", _shown(field), allowed)
+        given = "without a default" if field.default is dataclasses.MISSING else field.default
+        require(kind in (int, float, bool, str), f"{method.name}.{field.name}", given, allowed)
     require(method.needs in ("", "features", "architecture", "images"), f"{method.name}.needs", method.needs, NEEDS)
     public = ("none", "unlabelled", "labelled")
     require(method.public_data in public, f"{method.name}.public_data", method.public_data, f"one of {public}")
@@ -86,10 +87,6 @@ def register(method: type[Algorithm]) -> type[Algorithm]:
 NEEDS = (
     "'' (nothing), 'features' (headers of one width), 'architecture' (one for all clients) or 'images' (no other data)"
 )
-
-
-def _shown(field: dataclasses.Field[Any]) -> Any:
-    return "without a default" if field.default is dataclasses.MISSING else field.default
 
 
 def make(name: str, params: dict[str, Any] | None = None) -> Algorithm:

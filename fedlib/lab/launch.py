@@ -63,6 +63,9 @@ def _run(
         return record
     before = None if record else state(store() / resolved.key)[1]
     resolved = resolved.joined(before.spec) if before else resolved  # trained again, it has no less than it had
+    lost = {*before.spec.metrics.split(",")} - {*resolved.spec.metrics.split(","), ""} if before else set()
+    if lost:
+        notice(f"{resolved.label}: trained again without {', '.join(sorted(lost))}, which is not registered here")
     with _alone(resolved.label), training.one_thread():  # a builder of the user's own may touch torch's generator
         built = federation_of(resolved)
         border.fits(resolved.simulated, built)
@@ -232,8 +235,8 @@ def sweep(
     if not in_order:
         todo.sort(key=training_work, reverse=True)
     if jobs > 1 and len(wanted) - len(todo) > 1:
-        line = f"{len(wanted) - len(todo)} of {len(wanted)} runs use classes defined in this session"
-        notice(f"{line}; worker processes cannot import them, so they run here, one after the other")
+        line = f"{len(wanted) - len(todo)} of {len(wanted)} runs use classes or data of this session"
+        notice(f"{line}; worker processes do not know them, so they run here, one after the other")
     failures = []
     if todo:
         _fetch(todo)

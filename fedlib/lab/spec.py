@@ -259,9 +259,12 @@ class Resolved:
         return numerics.versions(self.hashed)
 
     def joined(self, other: RunSpec) -> "Resolved":
-        """The same run with the union of what it and `other`, a specification of the same run, keep and measure."""
+        """The same run with the union of what it and `other`, a specification of the same run, keep and measure: a metric that is
+        not registered here cannot be measured again.
+        """
         keep = max(self.spec.keep, other.keep, key=KEEP.index)
-        both = ",".join(sorted({*self.spec.metrics.split(","), *other.metrics.split(",")} - {""}))
+        known = [name for name in other.metrics.split(",") if name in metrics.METRICS]
+        both = ",".join(sorted({*self.spec.metrics.split(","), *known} - {""}))
         return dataclasses.replace(self, spec=dataclasses.replace(self.spec, keep=keep, metrics=both))
 
     def remade(self, made: Mapping[str, str]) -> "Resolved":
@@ -569,7 +572,8 @@ def differences(spec: FilledSpec) -> list[str]:
     overrides, hyper-parameters, public data, arithmetic. N, C, T, E and the seed are left to the caller.
     """
     found = [] if spec.scenario == "heterogeneous" else [spec.scenario]
-    if spec.partition == "by-class" and spec.classes_per_client != classes_held(data.info(spec.dataset)):
+    known = spec.dataset in data.names()  # a person's own is registered elsewhere
+    if spec.partition == "by-class" and known and spec.classes_per_client != classes_held(data.info(spec.dataset)):
         found.append(f"{spec.classes_per_client} classes")
     elif spec.partition != "by-class":
         skewed = spec.partition in ("dirichlet", "quantity-skew")

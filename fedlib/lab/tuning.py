@@ -250,7 +250,7 @@ def _distribution(optuna: Any, name: str, given: Range, spec: RunSpec) -> Any:
     if isinstance(given, list) and given:
         return optuna.distributions.CategoricalDistribution(given)
     numbers = isinstance(given, tuple) and len(given) == 2 and all(type(one) in (int, float) for one in given)
-    allowed = "(low, high), two numbers, or a list of values"
+    allowed = "(low, high), two numbers of which the first is smaller, or a list of values"
     require(numbers and all(map(math.isfinite, given)) and given[0] < given[1], f"range of {name}", given, allowed)
     low, high = given
     log = low > 0 and high / low >= DECADE

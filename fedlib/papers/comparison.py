@@ -126,7 +126,8 @@ def compare(*runs: Any, rule: str = "last") -> ComparedRuns:
     notes += [f"without all of their rounds, and so without a number: {', '.join(short)}"] if short else []
     parts = []
     for label in others:
-        alike = _dealt(rows[label]) == _dealt(rows[reference])
+        own, its = (next(iter(rows[name].values())).hashed for name in (label, reference))
+        alike = dealt(own) == dealt(its)
         seeds = [seed for seed in rows[label] if seed in rows[reference]]
         pairs = [(seed, rows[label][seed], rows[reference][seed]) for seed in seeds if alike]
         parts += [_by_client(label, *pair) for pair in pairs if all(map(intervals.whole, pair[1:]))]
@@ -202,13 +203,13 @@ def _short_keys(runs: Sequence[Any]) -> list[str]:
     return next(words for words in (short, ends, [run.key for run in runs]) if len(set(words)) == len(runs))
 
 
-def _dealt(by_seed: Mapping[int, Any]) -> list[Any]:
-    hashed = next(iter(by_seed.values())).hashed
+def dealt(hashed: Mapping[str, Any]) -> list[Any]:
+    """What decides which images a client holds, of what a run's key is made of."""
     return [hashed.get(name) for name in _DEAL] + [hashed["protocol"].get(name) for name in _DEAL_OF_PROTOCOL]
 
 
 def _by_client(label: str, seed: int, one: Any, other: Any) -> pd.DataFrame:
-    own, theirs = (record.final()[["client", "accuracy"]] for record in (one, other))
+    own, theirs = (intervals.trained(record.final())[["client", "accuracy"]] for record in (one, other))
     both = own.merge(theirs, on="client", suffixes=("", "_reference"))
     both = both.assign(accuracy=100 * both["accuracy"], reference=100 * both["accuracy_reference"])
     return both.assign(label=label, seed=seed, difference=both["accuracy"] - both["reference"])

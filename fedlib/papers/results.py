@@ -282,9 +282,11 @@ class Runs:
         means.loc[counts["reached"] < counts["n"], ["rounds", "total_kb", "real_total_kb"]] = float("nan")
         return counts.join(means).reset_index()
 
-    def effects(self, reference: str, rule: str, instead: Mapping[str, str] = {}) -> pd.DataFrame:
+    def effects(
+        self, reference: str, rule: str, instead: Mapping[str, str] = {}, metric: str = "accuracy"
+    ) -> pd.DataFrame:
         """What each method, or case, changes against the one called `reference`: differences case - reference, paired by seed, in
-        points.
+        points, or in the unit of another metric.
 
         instead: case -> another reference for it. One row per data set and case: `against`; `ours`, the mean over the visited clients
         in per cent; `difference` and `ci95` over the `n` seeds that both have, where the intervals of a data set's rows hold together
@@ -301,7 +303,8 @@ class Runs:
             named = {case: instead.get(case, reference) for case in cases}
             pairs = [(case, other) for case, other in named.items() if case != other and other in cases]
             made: dict[str, dict[str, Any]] = {}
-            for prefix, column in (("", "accuracy"), ("selected_", "accuracy_selected")):
+            selected = all(f"{metric}_selected" in run.rounds for own in cases.values() for run in own.values())
+            for prefix, column in (("", metric), ("selected_", f"{metric}_selected"))[: 1 + selected]:
 
                 def measure(run: Any, column: str = column) -> float:
                     return intervals.reported(run, rule, column)

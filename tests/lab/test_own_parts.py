@@ -289,7 +289,7 @@ def test_an_error_in_a_worker_leaves_ones_own_runs_trained(defined, monkeypatch)
 def test_a_method_a_model_data_and_a_partition_of_ones_own_run_beside_ours(defined, capsys, monkeypatch):
     specs = [SPEC, RunSpec("FedSSA", **SIZE), RunSpec("Standalone", **SIZE)]
     ours, _, alone = sweep(specs, jobs=2, progress=False)
-    assert "3 of 3 runs use classes defined in this session" in capsys.readouterr().err
+    assert "3 of 3 runs use classes or data of this session" in capsys.readouterr().err
     assert ours.spec.scenario == "small" and ours.clients["client"].nunique() == 3
     assert ours.rounds["upload_words"].iloc[-1] == 3 * 4 and alone.rounds["upload_words"].iloc[-1] == 0
     held = lab.federation_of(lab.resolve(SPEC)).clients[1]

@@ -98,7 +98,11 @@ def test_by_default_rates_and_weights_are_searched_a_decade_to_either_side():
     ("ranges", "more", "line"),
     [
         ({"mumu": (0, 1)}, {}, "range = 'mumu' is unknown: did you mean 'momentum'"),
-        ({"lr": (0.1, 0.01)}, {}, r"range of lr = \(0.1, 0.01\): must be \(low, high\), two numbers, or a list"),
+        (
+            {"lr": (0.1, 0.01)},
+            {},
+            r"range of lr = \(0.1, 0.01\): must be \(low, high\), two numbers of which the first is smaller",
+        ),
         ({"lr": "0.1"}, {}, "range of lr = '0.1': must be"),
         ({"lam": (-1.0, 1.0)}, {}, "lam = -1.0: must be at least 0"),
         ({}, {}, "ranges = {}: must be a name and its range"),

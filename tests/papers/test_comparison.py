@@ -189,3 +189,10 @@ def test_a_curve_ends_where_a_seed_of_it_diverged():
     for kept, points in ((rounds[rounds["seed"] < 2], 1), (rounds, 0), (rounds[rounds["seed"] == 0], 3)):
         (line,) = plots.comparison(kept, clients, "A").axes[0].lines
         assert len(line.get_xdata()) == points
+
+
+def test_a_client_that_was_never_visited_is_not_compared(small_digits):
+    spec = RunSpec("FedSSA", num_clients=6, rounds=2, batch_size=64)
+    whole, fewer = (run(one, progress=False) for one in (spec, replace(spec, newcomers=2, newcomer_visits=1)))
+    visited = set(fewer.clients.query("round >= 0")["client"])
+    assert len(visited) == 4 and set(notebook.compare(whole, fewer).clients["client"]) == visited
