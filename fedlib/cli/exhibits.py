@@ -176,7 +176,7 @@ def record(
         return 0
 
     def export(left: int) -> None:
-        written = f"{recorded.export()} runs of the store are in {recorded.RESULTS}"
+        written = f"{recorded.export()} runs of the store are in {lab.home() / 'results'}"
         tqdm.write(f"{written}; {left} of the arm remain")  # above the bar
         sys.stdout.flush()
 

@@ -133,7 +133,7 @@ def test_the_command_writes_the_results_after_each_run(capsys, monkeypatch):
     monkeypatch.setattr(recorded, "export", lambda: 62)
     assert main(["record", "audit"]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        f"62 runs of the store are in {recorded.RESULTS}; {left} of the arm remain" for left in (1, 0)
+        f"62 runs of the store are in {lab.home() / 'results'}; {left} of the arm remain" for left in (1, 0)
     ]
 
 
