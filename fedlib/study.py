@@ -67,6 +67,9 @@ class Study:
     methods: list[str]
     note: str = ""
 
+    def __repr__(self) -> str:
+        return f"Study({', '.join(self.methods)}: {len(self.runs.records)} runs; .table(), .curves())"
+
     def table(
         self,
         rule: str = "last",

@@ -194,3 +194,10 @@ def test_a_seed_of_one_method_is_refused(method):
         FedlibError, match=r"^seed of mine = \d: must be left out: seeds=\[0, 1, 2\] says them for all$"
     ):
         study.train({"mine": method})
+
+
+def test_at_a_prompt_a_study_and_a_run_are_a_line_each(found):
+    assert repr(found) == "Study(alone, FedSSA: 4 runs; .table(), .curves())"
+    record = found.runs.records[0]
+    accuracy = record.rounds["accuracy"].iloc[-1]
+    assert repr(record) == f"Record({record.key}, finished, 2 rounds, accuracy {accuracy:.4f})"

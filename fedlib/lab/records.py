@@ -82,6 +82,11 @@ class Record:
     hashed: dict[str, Any] = field(default_factory=dict)
     of_record: bool = False
 
+    def __repr__(self) -> str:
+        """One line, as a prompt shows it."""
+        rounds = int((self.rounds["round"] >= 0).sum())
+        return f"Record({self.key}, {self.status}, {rounds} rounds, accuracy {self.rounds['accuracy'].iloc[-1]:.4f})"
+
     @property
     def moved(self) -> list[str]:
         """The parts of fedlib whose numbers have changed since the run was computed, see `numerics`."""
