@@ -460,7 +460,7 @@ MUTANTS: dict[str, tuple[str, list[Change]]] = {
             ("if name in models.BUILDERS and not models.is_built_in(name):", "if False:"),
             ("changed = (f\"{part} {number}\" for part, number in self.numerics.items() if number != 1)", "changed = ()"),
             ("return same and {*self.spec.metrics", "return {*self.spec.metrics"),
-            ("{self.own_metrics.get(name, '')}", ""),
+            ("={digests[name]}", ""),
         ],
     ),
     "flower/wire.py": (

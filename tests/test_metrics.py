@@ -1,5 +1,6 @@
 """Metrics: their values by hand, and the way of one registration into runs, tables, captions and axes."""
 
+import signal
 from dataclasses import replace
 
 import numpy as np
@@ -217,3 +218,18 @@ def test_a_run_with_a_metric_that_is_not_registered_here_is_trained_again_for_it
     again = lab.run(replace(SPEC, keep="server"), progress=False)
     assert again.digest == first.digest and "mine" not in again.rounds
     assert "trained again without mine, which is not registered here" in capsys.readouterr().err
+
+
+def test_a_run_with_a_metric_of_ones_own_goes_on_where_it_was_interrupted(small_digits, capsys):
+    metrics.register(Metric("mine", "mine", of_client=lambda logits, labels: torch.tensor(0.5)))
+    asked, told = replace(SPEC, metrics="mine", rounds=4), []
+
+    def stop(row):
+        if row["round"] == 1:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt, match="stopped after round 2 of 4; the same command resumes from there"):
+        lab.run(asked, progress=False, log=stop)
+    record = lab.run(asked, progress=False, log=told.append)
+    assert [row["round"] for row in told] == [2, 3] and "set aside" not in capsys.readouterr().err
+    assert len(record.rounds) == 5 and record.rounds["mine"].notna().all()

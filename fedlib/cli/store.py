@@ -206,12 +206,11 @@ def compare(
         raise FedlibError(f"--figure {str(figure)!r}: must end in {' or '.join(kinds)}")
     found = [comparison.find(key) for key in keys]
     compared = comparison.compare(*found, rule=rule)
-    rows = [[str(cell) for cell in row] for row in compared.table.itertuples(index=False)]
-    accuracy, difference = (max(len(row[place]) for row in rows) for place in (2, 3))
-    accuracy, difference = max(accuracy, len("accuracy, %")), max(difference, len("difference"))
-    print(f"{'accuracy, %':>{accuracy}}  {'difference':>{difference}}  run (differences are to the first one)")
-    for run, _, mean, apart in rows:
-        print(fill(run, f"{mean:>{accuracy}}  {apart:>{difference}}  "))
+    rows: list[tuple[str, ...]] = [("run (differences are to the first one)", "n", "accuracy, %", "difference")]
+    rows += [tuple(map(str, row)) for row in compared.table.itertuples(index=False)]
+    widths = [max(len(row[place]) for row in rows) for place in (1, 2, 3)]
+    for run, *numbers in rows:
+        print(fill(run, "".join(f"{text:>{width}}  " for text, width in zip(numbers, widths, strict=True))))
     for line in (*compared.by_client, *compared.notes):
         print(fill(line, indent=2))
     if len(found) == 2:

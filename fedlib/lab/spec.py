@@ -250,7 +250,8 @@ class Resolved:
     def session(self) -> str:
         """The run and the versions of its numbers: a checkpoint of another session is not resumed."""
         changed = (f"{part} {number}" for part, number in self.numerics.items() if number != 1)
-        asked = (f"{name} {self.own_metrics.get(name, '')}".rstrip() for name in metrics.measured(self.spec.metrics))
+        digests = self.own_metrics
+        asked = (f"{name}={digests[name]}" if name in digests else name for name in metrics.measured(self.spec.metrics))
         return ", ".join([self.key, *changed, *asked])
 
     @property

@@ -41,14 +41,15 @@ def train_cells(cells: Sequence[exhibits.Cell], jobs: int = 2, whole: bool = Fal
     """
     known = {} if whole else by_key()
     missing = {run.key for run in lab.missing([cell.spec for cell in cells])} if known or not jobs else set()
-    keys = [lab.resolve(cell.spec).key for cell in cells]
+    resolved = [lab.resolve(cell.spec) for cell in cells]
+    keys = [run.key for run in resolved]
     read = {
         key: known[key]
-        for cell, key in zip(cells, keys, strict=True)
+        for cell, run, key in zip(cells, resolved, keys, strict=True)
         if key in missing
         and key in known
         and (cell.scale or cell.spec.keep == "none")
-        and lab.resolve(cell.spec).measured_by(known[key].rounds, known[key].provenance)
+        and run.measured_by(known[key].rounds, known[key].provenance)
     }
     if read:
         said = f"{len(read)} runs are of record, read from results/."
