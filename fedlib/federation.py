@@ -393,7 +393,7 @@ class Federation:
         sizes = tuple(map(len, part))
         allowed = (
             f"few enough that every client holds an image of each part of split {self.protocol.split}; client {id} would hold "
-            f"{sizes} to train, validate and test on"
+            f"{sizes} to train, validate and test on. Where fewer do not help, the partition deals too unevenly"
         )
         empty = any(size == 0 < share for size, share in zip(sizes, self.protocol.parts, strict=True))
         require(not empty, "num_clients", num_clients, allowed)

@@ -58,7 +58,8 @@ def register(method: type[Algorithm]) -> type[Algorithm]:
     """Make a method of your own known to `RunSpec`, the tables and the command line; use it as a decorator.
 
     Its name is `method.name`, or the class's. Every hyper-parameter needs a default: a number, true or false, or text.
-    Registering again replaces it, so a cell can be run twice. Raises FedlibError, naming what does not fit.
+    Registering again replaces it, so a cell can be run twice; a method of fedlib's stays what it is. Raises FedlibError, naming
+    what does not fit.
     """
     subclass = isinstance(method, type) and issubclass(method, Algorithm)
     require(subclass, "method", method, "a subclass of fedlib.algorithms.Algorithm")
@@ -68,6 +69,8 @@ def register(method: type[Algorithm]) -> type[Algorithm]:
     if "name" not in vars(method):
         method.name = method.__name__
     check_name("method", method.name)
+    free = method in BUILT_IN or ALGORITHMS.get(method.name) not in BUILT_IN
+    require(free, "method", method.name, "a name that none of fedlib's has")
     known = [name for name in dir(Algorithm) if not name.startswith("_")]
     for name in sorted({*dir(method)} - {*dir(Algorithm)} - {field.name for field in dataclasses.fields(method)}):
         meant = difflib.get_close_matches(name, known, n=1, cutoff=0.88) if name[0] != "_" else []  # not `predictor`

@@ -36,7 +36,7 @@ def _option(item: "dataclasses.Field[Any]") -> tuple[str, Any, None]:
     """A field of RunSpec as an option, whose value `lab.resolve` checks."""
     if item.default is False:
         return item.name, Annotated[bool | None, Parameter(help=item.metadata["help"])], None
-    default = "" if item.default is None else f" (default {item.default})"
+    default = "" if item.default in (None, "") else f" (default {item.default})"
     kind = completed(NAMES[item.name]) if item.name in NAMES else str
     return item.name, Annotated[kind | None, Parameter(metavar="VALUE", help=item.metadata["help"] + default)], None
 

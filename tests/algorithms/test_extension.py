@@ -91,6 +91,12 @@ def test_what_it_cannot_do_is_refused():
         run(RunSpec(algorithm="SharedBias", params={"mu": 1}), progress=False)
 
 
+def test_a_method_of_fedlibs_is_not_replaced():
+    with pytest.raises(FedlibError, match=r"^method = 'FedSSA': must be a name that none of fedlib's has$"):
+        register(type("FedSSA", (Algorithm,), {}))
+    assert register(ALGORITHMS["FedSSA"]) is ALGORITHMS["FedSSA"]
+
+
 def test_a_misspelt_step_is_refused_and_a_helper_is_not():
     with pytest.raises(FedlibError, match=r"^part of Mine = 'agregate': must be aggregate, or a name less like it$"):
         register(type("Mine", (Algorithm,), {"agregate": lambda self, server, uploads, context: {}}))
