@@ -49,9 +49,9 @@ def _plan(_held: frozenset[str], _registered: tuple[Any, ...]) -> pd.DataFrame:
     """The runs of the plan: arm, case, key, what its key is made of, and whether it is of record."""
     rows = []
     for arm in planned.arms().values():
-        for (case, spec), key in zip(arm.runs, arm.keys, strict=True):
-            hashed = lab.resolve(spec, RECORD).hashed
-            rows.append({"arm": arm.name, "case": case, "key": key, "hashed": hashed, "held": key in _held})
+        for run in arm.runs:
+            hashed = lab.resolve(run.spec, RECORD).hashed
+            rows.append({"arm": arm.name, "case": run.case, "key": run.key, "hashed": hashed, "held": run.key in _held})
     return pd.DataFrame(rows)
 
 
@@ -290,8 +290,8 @@ def _tuning() -> list[str]:
 
 
 def _batch() -> list[str]:
-    sizes, (_, spec) = _values("B", lambda run: run["batch_size"]), planned.arm("main-table").runs[0]
-    run = lab.resolve(spec, RECORD)
+    sizes = _values("B", lambda run: run["batch_size"])
+    run = lab.resolve(planned.arm("main-table").runs[0].spec, RECORD)
     assert run.spec.num_clients and run.spec.participation
     images = run.samples / (run.spec.rounds * run.spec.num_clients * run.spec.participation * run.spec.local_epochs)
     grid = (64, 128, 256, 512)  # FedSSA, section 6.1; pFedES
@@ -439,7 +439,7 @@ def _participation() -> list[str]:
 
 
 def _reduced() -> list[str]:
-    spec = next(run for _, run in planned.arm("pfedhr").runs if run.algorithm == "pFedHR")
+    spec = next(run.spec for run in planned.arm("pfedhr").runs if run.spec.algorithm == "pFedHR")
     cells = exhibits.cells("pfedhr/labelled", "paper", "cifar10", seeds=(0,))
     resolved = lab.resolve(next(cell.spec for cell in cells if cell.spec.algorithm == "pFedHR"), "paper")
     theirs, public = resolved.spec, resolved.spec.public_fraction * resolved.info.num_train

@@ -10,11 +10,12 @@ Finished runs of an arm that would change tables only half wait in results/pendi
 arm is whole.
 """
 
+import contextlib
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -24,113 +25,103 @@ from ..lab import estimates, plugins
 from . import recorded
 from .exhibits import RECORD
 
-FIELDS = {
-    **{"dataset": str, "num_clients": int, "participation": float, "rounds": int, "local_epochs": int},
-    **{"batch_size": int, "precision": str, "protocol": str, "paper": str},
+PLACE = {
+    "dataset": str,
+    "num_clients": int,
+    "participation": float,
+    "rounds": int,
+    "local_epochs": int,
+    "batch_size": int,
 }
+FIELDS = PLACE | {"precision": str, "protocol": str, "paper": str}
+
+
+class Planned(NamedTuple):
+    """A planned run. place: its data set, N, C, T, E and B; grids: those whose common error it is part of; only: those that alone
+    show it.
+    """
+
+    case: str
+    spec: lab.RunSpec
+    key: str
+    place: tuple[str, ...]
+    grids: tuple[str, ...]
+    only: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Arm:
-    """Runs that answer one question. runs: (case, specification), seed by seed, so that what is there is paired."""
+    """Runs that answer one question, seed by seed, so that what is there is paired."""
 
     name: str
     question: str
     planned: str
     rule: str
     margin: float | None
-    runs: list[tuple[str, lab.RunSpec]]
-
-    @property
-    def keys(self) -> list[str]:
-        return [lab.resolve(spec, RECORD).key for _, spec in self.runs]
+    runs: list[Planned]
 
     def open(self) -> list[lab.RunSpec]:
         """The runs that neither the results of record, nor what waits to be among them, nor the store has."""
         waiting = (recorded.RESULTS / "pending" / "runs").glob("*/DONE")
         known = {*recorded.by_key(), *(done.parent.name for done in waiting)}
-        left = [spec for _, spec in self.runs if lab.resolve(spec, RECORD).key not in known]
-        missing = {run.key for run in lab.missing(left, RECORD)}
-        return [spec for spec in left if lab.resolve(spec, RECORD).key in missing]
+        missing = {run.key for run in lab.missing([run.spec for run in self.runs if run.key not in known], RECORD)}
+        return [run.spec for run in self.runs if run.key in missing]
 
 
 def arms() -> dict[str, Arm]:
     """The arms of the plan by name, in the order in which they are trained."""
-    file, made = recorded.RESULTS / "planned.csv", dict[str, Arm]()
-    if not file.exists():  # another folder of results
-        return made
-    table = pd.read_csv(file, dtype=str, keep_default_na=False)
-    for name, rows in table.groupby("arm", sort=False):
+    file = recorded.RESULTS / "planned.csv"
+    # another folder of results has no plan
+    return _read(str(file), file.stat().st_mtime_ns, plugins.registered()) if file.exists() else {}
+
+
+@cache
+def _read(file: str, _written: int, _registered: tuple[Any, ...]) -> dict[str, Arm]:
+    made = {}
+    for name, rows in pd.read_csv(file, dtype=str, keep_default_na=False).groupby("arm", sort=False):
         first = rows.iloc[0]
-        runs = [(int(seed), row) for row in rows.to_dict("records") for seed in row["seeds"].split()]
-        runs.sort(key=lambda run: run[0])
         margin = float(first["margin"]) if first["margin"] else None
-        specs = [(row["case"], _spec(row, seed)) for seed, row in runs]
-        made[str(name)] = Arm(str(name), first["question"], first["planned"], first["rule"], margin, specs)
+        runs = [run for row in rows.to_dict("records") for run in _runs(row)]
+        runs.sort(key=lambda run: run.spec.seed)
+        made[str(name)] = Arm(str(name), first["question"], first["planned"], first["rule"], margin, runs)
     return made
 
 
-@dataclass(frozen=True)
-class Row:
-    """A planned run of a grid, or of none (""): the grid's name, the case, its seed, its key, and the grids that alone show it."""
+def _runs(row: Mapping[Any, str]) -> Iterator[Planned]:
+    place = tuple(row[name] for name in PLACE)
+    given = {name: kind(row[name]) for name, kind in FIELDS.items() if row[name]} | json.loads(row["more"] or "{}")
+    for seed in map(int, row["seeds"].split()):
+        with contextlib.suppress(FedlibError):  # of a method of the reader's own that has the name of one of the plan
+            spec = lab.spec_from({"algorithm": row["algorithm"], "seed": seed} | given)
+            key = lab.resolve(spec, RECORD).key
+            yield Planned(row["case"], spec, key, place, tuple(row["grids"].split()), tuple(row["only"].split()))
 
-    grid: str
-    place: tuple[Any, ...]
-    case: str
-    seed: int
-    key: str
-    only: tuple[str, ...]
+
+def _every() -> list[Planned]:
+    return [run for arm in arms().values() for run in arm.runs]
 
 
 def seeds() -> set[int]:
     """Every seed that the plan names."""
-    return {row.seed for row in _planned_rows()}
-
-
-def grid_of(keys: Collection[str]) -> list[Row]:
-    """The planned grid, in one place (data set, N, C, T, E, B), that holds most of the runs `keys`; empty where none of them is
-    planned. Of two that hold as many, the first in the plan.
-    """
-    rows = _planned_rows()
-    held: dict[tuple[Any, ...], list[Row]] = {}
-    for row in rows:
-        if row.grid:
-            held.setdefault((row.grid, row.place), []).append(row)
-    counts = [(sum(row.key in keys for row in own), own) for own in held.values()]
-    most = max((count for count, _ in counts), default=0)
-    return next(own for count, own in counts if count == most) if most else []
-
-
-def _planned_rows() -> tuple[Row, ...]:
-    file = recorded.RESULTS / "planned.csv"
-    return _rows(str(file), file.stat().st_mtime_ns, plugins.registered()) if file.exists() else ()
+    return {run.spec.seed for run in _every()}
 
 
 def elsewhere(grid: str) -> set[str]:
     """Keys of planned runs that the grid could have but does not show, since they were made for others alone."""
-    return {row.key for row in _planned_rows() if row.only and grid not in row.only}
+    return {run.key for run in _every() if run.only and grid not in run.only}
 
 
-@cache
-def _rows(file: str, _written: int, _registered: tuple[Any, ...]) -> tuple[Row, ...]:
-    found = []
-    for row in pd.read_csv(file, dtype=str, keep_default_na=False).to_dict("records"):
-        place = tuple(
-            row[name] for name in ("dataset", "num_clients", "participation", "rounds", "local_epochs", "batch_size")
-        )
-        for seed in map(int, row["seeds"].split()):
-            try:
-                key = lab.resolve(_spec(row, seed), RECORD).key
-            except FedlibError:  # of a method of the reader's own that has the name of one of the plan
-                continue
-            only = tuple(row["only"].split())
-            found += [Row(grid, place, row["case"], seed, key, only) for grid in row["grids"].split() or [""]]
-    return tuple(found)
-
-
-def _spec(row: Mapping[Any, str], seed: int) -> lab.RunSpec:
-    given = {name: kind(row[name]) for name, kind in FIELDS.items() if row[name]}
-    return lab.spec_from({"algorithm": row["algorithm"], "seed": seed} | given | json.loads(row["more"] or "{}"))
+def grid_of(keys: Collection[str]) -> list[Planned]:
+    """The planned grid, in one place, that holds most of the runs `keys`; empty where none of them is planned. Of two that hold as
+    many, the first in the plan.
+    """
+    held: dict[tuple[Any, ...], list[Planned]] = {}
+    for run in _every():
+        for grid in run.grids:
+            held.setdefault((grid, run.place), []).append(run)
+    counts = [(sum(run.key in keys for run in own), own) for own in held.values()]
+    most = max((count for count, _ in counts), default=0)
+    return next(own for count, own in counts if count == most) if most else []
 
 
 def arm(name: str) -> Arm:

@@ -362,7 +362,7 @@ def grid_runs(records: Iterable[Any]) -> list[tuple[str, int, Any]]:
     own = {record.key: record for record in records}
     planned_ = planned.grid_of(own.keys())
     known = recorded.by_key() | own if planned_ else {}
-    return [(row.case, row.seed, known[row.key]) for row in planned_ if row.key in known]
+    return [(run.case, run.spec.seed, known[run.key]) for run in planned_ if run.key in known]
 
 
 def common_error(

@@ -15,7 +15,7 @@ from fedlib.papers import exhibits, loading, planned, recorded
 
 
 def test_every_result_of_record_is_named_by_the_plan():
-    named = {key for one in planned.arms().values() for key in one.keys}
+    named = {run.key for arm in planned.arms().values() for run in arm.runs}
     assert len(named) > 200 and {record.key for record in recorded.read_results()} <= named
 
 
@@ -35,35 +35,35 @@ def test_runs_that_were_made_for_a_picture_stay_in_it():
         assert {cell.spec.rounds for cell in shown.cells} == {20} and {cell.spec.rounds for cell in table.cells} == {
             100
         }
-    assert planned.elsewhere("fedssa/heterogeneous") == set(planned.arm("n10").keys)
+    assert planned.elsewhere("fedssa/heterogeneous") == {run.key for run in planned.arm("n10").runs}
     assert not planned.elsewhere("fedssa/representations")
 
 
 def test_every_arm_says_what_it_asks_and_by_which_rule_before_its_runs():
     arms = planned.arms()
     assert list(arms)[:4] == ["audit", "main-table", "ablations", "history"] and len(arms) >= 8
-    keys = [key for arm in arms.values() for key in arm.keys]
+    keys = [run.key for arm in arms.values() for run in arm.runs]
     assert len(keys) == len(set(keys)), "a run stands in one arm"
     for arm in arms.values():
         assert arm.question and arm.rule and re.match("before its runs|after a look", arm.planned), arm.name
-        assert len(arm.name) < 12 and len({case for case, _ in arm.runs}) >= 2
-        assert [spec.seed for _, spec in arm.runs] == sorted(spec.seed for _, spec in arm.runs)
+        assert len(arm.name) < 12 and len({run.case for run in arm.runs}) >= 2
+        assert [run.spec.seed for run in arm.runs] == sorted(run.spec.seed for run in arm.runs)
 
 
 def test_the_plan_says_what_the_issue_of_each_arm_does():
     arms = planned.arms()
-    assert {spec.isolated for _, spec in arms["isolated"].runs} == {True} and len(arms["isolated"].runs) == 9
-    assert {spec.rounds for _, spec in arms["long"].runs} == {500} and len(arms["long"].runs) == 10
-    (stable,) = {spec.params.get("stable_rounds") for case, spec in arms["long"].runs if case == "FedSSA"}
+    assert {run.spec.isolated for run in arms["isolated"].runs} == {True} and len(arms["isolated"].runs) == 9
+    assert {run.spec.rounds for run in arms["long"].runs} == {500} and len(arms["long"].runs) == 10
+    (stable,) = {run.spec.params.get("stable_rounds") for run in arms["long"].runs if run.case == "FedSSA"}
     assert stable == 20
-    scored = [(spec.algorithm, spec.seed, spec.params) for _, spec in arms["shared"].runs]
+    scored = [(run.spec.algorithm, run.spec.seed, run.spec.params) for run in arms["shared"].runs]
     assert scored == [("FedKD", 0, {"score_shared": True}), ("FML", 0, {"score_shared": True})]
-    assert sorted({spec.seed for _, spec in arms["five-seeds"].runs}) == [3, 4] and len(arms["five-seeds"].runs) == 8
+    assert sorted({run.spec.seed for run in arms["five-seeds"].runs}) == [3, 4] and len(arms["five-seeds"].runs) == 8
 
 
 def test_what_is_on_record_or_stored_is_not_open(monkeypatch):
     arm = planned.arm("ablations")
-    monkeypatch.setattr(recorded, "read_results", lambda: [of_record(arm.keys[0])])
+    monkeypatch.setattr(recorded, "read_results", lambda: [of_record(arm.runs[0].key)])
     assert len(arm.open()) == len(arm.runs) - 1 == 17
     monkeypatch.setattr(lab, "missing", lambda specs, scale: [lab.resolve(spec, scale) for spec in specs][1:])
     assert len(arm.open()) == len(arm.runs) - 2
@@ -98,7 +98,7 @@ def test_the_command_lists_the_arms(capsys, monkeypatch):
 
 
 def test_hours_are_those_of_runs_on_record_where_there_are_some(monkeypatch):
-    (_, spec), *_ = planned.arm("ablations").runs
+    spec = planned.arm("ablations").runs[0].spec
     done = lab.resolve(spec, "record").spec
     taken = [
         of_record("a", done, processor_seconds=3600.0),
@@ -138,7 +138,7 @@ def test_the_command_writes_the_results_after_each_run(capsys, monkeypatch):
 
 
 def test_a_whole_arm_says_so(capsys, monkeypatch):
-    held = [of_record(key) for key in planned.arm("ablations").keys]
+    held = [of_record(run.key) for run in planned.arm("ablations").runs]
     monkeypatch.setattr(recorded, "read_results", lambda: held)
     monkeypatch.setattr(recorded, "export", lambda: pytest.fail("nothing was trained"))
     assert main(["record", "ablations"]) == 0
@@ -147,7 +147,7 @@ def test_a_whole_arm_says_so(capsys, monkeypatch):
 
 def test_what_waits_for_its_arm_is_whole_planned_and_in_no_table():
     waiting = [done.parent for done in (recorded.RESULTS / "pending" / "runs").glob("*/DONE")]
-    named = {key for arm in planned.arms().values() for key in arm.keys}
+    named = {run.key for arm in planned.arms().values() for run in arm.runs}
     of_record_ = {record.key for record in recorded.read_results()}
     for path in waiting:
         record = lab.read(path)
@@ -156,7 +156,7 @@ def test_what_waits_for_its_arm_is_whole_planned_and_in_no_table():
 
 
 def test_a_method_of_ones_own_with_the_name_of_a_planned_one_leaves_the_others(monkeypatch):
-    before = {row.key for row in planned._planned_rows()}
+    before = {run.key for arm in planned.arms().values() for run in arm.runs}
     monkeypatch.setitem(ALGORITHMS, "FedSSA", type("FedSSA", (Algorithm,), {"name": "FedSSA"}))
-    after = {row.key for row in planned._planned_rows()}
+    after = {run.key for arm in planned.arms().values() for run in arm.runs}
     assert after and len(after) < len(before)
