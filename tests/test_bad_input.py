@@ -64,6 +64,7 @@ def damaged_cifar10(tmp_path, monkeypatch):
         ("run FedSSA --keep all", "keep = 'all' is unknown"),
         ("reproduce fedssa/tabel2", "exhibit = 'fedssa/tabel2' is unknown: did you mean 'fedssa/table2' or 'fedssa/table5' or"),
         ("reproduce fedsa", "exhibit = 'fedsa' is unknown: did you mean 'fedssa'"),
+        ("data cifar", "dataset = 'cifar' is unknown: did you mean 'cifar10' or"),
         ("runs show FedSSA-digits-0", "run = 'FedSSA-digits-0': names no stored run"),
         ("run", "algorithm: must be given, see `fedlib list`, or --spec FILE"),
         # options of another command, and what is one too many: the nearest of this command
@@ -418,8 +419,9 @@ def test_reading_a_finished_run_needs_no_writable_store(small_digits, monkeypatc
     assert run(SPEC, progress=False).digest == expected.digest
 
 
-def test_a_run_whose_loss_is_not_finite_ends_as_diverged(small_digits, home, capsys):
-    text = "run FedSSA --num-clients 5 --rounds 6 --lr 1e20"
+@pytest.mark.parametrize("method", ["FedSSA", "FedProto", "FedGH"])
+def test_a_run_whose_loss_is_not_finite_ends_as_diverged(method, small_digits, home, capsys):
+    text = f"run {method} --num-clients 5 --rounds 6 --lr 1e20"
     assert main(text.split()) == 0
     output = capsys.readouterr()
     assert "diverged after 1 of 6 rounds" in output.out or "diverged after 2 of 6 rounds" in output.out

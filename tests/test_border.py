@@ -739,6 +739,15 @@ def test_a_data_set_built_by_hand_is_checked(field, value):
     assert {"name": "dataset's name", "num_classes": "x: ", "kind": "x: "}.get(field, f"x: {field}") in line
 
 
+@pytest.mark.parametrize("field", ["mean", "std"])
+def test_statistics_of_arrays_are_checked(field):
+    for value in PARTS[field][:1] + PARTS[field][2:]:  # None: those of the images
+        line = said_by(
+            lambda value=value: Dataset.from_arrays("x", IMAGES, TRUTHS, IMAGES[:1], TRUTHS[:1], **{field: value})
+        )
+        assert line.startswith(f"x: {field} = ") and "one per channel" in line
+
+
 def test_data_that_test_on_what_is_trained_on_or_have_classes_without_end(capsys):
     Dataset.from_arrays("x", IMAGES, TRUTHS, IMAGES[:5], TRUTHS[:5])
     assert not capsys.readouterr().err

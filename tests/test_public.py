@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedlib import ALGORITHMS, Federation, FedlibError, RunSpec, data, lab, partition, randomness, simulate
+from fedlib import ALGORITHMS, Dataset, Federation, FedlibError, RunSpec, data, lab, partition, randomness, simulate
 from fedlib.algorithms.base import Algorithm, Message
 
 
@@ -39,6 +39,12 @@ def spies(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 SPEC = RunSpec(algorithm="Spy", dataset="digits", num_clients=5, rounds=1)
+
+
+def toy(name: str, channels: int, classes: int = 2, images: int = 12) -> Dataset:
+    pixels = np.random.default_rng(0).integers(0, 256, (images, channels, 32, 32), dtype=np.uint8)
+    labels = np.arange(images) % classes
+    return Dataset.from_arrays(name, pixels, labels, pixels[:3], labels[:3], classes)
 
 
 def test_hold_out_takes_a_tenth_of_every_class() -> None:
@@ -91,6 +97,16 @@ def test_another_data_set_stands_in_for_the_public_part_and_is_adapted() -> None
     assert torch.equal(public.pool.images, other.images) and torch.equal(public.pool.labels, other.labels)
     own = lab.federation_of(lab.resolve(SPEC))
     assert all(torch.equal(a.train, b.train) for a, b in zip(federation.clients, own.clients, strict=True))
+
+    grey, colour = toy("grey", 1), toy("colour", 3)
+    clients = [np.arange(15)]
+    public = Federation(colour, clients, public=np.arange(12), public_dataset=grey).public
+    assert torch.equal(public.pool.images[:, 2], grey.images[:, 0])  # repeated
+    batch = public.pool.batch(public.indices)
+    expected = (grey.images[:12, 0].double() / 255 - colour.mean[1]) / colour.std[1]  # normalised as the clients' are
+    assert torch.allclose(batch[:, 1].double(), expected, atol=1e-5)
+    averaged = Federation(grey, clients, public=np.arange(12), public_dataset=colour).public.pool.images
+    assert torch.equal(averaged[:, 0], colour.images.double().mean(1).round().to(torch.uint8))
 
 
 @pytest.mark.parametrize("changed", ["digits-inverted", "digits-noisy", "digits-rotated"])
