@@ -526,6 +526,18 @@ def test_public_images_of_the_same_set_are_all_that_the_public_shows():
     assert built.public.pool.images.flatten(1).any(1).nonzero().flatten().tolist() == list(range(40, 50))
 
 
+def test_nothing_is_trained_for_no_epochs():
+    built = federation()
+    context, client = built.client_context(0), built.clients[0]
+    before = border.digest([client.model.state_dict()])
+    assert context.train(epochs=0) == 0 and context.loss is None
+    assert border.digest([client.model.state_dict()]) == before
+    trained = context.train()
+    assert context.train(epochs=0) == 0 and context.loss is trained
+    with pytest.raises(FedlibError, match="epochs = -1: must be at least 0"):
+        context.train(epochs=-1)
+
+
 # ------------------------------------------------------------------------------------------------------------ networks
 
 

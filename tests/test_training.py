@@ -7,7 +7,7 @@ import pytest
 import tiny
 import torch
 
-from fedlib import FedlibError, models, training
+from fedlib import models, training
 
 DATA = tiny.dataset(num_classes=3, per_class=8)
 
@@ -155,18 +155,6 @@ def test_a_single_image_trains_but_leaves_the_statistics_of_batch_norm(count, si
     assert model.norm.num_batches_tracked == tracked
     assert torch.equal(model.norm.running_mean, before["norm.running_mean"]) == (tracked == 0)
     assert not torch.equal(model.norm.bias, before["norm.bias"])
-
-
-def test_no_epochs_train_nothing():
-    federation = tiny.federation(DATA, [np.arange(24)], epochs=2)
-    context, client = federation.client_context(0), federation.clients[0]
-    before = {name: value.clone() for name, value in client.model.state_dict().items()}
-    assert context.train(epochs=0) == 0 and context.loss is None
-    assert tiny.equal_states(client.model.state_dict(), before)
-    trained = context.train()
-    assert context.train(epochs=0) == 0 and context.loss is trained
-    with pytest.raises(FedlibError, match="epochs = -1: must be at least 0"):
-        context.train(epochs=-1)
 
 
 def guided(model, guide, images, labels):
