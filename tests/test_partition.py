@@ -142,6 +142,20 @@ def test_dirichlet_redraws_until_every_part_has_enough():
         assert min(map(len, held[1])) >= 5
 
 
+def test_a_dealer_may_change_what_it_is_given(monkeypatch):
+    """In vain: labels and stream of the caller stay."""
+
+    def spoils(labels, num_clients, stream):
+        labels[:] = 0
+        return np.array_split(np.arange(len(labels)), num_clients)
+
+    monkeypatch.setitem(partition.REGISTERED, "spoils", spoils)
+    labels = labelled(5, 4)
+    before = labels.copy()
+    assert len(partition.deal_registered("spoils", labels, 2, stream())) == 2
+    assert np.array_equal(labels, before)
+
+
 def test_a_dealer_that_deals_one_client_otherwise_is_found_out(monkeypatch):
     calls = []
 
