@@ -35,15 +35,19 @@ def names(home) -> list[str]:
     return sorted(p.name for p in home.rglob("*") if p.is_file() and p.suffix != ".lock")
 
 
+@pytest.fixture
+def damaged_cifar10(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDLIB_DATA", str(tmp_path / "data"))
+    (tmp_path / "data" / "cifar-10-batches-py").mkdir(parents=True)
+    (tmp_path / "data" / "cifar-10-batches-py" / "test_batch").write_bytes(b"not the real one")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         # unknown names, with the nearest valid one
         ("run FedSA", "algorithm = 'FedSA' is unknown: did you mean 'FedSSA' or 'pFedES' or 'FedAvg'?"),
-        (
-            "reproduce table2",
-            "exhibit = 'table2' is unknown: did you mean 'fedssa/table2' or 'fedgh/table2' or 'pfedes/table2' or 'pfedhr/table2'?",
-        ),
+        ("reproduce table2", "'table2' is unknown: did you mean 'fedssa/table2' or 'fedgh/table2' or 'pfedes/table2' or 'pfedhr/table2'?"),
         ("rnu", "command = 'rnu' is unknown: did you mean 'run' or 'runs'?"),
         ("runs shwo", "command = 'shwo' is unknown: did you mean 'show'?"),
         ("run FedSSA --dataset digit", "dataset = 'digit' is unknown: did you mean 'digits' or"),
@@ -60,18 +64,13 @@ def names(home) -> list[str]:
         ("run FedSSA --keep all", "keep = 'all' is unknown"),
         ("reproduce fedssa/tabel2", "exhibit = 'fedssa/tabel2' is unknown: did you mean 'fedssa/table2' or 'fedssa/table5' or"),
         ("reproduce fedsa", "exhibit = 'fedsa' is unknown: did you mean 'fedssa'"),
-        ("reproduce fedssa/table2 --scale smoek --dry-run", "scale = 'smoek' is unknown: did you mean 'smoke'?"),
         ("data cifar", "dataset = 'cifar' is unknown: did you mean 'cifar10' or"),
         ("runs show FedSSA-digits-0", "run = 'FedSSA-digits-0': names no stored run"),
+        ("run", "algorithm: must be given, see `fedlib list`, or --spec FILE"),
         # options of another command, and what is one too many: the nearest of this command
         ("run FedSSA --dry-run", "run`: option = '--dry-run' is unknown: did you mean '--rounds'?"),
-        ("run FedSSA --jobs 4", "run`: option = '--jobs' is unknown: did you mean '--"),
-        ("run FedSSA --costs", "run`: option = '--costs' is unknown: did you mean '--"),
-        ("reproduce fedssa/table3 --rounds 3", "reproduce`: option = '--rounds' is unknown"),
         ("list --rounds 3", "list`: option = '--rounds' is unknown: did you mean '--costs'? known are --costs, --help"),
-        ("data digits --seed 9", "data`: option = '--seed' is unknown: did you mean '--help'?"),
         ("runs --json", "runs`: option = '--json' is unknown: known are --help"),
-        ("runs list --seed 4", "runs list`: option = '--seed' is unknown: did you mean '--json'?"),
         ("runs prune --rounds 7", "runs prune`: option = '--rounds' is unknown: known are --older-than, --yes, --help"),
         ("reproduce fedssa/table2 --dry-run --train-only", "Mutually exclusive arguments: {--dry-run, --train-only}"),
         ("data digits cifar10", "unexpected argument 'cifar10'"),
@@ -79,38 +78,20 @@ def names(home) -> list[str]:
         ("reproduce fedssa/table2 --figures-only", "18 of 18 runs are missing"),
         # wrong types
         ("run FedSSA --rounds two", "rounds = 'two': must be a whole number"),
-        ("run FedSSA --rounds 2.5", "rounds = '2.5': must be a whole number"),
         ("run FedSSA --participation half", "participation = 'half': must be a number"),
         ("run FedSSA --lr nan", "lr = 'nan': must be a number (finite)"),
         ("run FedSSA --set mu0=much", "mu0 = 'much': must be a number"),
-        ("run FedSSA --set stable_rounds=2.5", "stable_rounds = '2.5': must be a whole number"),
         ("run FedSSA --set mu0", "--set 'mu0': must be NAME=VALUE"),
-        ("run FedSSA --override momentum=high", "momentum = 'high': must be a number"),
         ("reproduce fedssa/table2 --jobs some", "jobs = 'some': must be a whole number"),
         # out of range
         ("run FedSSA --participation 0", "participation = 0.0: must be in (0, 1]"),
-        ("run FedSSA --participation 1.1", "participation = 1.1: must be in (0, 1]"),
-        ("run FedSSA --participation -0.1", "participation = -0.1: must be in (0, 1]"),
         ("run FedSSA --classes-per-client 11", "classes_per_client = 11: must be between 1 and 10, the number of class"),
-        ("run FedSSA --classes-per-client 0", "classes_per_client = 0: must be between 1 and 10"),
-        ("run FedSSA --num-clients 0", "num_clients = 0: must be at least 1"),
         ("run FedSSA --num-clients 600", "num_clients = 600: must be at most 599: digits has 1797 images and a client"),
         ("run FedSSA --num-clients 500", "num_clients = 500: must be few enough that every client holds 3 images"),
         ("run FedSSA --partition dirichlet --alpha 0.01 --num-clients 100", "none of 100 Dirichlet draws"),
-        ("run FedSSA --partition dirichlet --alpha 0", "alpha = 0.0: must be above 0"),
-        ("run FedSSA --local-epochs 0", "local_epochs = 0.0: must be above 0"),
-        ("run FedSSA --batch-size 0", "batch_size = 0: must be at least 1"),
-        ("run FedSSA --batch-size 99999999999999999999", "batch_size = 99999999999999999999: must be below 2**31"),
         ("run FedSSA --rounds 99999999999999999999", "rounds = 99999999999999999999: must be below 2**31"),
         ("run FedSSA --rounds 0", "rounds = 0: must be at least 1"),
-        ("run FedSSA --lr -0.1", "lr = -0.1: must be at least 0"),
         ("run FedSSA --seed -1", "seed = -1: must be between 0 and"),
-        ("run FedSSA --set mu0=1.5", "mu0 = 1.5: must be in [0, 1]"),
-        ("run FedSSA --set mu0=-0.5", "mu0 = -0.5: must be in [0, 1]"),
-        ("run FedSSA --set stable_rounds=-1", "stable_rounds = -1: must be at least 0"),
-        ("run FedProto --set lam=-1", "lam = -1.0: must be at least 0"),
-        ("run FedGH --set server_lr=-1", "server_lr = -1.0: must be at least 0"),
-        ("run FedSSA --override momentum=1", "momentum = 1.0: must be in [0, 1)"),
         ("run FedAvg", "every client needs the same architecture"),
         ("reproduce fedssa/table2 --dry-run --jobs 0", "jobs = 0: must be at least 1"),
         # data that are not there, or not whole
@@ -120,15 +101,12 @@ def names(home) -> list[str]:
         ("record long", "dataset = 'cifar100': not found in"),  # not a line a run
     ],
 )  # fmt: skip
-def test_one_clear_line(text, message, home, tmp_path, monkeypatch, capsys):
+def test_one_clear_line(text, message, home, damaged_cifar10, monkeypatch, capsys):
     def unreachable(*args, **kwargs):
         raise URLError("no network")
 
-    monkeypatch.setenv("FEDLIB_DATA", str(tmp_path / "data"))
     monkeypatch.setattr("urllib.request.urlopen", unreachable)
     monkeypatch.setattr(recorded, "read_results", lambda: [])  # whatever is of record by now
-    (tmp_path / "data" / "cifar-10-batches-py").mkdir(parents=True)
-    (tmp_path / "data" / "cifar-10-batches-py" / "test_batch").write_bytes(b"not the real one")
     status, error = command(text, capsys)
     assert status == 2
     assert message in error
@@ -137,22 +115,13 @@ def test_one_clear_line(text, message, home, tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.thorough
-def test_what_stops_many_runs_is_said_once(home, tmp_path, monkeypatch):
-    monkeypatch.setenv("FEDLIB_DATA", str(tmp_path / "data"))
-    (tmp_path / "data" / "cifar-10-batches-py").mkdir(parents=True)
-    (tmp_path / "data" / "cifar-10-batches-py" / "test_batch").write_bytes(b"not the real one")
+def test_what_stops_many_runs_is_said_once(home, damaged_cifar10):
     specs = [RunSpec("Standalone", dataset="cifar10", seed=seed) for seed in range(3)]
     with pytest.raises(FedlibError) as raised:
         sweep(specs, jobs=2, progress=False)
     said = str(raised.value)
     assert said.startswith("Standalone on cifar10 and 2 more: dataset = 'cifar10': the files in ")
     assert said.count("incomplete or corrupted") == 1
-
-
-@pytest.mark.parametrize("text", ["run", "rum FedSSA", "run FedSSA --nun-clients 10", "runs shwo", "data a b"])
-def test_unknown_commands_and_flags_are_refused(text, home, capsys):
-    status, error = command(text, capsys)
-    assert status == 2 and "Traceback" not in error and not home.exists()
 
 
 def test_of_many_names_three_are_listed_and_of_few_all():
@@ -177,9 +146,8 @@ def test_of_many_names_three_are_listed_and_of_few_all():
 def test_a_folder_that_cannot_be(variable, value, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(variable, value)
-    for text in (
-        ("data", "data mnist") if variable == "FEDLIB_DATA" else ("runs", "run FedSSA", "reproduce fedssa/table3")
-    ):
+    stored = ("runs", "run FedSSA", "reproduce fedssa/table3")
+    for text in ("data", "data mnist") if variable == "FEDLIB_DATA" else stored:
         status, error = command(text, capsys)
         assert status == 2 and error.startswith(f"fedlib: {variable} = ") and error.count("\n") == 1
         assert message in error and not list(tmp_path.iterdir())
@@ -211,12 +179,8 @@ def test_a_locale_without_dashes(home, tmp_path):
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
 def test_cuda_where_there_is_none(home, capsys):
     status, error = command("run FedSSA --device cuda", capsys)
-    assert (
-        status == 2
-        and "device = 'cuda': must be cpu, cuda, one of several such as cuda:1, mps or auto, and on this machine"
-        in error
-        and not home.exists()
-    )
+    assert status == 2 and "device = 'cuda': must be cpu, cuda, one of several such as cuda:1" in error
+    assert not home.exists()
 
 
 def test_coercion_never_rounds():
@@ -237,57 +201,48 @@ def without(values: dict, name: str) -> dict:
     return {key: value for key, value in values.items() if key != name}
 
 
-def field(stored: dict, **changed) -> dict:
-    return stored | {"spec": stored["spec"] | changed}
+def replaced(name: str, old: bytes, new: bytes):
+    return lambda run: (run / name).write_bytes((run / name).read_bytes().replace(old, new, 1))
+
+
+def rewritten(name: str, change):
+    return lambda run: rewrite(run, name, change)
+
+
+def with_fields(**changed):
+    return rewritten("spec.json", lambda stored: stored | {"spec": stored["spec"] | changed})
 
 
 DAMAGE = {
-    "a digit changed in rounds.csv": lambda run: (run / "rounds.csv").write_bytes(
-        (run / "rounds.csv").read_bytes().replace(b"1", b"2", 1)
-    ),
+    "a digit changed in rounds.csv": replaced("rounds.csv", b"1", b"2"),
     "clients.csv truncated": lambda run: os.truncate(run / "clients.csv", 20),
     "clients.csv missing": lambda run: (run / "clients.csv").unlink(),
-    "timing.csv empty": lambda run: (run / "timing.csv").write_bytes(b""),
     "DONE empty": lambda run: (run / "DONE").write_bytes(b""),
     "DONE of noise": lambda run: (run / "DONE").write_bytes(b"\xff\x00\xfe"),
     "DONE of an earlier version": lambda run: (run / "DONE").write_bytes(files.unseal((run / "DONE").read_bytes())),
-    "another status": lambda run: (run / "DONE").write_bytes(
-        (run / "DONE").read_bytes().replace(b"finished", b"finisjed")
-    ),
-    "a digit changed in provenance.json": lambda run: (run / "provenance.json").write_bytes(
-        (run / "provenance.json").read_bytes().replace(b"2", b"3", 1)
-    ),
+    "another status": replaced("DONE", b"finished", b"finisjed"),
     "provenance.json missing": lambda run: (run / "provenance.json").unlink(),
-    "DONE a list": lambda run: rewrite(run, "DONE", lambda done: [done]),
-    "DONE with files of another kind": lambda run: rewrite(run, "DONE", lambda done: done | {"files": ["rounds.csv"]}),
-    "spec.json of another specification": lambda run: rewrite(
-        run, "spec.json", lambda stored: stored | {"hashed": stored["hashed"] | {"seed": 9}}
+    "DONE a list": rewritten("DONE", lambda done: [done]),
+    "DONE with files of another kind": rewritten("DONE", lambda done: done | {"files": ["rounds.csv"]}),
+    "spec.json of another specification": rewritten(
+        "spec.json", lambda stored: stored | {"hashed": stored["hashed"] | {"seed": 9}}
     ),
 }
 # Whole, as their digests say, but not what this version writes.
 OF_ANOTHER_VERSION = {
-    "DONE without a status": lambda run: rewrite(run, "DONE", lambda done: without(done, "status")),
-    "DONE of another status": lambda run: rewrite(run, "DONE", lambda done: done | {"status": "good"}),
-    "DONE without a table": lambda run: rewrite(
-        run, "DONE", lambda done: done | {"files": without(done["files"], "timing.csv")}
+    "DONE without a status": rewritten("DONE", lambda done: without(done, "status")),
+    "DONE of another status": rewritten("DONE", lambda done: done | {"status": "good"}),
+    "DONE without a table": rewritten("DONE", lambda done: done | {"files": without(done["files"], "timing.csv")}),
+    "spec.json without what was hashed": rewritten("spec.json", lambda stored: without(stored, "hashed")),
+    "spec.json with an unknown field": with_fields(x=1),
+    "spec.json without a field": rewritten(
+        "spec.json", lambda stored: stored | {"spec": without(stored["spec"], "num_clients")}
     ),
-    "spec.json without what was hashed": lambda run: rewrite(
-        run, "spec.json", lambda stored: without(stored, "hashed")
-    ),
-    "spec.json with an unknown field": lambda run: rewrite(run, "spec.json", lambda stored: field(stored, x=1)),
-    "spec.json without a field": lambda run: rewrite(
-        run, "spec.json", lambda stored: stored | {"spec": without(stored["spec"], "num_clients")}
-    ),
-    "spec.json with an empty field": lambda run: rewrite(
-        run, "spec.json", lambda stored: field(stored, num_clients=None)
-    ),
-    "a seed that is a list": lambda run: rewrite(run, "spec.json", lambda stored: field(stored, seed=[0])),
-    "spec.json a list": lambda run: rewrite(run, "spec.json", lambda stored: []),
-    "spec.json deeply nested": lambda run: rewrite(run, "spec.json", lambda stored: b"[" * 100_000),
-    "provenance.json without anything": lambda run: rewrite(run, "provenance.json", lambda stored: {}),
-    "provenance.json without seconds": lambda run: rewrite(
-        run, "provenance.json", lambda stored: without(stored, "seconds")
-    ),
+    "spec.json with an empty field": with_fields(num_clients=None),
+    "a seed that is a list": with_fields(seed=[0]),
+    "spec.json a list": rewritten("spec.json", lambda stored: []),
+    "spec.json deeply nested": rewritten("spec.json", lambda stored: b"[" * 100_000),
+    "provenance.json without seconds": rewritten("provenance.json", lambda stored: without(stored, "seconds")),
 }
 
 
@@ -330,14 +285,13 @@ def checkpointed(path, label: str) -> bytes:
     ("content", "reason"),
     [
         (lambda path: b"", "corrupted"),
-        (lambda path: b"noise" * 1000, "corrupted"),
         (lambda path: checkpointed(path, "x")[:-100], "corrupted"),
         (lambda path: pickle.dumps(Trap()), "corrupted"),
         (lambda path: b"".join(files.seal(pickle.dumps(Trap()))), "corrupted"),
         (lambda path: files.unseal(checkpointed(path, "x")), "corrupted"),
         (lambda path: checkpointed(path, "of another run"), "foreign"),
     ],
-    ids=["empty", "noise", "truncated", "pickle", "sealed pickle", "without its digest", "foreign"],
+    ids=["empty", "truncated", "pickle", "sealed pickle", "without its digest", "foreign"],
 )
 def test_a_checkpoint_that_cannot_be_used_is_reported_set_aside_and_recomputed(
     content, reason, small_digits, home, capsys, tmp_path, monkeypatch
@@ -449,9 +403,8 @@ def test_a_full_disk(call, keep, home, small_digits, monkeypatch, capsys):
         assert "Traceback" not in error
         assert not [name for name in names(home) if name.endswith(".tmp")]
         assert "DONE" not in names(home)
-    assert allowed == (
-        9 if keep == "clients" else 8
-    )  # spec twice, sessions, three tables, provenance, DONE, what is kept
+    # spec twice, sessions, three tables, provenance, DONE, what is kept
+    assert allowed == (9 if keep == "clients" else 8)
     assert "DONE" in names(home)
 
 
@@ -534,7 +487,6 @@ def test_a_relative_home_in_a_directory_that_is_gone(tmp_path, monkeypatch):
         (["run", "FedSSA", "--set", "mu0=1" + 400 * "0"], "must be a number (finite)"),
         (["run", "FedSSA", "--seed", 5000 * "9"], "must be a whole number (finite)"),
         (["reproduce", "--dry-run", "--jobs", "1" + 400 * "0"], "must be at least 1 and at most 1024"),
-        (["reproduce", "--dry-run", "--jobs", "1025"], "jobs = 1025: must be at least 1 and at most 1024"),
         (["runs", "prune", "--older-than", "1e-400"], "older-than = '1e-400': must be a number, 0 or further"),
         (["compare", ""], "run = '': must be a key, or a part of one"),
     ],

@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tiny
 import torch
 from test_gpu import pooled
 
 from fedlib import ALGORITHMS, FedlibError, RunSpec, lab, models, simulate
-from fedlib.lab import checkpoint
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device, and this machine has none")
 
@@ -30,14 +30,7 @@ def test_a_run_has_the_same_bits_twice_and_resumed(precision, small_digits, tmp_
     first = simulated(run)
     assert first.status == "finished" and first.clients[0].model.header.weight.is_cuda
     assert simulated(run).digest() == first.digest()
-
-    def stop(row: dict[str, Any], timing: dict[str, Any]) -> None:
-        raise KeyboardInterrupt
-
-    path = tmp_path / "checkpoint.pt"
-    with pytest.raises(KeyboardInterrupt):
-        checkpoint.simulate(lab.federation_of(run), run.simulated, 2, checkpoint=path, every=0, progress=stop)
-    resumed = checkpoint.simulate(lab.federation_of(run), run.simulated, 2, checkpoint=path)
+    resumed = tiny.stopped_and_resumed(lambda: lab.federation_of(run), run.simulated, 2, tmp_path / "checkpoint.pt")
     assert len(resumed.round_rows) == 3 and resumed.digest() == first.digest()
 
 

@@ -57,10 +57,8 @@ def test_a_small_alpha_is_more_unequal_and_too_many_clients_are_refused():
 def test_feature_shift_by_hand():
     labels, levels = np.array([0, 1, 0, 1, 0, 0, 1, 1]), np.array([5.0, 1, 3, 9, 4, 7, 2, 8])
     held = partition.feature_shift(labels, levels, 2)
-    assert [own.tolist() for own in held] == [
-        [1, 2, 4, 6],
-        [0, 3, 5, 7],
-    ]  # of class 0: 3, 4 | 5, 7; of class 1: 1, 2 | 8, 9
+    # of class 0: 3, 4 | 5, 7; of class 1: 1, 2 | 8, 9
+    assert [own.tolist() for own in held] == [[1, 2, 4, 6], [0, 3, 5, 7]]
 
 
 @fast
@@ -233,45 +231,29 @@ def test_own_train_validation_and_test_go_into_a_stored_run():
 
 
 @pytest.mark.parametrize(
-    ("dealer", "split", "line"),
+    ("parts", "line"),
     [
-        (
-            lambda labels, n, stream: [([0], [1], [2]), [3, 4, 5]],
-            SPLITS[0],
-            "partition own: what a client gets = 'arrays and",
-        ),
-        (
-            lambda labels, n, stream: [([0], [1], [2]), ([3], [4], [2])],
-            SPLITS[0],
-            "partition own: index = 2: must be between 0 and 239, and dealt once",
-        ),
-        (
-            lambda labels, n, stream: [([0], [1], [2.5]), ([3], [4], [5])],
-            SPLITS[0],
-            "partition own: client 0 = 'float64'",
-        ),
-        (lambda labels, n, stream: [([0], [1], [2])], SPLITS[0], "partition own: number of clients = 1: must be 2"),
-        (lambda labels, n, stream: [([0], [], [2]), ([3], [4], [5])], SPLITS[0], "num_clients = 2: must be few enough"),
-        (
-            triples,
-            SPLITS[3],
-            "partition own: what a client gets = 'train, validation and test': must be one array under split",
-        ),
-        (
-            lambda labels, n, stream: [tuple(stream.permutation(2) for _ in "abc")] * 2,
-            SPLITS[0],
-            "partition own: index",
-        ),
+        ([([0], [1], [2]), [3, 4, 5]], "partition own: what a client gets = 'arrays and"),
+        ([([0], [1], [2]), ([3], [4], [2])], "partition own: index = 2: must be between 0 and 239, and dealt once"),
+        ([([0], [1], [2.5]), ([3], [4], [5])], "partition own: client 0 = 'float64'"),
+        ([([0], [1], [2])], "partition own: number of clients = 1: must be 2"),
+        ([([0], [], [2]), ([3], [4], [5])], "num_clients = 2: must be few enough"),
     ],
 )
-def test_triples_that_do_not_fit_are_one_line(dealer, split, line):
-    partition.register(
-        "own", dealer if dealer is not triples else lambda labels, n, stream: triples(labels, n, stream, np.arange(240))
-    )
-    run = lab.resolve(asked(partition="own", num_clients=2, overrides={"split": split}), "smoke")
+def test_triples_that_do_not_fit_are_one_line(parts, line):
+    partition.register("own", lambda labels, n, stream: parts)
     with pytest.raises(FedlibError) as error:
-        lab.federation_of(run)
+        lab.federation_of(lab.resolve(asked(partition="own", num_clients=2), "smoke"))
     assert str(error.value).startswith(line)
+
+
+def test_triples_under_a_split_of_official_parts_are_refused():
+    partition.register("own", triples)
+    line = "^partition own: what a client gets = 'train, validation and test': must be one array under split"
+    with pytest.raises(FedlibError, match=line):
+        lab.federation_of(
+            lab.resolve(asked(partition="own", num_clients=2, overrides={"split": "official-4:1:1"}), "smoke")
+        )
 
 
 def test_a_triple_without_validation_is_one_of_a_split_without():
@@ -310,16 +292,6 @@ def test_who_is_new_is_drawn_by_the_seed_and_nobody_is_without():
     for round in range(3):  # as it always was
         found = simulation.clients_of_round(federation, round, 3, 0.5)
         assert np.array_equal(found, simulation.sampled_clients(0, round, SUBJECTS, 0.5))
-
-
-def test_a_newcomer_gets_what_the_others_made():
-    federation = lab.federation_of(lab.resolve(asked("FedAvg", newcomers=1), "smoke"))
-    outcome = simulate(federation, make("FedAvg"), 3)
-    (new,) = federation.newcomers
-    assert [row["download_words"] > 0 for row in outcome.round_rows[1:]] == [True] * 3
-    first = outcome.client_rows[int(new)]
-    last = outcome.client_rows[-1]
-    assert first["client"] == last["client"] == new and last["accuracy"] >= first["accuracy"]
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,6 @@ def test_newcomers_come_after_the_last_round_of_a_run_that_ends_early(small_digi
     ("more", "line"),
     [
         ({"newcomers": 0}, "newcomer_visits = 2: must be 0 where there are no newcomers"),
-        ({"newcomer_visits": -1}, "newcomer_visits = -1: must be at least 0"),
         ({"newcomers": 5}, "newcomers = 5: must be between 0 and 4, fewer than there are clients"),
     ],
 )

@@ -9,7 +9,6 @@ import torch
 
 from fedlib import Federation, FedlibError, RunSpec, lab, optimisers, run, simulate, training
 from fedlib.algorithms import make
-from fedlib.lab import checkpoint
 from fedlib.protocol import Protocol
 from fedlib.simulation import Outcome, over
 
@@ -76,10 +75,9 @@ def test_a_preset_for_sgd_leaves_its_momentum_to_sgd():
 
     assert resolved().protocol.momentum == resolved(optimiser="SGD(nesterov=True)").protocol.momentum == 0.9
     assert resolved(optimiser="AdamW").protocol.momentum == 0
-    two = [
-        resolved(optimiser=text).key for text in ("AdamW(amsgrad=True, eps=1e-07)", "AdamW( eps = 1e-7,amsgrad=True )")
-    ]
-    assert two[0] == two[1] != resolved(optimiser="AdamW").key
+    spelt = ("AdamW(amsgrad=True, eps=1e-07)", "AdamW( eps = 1e-7,amsgrad=True )", "AdamW")
+    one, other, plain = (resolved(optimiser=text).key for text in spelt)
+    assert one == other != plain
     assert "optimiser AdamW" in resolved(optimiser="AdamW(amsgrad=True)").numerics
 
 
@@ -117,33 +115,19 @@ def test_a_schedule_that_cannot_be_is_refused_in_one_line(schedule, message):
 
 
 def test_a_round_trains_at_its_rate_and_a_resumed_one_too(tmp_path):
-    built = federation(schedule="StepLR(step_size=1, gamma=0.0)")
+    halted = {"schedule": "StepLR(step_size=1, gamma=0.0)"}
+    built, whole = federation(**halted), federation(**halted)
     started = weights(built)
     simulate(built, make("Standalone"), 1)
-    after = weights(built)
-    assert not torch.equal(started, after)
-    whole = federation(schedule="StepLR(step_size=1, gamma=0.0)")
     simulate(whole, make("Standalone"), 3)
-    assert torch.equal(weights(whole), after)  # the later rounds at rate 0
+    assert not torch.equal(started, weights(built))
+    assert torch.equal(weights(whole), weights(built))  # the later rounds at rate 0
 
-    expected = simulate(federation(schedule="ExponentialLR(gamma=0.3)"), make("FedProto"), 3).digest()
-    path = tmp_path / "checkpoint.pt"
+    def falling() -> Federation:
+        return federation(schedule="ExponentialLR(gamma=0.3)")
 
-    def stop(row, timing):
-        if row["round"] == 1:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        checkpoint.simulate(
-            federation(schedule="ExponentialLR(gamma=0.3)"),
-            make("FedProto"),
-            3,
-            checkpoint=path,
-            every=0,
-            progress=stop,
-        )
-    resumed = checkpoint.simulate(federation(schedule="ExponentialLR(gamma=0.3)"), make("FedProto"), 3, checkpoint=path)
-    assert resumed.digest() == expected
+    resumed = tiny.stopped_and_resumed(falling, make("FedProto"), 3, tmp_path / "checkpoint.pt", after=1)
+    assert resumed.digest() == simulate(falling(), make("FedProto"), 3).digest()
 
 
 # ---------------------------------------------------------------------------------------------------- parts of epochs
@@ -174,13 +158,8 @@ def test_the_first_half_epoch_is_the_start_of_a_whole_one():
 
 
 def test_epochs_in_a_specification():
-    keys = {given: lab.resolve(RunSpec("Standalone", local_epochs=given)).key for given in (1, 2, 0.5, 1.5)}
-    assert len(set(keys.values())) == 4
-    assert (
-        lab.resolve(RunSpec("Standalone", local_epochs=2.0)).key
-        == keys[2]
-        == lab.resolve(RunSpec("Standalone", local_epochs="2")).key
-    )
+    keys = [lab.resolve(RunSpec("Standalone", local_epochs=given)).key for given in (1, 2, 0.5, 1.5, 2.0, "2")]
+    assert len(set(keys)) == 4 and keys[1] == keys[4] == keys[5]
     for given in (0, -1, "half"):
         with pytest.raises(FedlibError, match=r"^local_epochs = "):
             lab.resolve(RunSpec("Standalone", local_epochs=given))
@@ -196,11 +175,8 @@ def outcome_of(accuracies, status="finished"):
 
 def test_when_a_run_is_over():
     assert not over(outcome_of([0.1, 0.2, 0.2]), 9, 2) and over(outcome_of([0.1, 0.2, 0.2, 0.1]), 9, 2)
-    assert (
-        not over(outcome_of([0.1, 0.2, 0.2, 0.1]), 9)
-        and over(outcome_of([0.1]), 1)
-        and over(outcome_of([0.1], "diverged"), 9)
-    )
+    assert not over(outcome_of([0.1, 0.2, 0.2, 0.1]), 9)
+    assert over(outcome_of([0.1]), 1) and over(outcome_of([0.1], "diverged"), 9)
     assert not over(outcome_of([0.2, 0.1, 0.3, 0.1]), 9, 2) and not over(outcome_of([0.3, 0.1]), 9, 2)
     assert not over(outcome_of([]), 9, 1)
 

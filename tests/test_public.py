@@ -152,9 +152,7 @@ def test_errors_name_the_field() -> None:
     with pytest.raises(FedlibError, match="'Spy': needs unlabelled public data, and this federation has none"):
         simulate(without, resolved.algorithm, 1)
     for change, message in (
-        ({"public_fraction": 0}, "public_fraction = 0.0: must be in"),
         ({"public_fraction": 1}, "public_fraction = 1.0: must be in"),
-        ({"public_images": 0}, "public_images = 0: must be at least 1"),
         ({"public_labels": "some"}, "public_labels = 'some': must be true or false"),
         ({"public_dataset": "digit"}, "public_dataset = 'digit' is unknown: did you mean 'digits'"),
         ({"public_dataset": "digits"}, "public_dataset = 'digits': must be another data set"),

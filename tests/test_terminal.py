@@ -29,37 +29,8 @@ def eighty(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
 
 
-COMMANDS = (
-    "list",
-    "data",
-    "run",
-    "tune",
-    "cite",
-    "exhibits",
-    "exhibits show",
-    "reproduce",
-    "record",
-    "notebooks",
-    "notebooks copy",
-)
-COMMANDS += (
-    "workflow",
-    "workflow copy",
-    "runs",
-    "runs list",
-    "runs show",
-    "runs prune",
-    "runs export",
-    "compare",
-    "completion",
-    "node",
-    "node share",
-    "server",
-    "server share",
-    "server check",
-    "server result",
-    "server bundle",
-)
+COMMANDS = [name for name in app if not name.startswith("-")]
+COMMANDS += [f"{name} {further}" for name in COMMANDS for further in app[name] if not further.startswith("-")]
 
 
 @pytest.mark.parametrize("text", ["list", "exhibits", "notebooks", "--help", *(f"{name} --help" for name in COMMANDS)])
@@ -80,10 +51,8 @@ def test_the_help_of_each_command_has_two_examples_that_are_understood(command, 
         parse(words)  # raises FedlibError for what no command understands
 
 
-def test_every_command_is_among_those_whose_help_fits():
-    known = [name for name in app if not name.startswith("-")]
-    known += [f"{name} {further}" for name in known for further in app[name] if not further.startswith("-")]
-    assert sorted(known) == sorted(COMMANDS)
+def test_the_commands_are_found():
+    assert len(COMMANDS) >= 27 and {"run", "runs show", "server share"} <= set(COMMANDS)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 import tiny
 import torch
 
-from fedlib import FedlibError, models, training
+from fedlib import models, training
 
 DATA = tiny.dataset(num_classes=3, per_class=8)
 
@@ -157,28 +157,6 @@ def test_a_single_image_trains_but_leaves_the_statistics_of_batch_norm(count, si
     assert not torch.equal(model.norm.bias, before["norm.bias"])
 
 
-def test_no_epochs_train_nothing():
-    federation = tiny.federation(DATA, [np.arange(24)], epochs=2)
-    context, client = federation.client_context(0), federation.clients[0]
-    before = {name: value.clone() for name, value in client.model.state_dict().items()}
-    assert context.train(epochs=0) == 0 and context.loss is None
-    assert tiny.equal_states(client.model.state_dict(), before)
-    trained = context.train()
-    assert context.train(epochs=0) == 0 and context.loss is trained
-    with pytest.raises(FedlibError, match="epochs = -1: must be at least 0"):
-        context.train(epochs=-1)
-
-
-def test_the_optimiser_is_fresh_each_time():
-    """Momentum of an earlier visit does not leak into the next."""
-    model, pool, indices = setup()
-    settings = training.Settings(1, 100, 0.1, momentum=0.9)
-    w, (x, y) = tiny.weights(model), tiny.inputs(DATA, np.arange(7))
-    for _ in range(2):
-        training.train(training.cross_entropy, {"model": model}, pool, indices, settings, np.random.default_rng(0))
-    tiny.assert_weights(model, tiny.descend(w, x, y, 0.1, steps=2))
-
-
 def guided(model, guide, images, labels):
     return ((model(images) - guide(images)) ** 2).mean()
 
@@ -203,15 +181,8 @@ def test_frozen_modules_are_as_before_when_a_step_fails():
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        training.train(
-            failing,
-            {"model": model},
-            pool,
-            indices,
-            training.Settings(1, 4, 0.1),
-            np.random.default_rng(0),
-            {"guide": guide},
-        )
+        settings, stream = training.Settings(1, 4, 0.1), np.random.default_rng(0)
+        training.train(failing, {"model": model}, pool, indices, settings, stream, {"guide": guide})
     assert all(parameter.requires_grad for parameter in guide.parameters())
 
 
@@ -221,14 +192,6 @@ def test_no_gradients_are_kept_after_training(optimiser):
     settings = training.Settings(1, 4, 0.1, optimiser=optimiser)
     training.train(training.cross_entropy, {"model": model}, pool, indices, settings, np.random.default_rng(0))
     assert all(parameter.grad is None for parameter in model.parameters())
-
-
-def test_batches_are_normalised_and_channels_last():
-    _, pool, _ = setup()
-    batch = pool.batch(torch.tensor([3, 1]))
-    expected = (DATA.images[[3, 1]].double() / 255 - DATA.mean[0]) / DATA.std[0]
-    torch.testing.assert_close(batch.double(), expected, rtol=0, atol=1e-5)
-    assert batch.is_contiguous(memory_format=torch.channels_last)
 
 
 def plain_batch(pool: training.Pool, indices: torch.Tensor) -> torch.Tensor:
@@ -347,24 +310,16 @@ def test_means_of_whole_numbers_are_whole():
     assert training.mean([torch.tensor([1.0, 2.0]), torch.tensor([2.0, 4.0])]).tolist() == [1.5, 3.0]
 
 
-def test_one_thread_is_restored():
+def test_training_is_in_one_thread_and_float32_whatever_the_process_had_set():
     before = torch.get_num_threads()
     torch.set_num_threads(2)
-    try:
-        with training.one_thread():
-            assert torch.get_num_threads() == 1
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
-
-
-def test_training_is_float32_whatever_the_process_had_set():
     torch.set_default_dtype(torch.float64)
     try:
         with training.one_thread():
-            assert torch.get_default_dtype() == torch.float32
-        assert torch.get_default_dtype() == torch.float64
+            assert (torch.get_num_threads(), torch.get_default_dtype()) == (1, torch.float32)
+        assert (torch.get_num_threads(), torch.get_default_dtype()) == (2, torch.float64)
     finally:
+        torch.set_num_threads(before)
         torch.set_default_dtype(torch.float32)
 
 

@@ -135,9 +135,8 @@ def test_snakemake_trains_and_draws_here(home, tmp_path, reproduced):
     ends(snakemake("--cores", "2", home=home, folder=tmp_path / "here"), tmp_path / "here")
     is_as_reproduced(runs, reproduced)
     assert (home / f"figures/smoke/{EXHIBIT}.csv").exists()
-    assert fedlib("reproduce", EXHIBIT, "--scale", "smoke", "--check", home=home).startswith(
-        "1 of 1 exhibits are fresh"
-    )
+    checked = fedlib("reproduce", EXHIBIT, "--scale", "smoke", "--check", home=home)
+    assert checked.startswith("1 of 1 exhibits are fresh")
 
 
 @pytest.mark.parametrize("other", [{"version": "0.1.0"}, {"schema": 2}, {"schema": None, "version": None}])
@@ -176,23 +175,6 @@ def test_the_lines_of_the_page_run_as_printed(slurm, home, tmp_path, reproduced)
         ends(start("bash", "-c", command, home=home, folder=folder), folder)
     is_as_reproduced([home / "runs" / key for key in reproduced], reproduced)
     assert (home / f"figures/smoke/{EXHIBIT}.csv").exists()
-
-
-@needs_slurm
-def test_snakemake_on_slurm(slurm, home, tmp_path, reproduced):
-    runs = write_plan(tmp_path / "jobs", home)
-    ends(snakemake("runs", *ON_SLURM, home=home, folder=tmp_path / "jobs"), tmp_path / "jobs")
-    is_as_reproduced(runs, reproduced)
-
-
-@needs_slurm
-def test_submitit_on_slurm(slurm, home, tmp_path, reproduced):
-    runs = write_plan(tmp_path / "array", home)
-    ends(
-        start(sys.executable, ROOT / "workflow/submit.py", "plan.json", "logs", home=home, folder=tmp_path / "array"),
-        tmp_path / "array",
-    )
-    is_as_reproduced(runs, reproduced)
 
 
 # ------------------------------------------------------------------------------------------- killed, and put back

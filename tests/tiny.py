@@ -7,16 +7,20 @@ and its steps, with whatever else pulls at it. Nothing here calls fedlib's train
 """
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor, nn
 
 from fedlib import Dataset, Federation, Model
 from fedlib.algorithms import Algorithm
 from fedlib.federation import Client, Message, ServerContext, Upload
+from fedlib.lab import checkpoint
 from fedlib.protocol import Protocol
+from fedlib.simulation import Outcome
 
 FEATURES = 3
 CLASSES = 3
@@ -291,6 +295,20 @@ def same_models(one: Federation, other: Federation) -> bool:
         for mine, yours in zip(one.clients, other.clients, strict=True)
         for a, b in zip(mine.model.state_dict().values(), yours.model.state_dict().values(), strict=True)
     )
+
+
+def stopped_and_resumed(
+    built: Callable[[], Federation], method: Algorithm, rounds: int, path: Path, after: int = 0
+) -> Outcome:
+    """Of a run that is stopped after round `after`, and gone on with by another process's federation."""
+
+    def stop(row: dict[str, Any], timing: dict[str, Any]) -> None:
+        if row["round"] == after:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        checkpoint.simulate(built(), method, rounds, checkpoint=path, every=0, progress=stop)
+    return checkpoint.simulate(built(), method, rounds, checkpoint=path)
 
 
 def words(method: Algorithm, classes: int, own: list[list[int]], aggregated: int) -> tuple[int, int]:
