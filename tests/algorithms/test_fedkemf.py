@@ -8,7 +8,6 @@ from tiny import LABELS
 
 from fedlib import FedlibError, models, simulate
 from fedlib.algorithms.fedkemf import FedKEMF, distil_loss
-from fedlib.algorithms.standalone import Standalone
 
 PUBLIC = 6
 
@@ -71,16 +70,6 @@ def test_fedkemf_released_distances_by_hand() -> None:
     before.agrees(server)
 
 
-def test_fedkemf_weight_zero_is_standalone_to_the_bit() -> None:
-    for distance in ("kl", "mse"):
-        pair = [tiny.federation_of(LABELS, public=PUBLIC) for _ in range(2)]
-        for federation, method in zip(
-            pair, (FedKEMF(knowledge="tiny", weight=0.0, distance=distance), Standalone()), strict=True
-        ):
-            simulate(federation, method, 3)
-        assert tiny.same_models(*pair)
-
-
 def test_fedkemf_the_knowledge_network_has_an_initial_state_of_its_own() -> None:
     """Or else a client of the same architecture and its knowledge network would start, and stay, equal."""
     federation = tiny.federation_of(LABELS, public=PUBLIC)
@@ -105,19 +94,3 @@ def test_fedkemf_needs_known_classes_only_with_labels() -> None:
     assert simulate(federation, FedKEMF(knowledge="tiny"), 1).status == "finished"
     with pytest.raises(FedlibError, match="public labels"):
         simulate(federation, FedKEMF(knowledge="tiny", label_weight=0.5), 1)
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("knowledge", "CNN-9"),
-        ("weight", -1.0),
-        ("distance", "l1"),
-        ("temperature", 0.0),
-        ("label_weight", 1.0),
-        ("server_epochs", -1),
-    ],
-)
-def test_bad_values_are_named(field: str, value: object) -> None:
-    with pytest.raises(FedlibError, match=field):
-        FedKEMF(**{field: value})

@@ -23,20 +23,6 @@ def method(request: pytest.FixtureRequest) -> Algorithm:
     return request.param(**METHODS[request.param])
 
 
-def test_the_order_of_arrival_does_not_matter(method: Algorithm) -> None:
-    servers = []
-    for turn in (1, -1):
-        federation = tiny.federation_of(LABELS, public=PUBLIC)
-        context = tiny.context(federation)
-        for client in federation.clients:
-            tiny.begin(method, client, federation)
-        servers.append(method.init_server(context))
-        uploads = tiny.play(method, servers[-1], federation, context)
-        method.aggregate(servers[-1], uploads[::turn], context)
-    for name, tensor in servers[0].items():
-        torch.testing.assert_close(tensor, servers[1][name], rtol=0, atol=1e-6)
-
-
 def test_states_are_plain_and_survive_a_file(method: Algorithm) -> None:
     federation = tiny.federation_of(LABELS, public=PUBLIC, lr=0.1)
     outcome = simulate(federation, method, 2)

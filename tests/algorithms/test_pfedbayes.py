@@ -13,7 +13,6 @@ from torch import nn
 
 from fedlib import FedlibError, RunSpec, lab, simulate
 from fedlib.algorithms.pfedbayes import Gaussian, PFedBayes, divergence
-from fedlib.algorithms.standalone import Standalone
 from fedlib.randomness import fork_torch
 
 
@@ -70,13 +69,6 @@ def test_pfedbayes_one_round_by_hand() -> None:
     after = flat({name: server[f"mu.{name}"] for name in NAMES}, [server[f"rho.{index}"] for index in range(3)])
     mean_of_clients = (3 * expected[0] + 5 * expected[1]) / 8
     np.testing.assert_allclose(after, (1 - beta) * start + beta * mean_of_clients, rtol=0, atol=5e-6)
-
-
-def test_pfedbayes_without_noise_and_divergence_is_plain_training() -> None:
-    bayes, plain = federation(2, batch_size=2), federation(2, batch_size=2)
-    simulate(bayes, PFedBayes(zeta=0.0, noise=0.0), 3)
-    simulate(plain, Standalone(), 3)
-    assert tiny.same_models(bayes, plain)
 
 
 def test_pfedbayes_posterior_stays_with_the_client() -> None:

@@ -382,28 +382,6 @@ def test_more_groups_than_any_model_has_layers():
     )
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    {
-        "clusters": 0,
-        "weight": -1,
-        "kd": "mse",
-        "teacher": "never",
-        "search": "random",
-        "max_candidates": 0,
-        "crop": 0,
-        "stitch_layers": 4,
-        "cka_samples": -1,
-        "temperature": 0,
-        "activations": "some",
-    }.items(),
-)
-def test_wrong_hyper_parameters_are_one_line(field, value):
-    with pytest.raises(FedlibError, match=rf"^{field} = ") as error:
-        PFedHR(**{field: value})
-    assert "\n" not in str(error.value)
-
-
 def test_a_round_with_fewer_layers_than_groups_has_no_candidates():
     """One client a round: M1 has 4 layers, M2 has 5."""
     federation, method = federated(spec(params={"clusters": 5}))
