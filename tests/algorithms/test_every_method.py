@@ -1,6 +1,4 @@
-"""What every method must do on real networks: run, refuse what it cannot, resume, repeat, keep to itself, diverge, and not
-mind the order in which uploads arrive.
-"""
+"""What every method must do: run, refuse what it cannot, resume, repeat, diverge, and not mind the order of arrival."""
 
 import dataclasses
 import itertools
@@ -249,28 +247,6 @@ def test_workers(jobs, names, undisturbed, monkeypatch):
     monkeypatch.setattr(launch, "_compute", None)  # nothing is computed here
     for record in sweep([spec(name) for name in names], jobs=jobs, progress=False):
         assert bits(record.path) == expected[record.spec.algorithm], record.spec.algorithm
-
-
-# ------------------------------------------------------------------------------------------------- nothing but messages
-
-
-def test_standalone_clients_do_not_see_each_others_data(small_digits):
-    def trained(perturbed: int | None) -> simulation.Outcome:
-        resolved = lab.resolve(spec("Standalone", num_clients=6))
-        images = small_digits.images.clone()
-        if perturbed is not None:
-            own = np.concatenate(lab.partition_of(resolved)[perturbed])
-            images[own] = 255 - images[own]
-        changed = dataclasses.replace(small_digits, images=images)
-        return simulate(Federation(changed, lab.partition_of(resolved), batch_size=16), resolved.algorithm, ROUNDS, 0.5)
-
-    plain, other = trained(None), trained(perturbed := 2)
-    assert plain.clients[perturbed].visited
-    for one, two in zip(plain.clients, other.clients, strict=True):
-        states = zip(one.model.state_dict().values(), two.model.state_dict().values(), strict=True)
-        assert all(torch.equal(mine, yours) for mine, yours in states) == (one.id != perturbed)
-    tables = [lab.clients_of(outcome).query(f"client != {perturbed}").to_csv() for outcome in (plain, other)]
-    assert tables[0] == tables[1]
 
 
 # ----------------------------------------------------------------------------------------------------------- divergence

@@ -35,19 +35,6 @@ def test_fedclassavg_one_round_by_hand(reduction: str, replace: bool) -> None:
     np.testing.assert_allclose(server["bias"], (3 * nets[0].b + 5 * nets[1].b) / 8, atol=2e-6)
 
 
-def test_fedclassavg_second_step_is_held_near_the_average_by_hand() -> None:
-    federation = tiny.federation_of(LABELS)
-    federation.settings = federation.settings.__class__(2, 1000, tiny.LR)  # E = 2
-    method, context = FedClassAvg(rho=0.4), tiny.context(federation)
-    client = federation.clients[0]
-    (x, y), net = tiny.training_data(client), tiny.Net(client.model)
-    weight, bias = net.W.copy(), net.b.copy()
-    net.train(x, y)
-    net.step((x, tiny.cross_entropy_slope(net.logits(x), y)), header=(0.4 * (net.W - weight), 0.4 * (net.b - bias)))
-    tiny.visit(method, client, method.download(method.init_server(context), client.info, context), federation)
-    net.agrees(client.model)
-
-
 def test_supervised_contrast_by_hand() -> None:
     features = np.random.default_rng(0).normal(size=(6, 4))
     labels, temperature = np.array([0, 1, 0, 2, 1, 2]), 0.5

@@ -4,7 +4,7 @@ import pytest
 import tiny
 from steps import LABELS
 
-from fedlib import FedlibError, simulate
+from fedlib import simulate
 from fedlib.algorithms.base import Algorithm
 from fedlib.algorithms.fedprox import FedProx
 from fedlib.algorithms.per_fedavg import PerFedAvg
@@ -20,9 +20,3 @@ def test_augmented_batches_reach_the_method(method: Algorithm) -> None:
     for run in runs:
         simulate(run, method, 1)
     assert not tiny.same_models(*runs)
-
-
-@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
-def test_needs_one_architecture(method: Algorithm) -> None:
-    with pytest.raises(FedlibError, match=f"algorithm = '{method.name}'.*same architecture"):
-        simulate(tiny.federation_of(LABELS, architectures=["tiny", "CNN-5"]), method, 1)
