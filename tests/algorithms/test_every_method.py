@@ -17,10 +17,10 @@ import torch
 from processes import bits
 from torch import nn
 
-from fedlib import ALGORITHMS, Federation, FedlibError, Model, RunSpec, lab, models, run, simulate, simulation, sweep
+from fedlib import ALGORITHMS, Federation, FedlibError, Model, RunSpec, lab, models, run, simulate, simulation
 from fedlib.algorithms.base import Algorithm
 from fedlib.federation import Message
-from fedlib.lab import checkpoint, clientfiles, launch
+from fedlib.lab import checkpoint, clientfiles
 
 NUM_CLIENTS, PARTICIPATION, ROUNDS = 40, 0.05, 3  # 2 clients a round, with 36 training images or so
 PARAMS = {"pFedHR": {"clusters": 2}}  # of two clients' layers, so that there are candidates
@@ -235,36 +235,7 @@ def test_interrupted_then_killed_then_resumed(name, undisturbed, warm, home, mon
     assert "corrupted" not in capfd.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("jobs", "names"),
-    [
-        pytest.param(1, ["FedKD", "Standalone"], marks=pytest.mark.thorough),
-        pytest.param(2, list(ALGORITHMS), marks=pytest.mark.slow),
-    ],
-)
-def test_workers(jobs, names, undisturbed, monkeypatch):
-    expected = {name: bits(undisturbed(name).path) for name in names}
-    monkeypatch.setattr(launch, "_compute", None)  # nothing is computed here
-    for record in sweep([spec(name) for name in names], jobs=jobs, progress=False):
-        assert bits(record.path) == expected[record.spec.algorithm], record.spec.algorithm
-
-
 # ----------------------------------------------------------------------------------------------------------- divergence
-
-
-def assert_diverged(record: lab.Record) -> None:
-    """It says so, and its record is whole up to the round that left what is not finite, of a client or the server."""
-    assert record.status == "diverged"
-    assert processes.done(record.path)["status"] == "diverged"
-    assert np.isfinite(record.rounds["loss"].iloc[1:-1]).all()
-    assert record.rounds["accuracy"].between(0, 1).all()
-    assert lab.read(record.path).status == "diverged"
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_a_huge_learning_rate_ends_as_diverged(name, small_digits):
-    assert_diverged(run(spec(name, num_clients=6, participation=0.5, rounds=10, lr=1e6), progress=False))
 
 
 @pytest.mark.thorough
@@ -321,10 +292,9 @@ def test_fd_with_raw_targets_ends_as_diverged_where_the_others_finish(small_digi
             spec("FD", num_clients=6, participation=1.0, rounds=10, lr=0.03, protocol="paper", params=params),
             progress=False,
         )
-        if params == {"outputs": "logits"}:
-            assert_diverged(record)
-        else:
-            assert record.status == "finished"
+        diverges = params == {"outputs": "logits"}
+        assert record.status == processes.done(record.path)["status"] == ("diverged" if diverges else "finished")
+        assert np.isfinite(record.rounds["loss"].iloc[1 : -1 if diverges else None]).all()
 
 
 def small_run(name: str, wrap=lambda method: method, rounds: int = 3, **fields):
