@@ -116,18 +116,6 @@ def write_files(name: str, root, monkeypatch) -> tuple[np.ndarray, np.ndarray]:
 # ------------------------------------------------------------------------------------------- the embedded ones
 
 
-def test_digits():
-    digits = data.load("digits")
-    assert digits.images.shape == (1797, 3, 32, 32) and digits.images.dtype == torch.uint8
-    assert digits.num_classes == 10 and digits.info.embedded
-    assert digits.num_train == 1498  # 5:1
-    from sklearn.datasets import load_digits
-
-    assert np.array_equal(np.bincount(digits.labels), np.bincount(load_digits().target))
-    test_counts = np.bincount(digits.labels[1498:])  # stratified: a sixth of each class
-    assert np.abs(test_counts - np.bincount(digits.labels) / 6).max() < 1
-
-
 def test_digits_are_scikit_learns_enlarged():
     from sklearn.datasets import load_digits
 
