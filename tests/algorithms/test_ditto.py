@@ -1,4 +1,4 @@
-"""Ditto: two rounds by hand, and its limit."""
+"""Ditto: two rounds by hand."""
 
 import tiny
 from steps import federation, mean, moved, pull, slopes

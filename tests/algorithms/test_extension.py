@@ -1,4 +1,4 @@
-"""A method of one's own is one class and one line in the registry; the methods' files are short."""
+"""A method of one's own is one class and one line in the registry."""
 
 import inspect
 import textwrap

@@ -1,4 +1,4 @@
-"""FD: rounds by hand, limits, and the traps of other implementations."""
+"""FD: rounds by hand, and the traps of other implementations."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""FedClassAvg: rounds by hand, limits, and the traps of other implementations."""
+"""FedClassAvg: rounds by hand, and its contrast."""
 
 import numpy as np
 import pytest

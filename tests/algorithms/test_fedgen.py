@@ -1,4 +1,4 @@
-"""FedGen: Eq. 4 and 5 by hand, a round of the server's, and its limit."""
+"""FedGen: Eq. 4 and 5 by hand, and a round of the server's."""
 
 import numpy as np
 import pytest

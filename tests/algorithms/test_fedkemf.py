@@ -1,4 +1,4 @@
-"""FedKEMF: rounds by hand on public images, limits, and what must not turn into NaN."""
+"""FedKEMF: rounds by hand on public images, and what must not turn into NaN."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""FedProto: rounds by hand, whom prototypes reach, and its limit."""
+"""FedProto: rounds by hand, and whom prototypes reach."""
 
 import numpy as np
 import tiny

@@ -1,4 +1,4 @@
-"""FedProx: a round by hand, and its limit."""
+"""FedProx: a round by hand."""
 
 import tiny
 from steps import federation, mean, moved, pull, slopes

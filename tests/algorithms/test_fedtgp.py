@@ -1,4 +1,4 @@
-"""FedTGP: Eq. 9 and 10 in numbers, a server's step and a guided step by hand, and its limit."""
+"""FedTGP: Eq. 9 and 10 in numbers, a server's step and a guided step by hand."""
 
 import numpy as np
 import pytest

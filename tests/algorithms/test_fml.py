@@ -1,4 +1,4 @@
-"""FML: a round by hand, limits, and the traps of other implementations."""
+"""FML: a round by hand, and how its shared network is scored."""
 
 import numpy as np
 import tiny

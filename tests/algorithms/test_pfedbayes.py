@@ -1,4 +1,4 @@
-"""pFedBayes: a round by hand, limits, and the traps of other implementations."""
+"""pFedBayes: a round by hand, where a posterior starts, and how wide its noise is."""
 
 import numpy as np
 import tiny

@@ -1,4 +1,4 @@
-"""pFedES: one round by hand, its limits, and that a frozen network costs no gradient."""
+"""pFedES: one round by hand, its extractor, and the epochs of both steps."""
 
 import dataclasses
 from typing import Any

@@ -1,4 +1,4 @@
-"""pFedMe: a round by hand, limits, and the traps of other implementations."""
+"""pFedMe: a round by hand, and what cannot converge."""
 
 import pytest
 import tiny
