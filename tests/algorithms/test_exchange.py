@@ -238,6 +238,14 @@ def test_diagnostics_that_cannot_be_recorded(method, message):
     assert re.sub("client [1-3]", "client 0", str(error.value)).startswith(message) and "\n" not in str(error.value)
 
 
+def test_a_step_that_returns_no_message_is_named(monkeypatch):
+    for step in ("download", "local_round"):
+        with monkeypatch.context() as patch:
+            patch.setattr(Reporting, step, lambda *given: None)
+            with pytest.raises(FedlibError, match=rf"^Reporting.{step}.* = None: must be a Message, .* Message\(\)$"):
+                simulate(four_clients(), Reporting(), 1)
+
+
 def test_contexts_reach_no_further_than_their_side():
     """Not even through what they hold: a client and its data are on its own side only, a federation on neither."""
     federation = four_clients()
