@@ -328,7 +328,7 @@ def arrival_order_matters_at_most(method: Algorithm, tolerance: float = 1e-6) ->
     """Whatever the order in which uploads arrive, the downloads of the next round agree to `tolerance`."""
     downloads = []
     for turn in (1, -1):
-        federation = federation_of(LABELS)
+        federation = federation_of(LABELS, public=6)
         now = context(federation)
         server = method.init_server(now)
         uploads = play(method, server, federation, now)

@@ -1,13 +1,10 @@
-"""Ditto: two rounds by hand, and its limit."""
-
-import dataclasses
+"""Ditto: two rounds by hand."""
 
 import tiny
-from steps import LABELS, federation, mean, moved, pull, slopes
+from steps import federation, mean, moved, pull, slopes
 
 from fedlib import simulate
 from fedlib.algorithms.ditto import Ditto
-from fedlib.algorithms.standalone import Standalone
 
 
 def test_ditto_two_rounds_by_hand() -> None:
@@ -26,11 +23,3 @@ def test_ditto_two_rounds_by_hand() -> None:
     w.agrees(outcome.server)
     for client, v in zip(built.clients, personal, strict=True):
         v.agrees(client.model)
-
-
-def test_ditto_with_lam_0_is_standalone_to_the_bit() -> None:
-    runs = [tiny.federation_of(LABELS) for _ in range(3)]
-    for built, method in zip(runs, (Ditto(lam=0.0), Standalone(), Ditto()), strict=True):
-        built.settings = dataclasses.replace(built.settings, epochs=2, batch_size=2)
-        simulate(built, method, 3)
-    assert tiny.same_models(runs[0], runs[1]) and not tiny.same_models(runs[0], runs[2])

@@ -1,4 +1,4 @@
-"""FD: rounds by hand, limits, and the traps of other implementations."""
+"""FD: rounds by hand, and the traps of other implementations."""
 
 import dataclasses
 
@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tiny
 import torch
-from tiny import LABELS, arrival_order_matters_at_most, words
+from tiny import LABELS
 
-from fedlib import FedlibError, lab, simulate
+from fedlib import lab, simulate
 from fedlib.algorithms.fd import FD, fd_loss
 from fedlib.algorithms.standalone import Standalone
 from fedlib.federation import Message, Upload
@@ -78,15 +78,6 @@ def test_fd_two_rounds_by_hand(distance: str, outputs: str) -> None:
         net.agrees(client.model)
 
 
-def test_fd_gamma_zero_is_standalone_to_the_bit() -> None:
-    for distance, outputs in KINDS:
-        pair = [tiny.federation_of(LABELS) for _ in range(2)]
-        methods = FD(gamma=0.0, distance=distance, outputs=outputs), Standalone()
-        for federation, method in zip(pair, methods, strict=True):
-            simulate(federation, method, 3)
-        assert tiny.same_models(*pair)
-
-
 def test_fd_the_only_owner_of_its_classes_has_no_target() -> None:
     """CIFAR-100, 10 clients, 10 classes each: leaving the own contribution out leaves nothing, so FD is Standalone."""
     own = [[0, 1, 0], [2, 2, 2]]
@@ -99,20 +90,8 @@ def test_fd_the_only_owner_of_its_classes_has_no_target() -> None:
     assert not tiny.same_models(runs[0], runs[2])
 
 
-def test_fd_keeps_the_latest_vectors_of_who_is_absent() -> None:
-    federation, method = tiny.federation_of(LABELS), FD()
-    context = tiny.context(federation)
-    server = method.init_server(context)
-    uploads = tiny.play(method, server, federation, context)
-    method.aggregate(server, uploads, context)
-    method.aggregate(server, tiny.play(method, server, federation, context)[:1], context)  # client 1 stays away
-    download = method.download(server, federation.clients[0].info, context)
-    assert download["classes"].tolist() == [1]
-    torch.testing.assert_close(download["outputs"][0], uploads[1].message["outputs"][0])
-
-
 def test_fd_sums_stay_those_of_the_latest_vectors() -> None:
-    """After many rounds, and without a list of all clients."""
+    """After many rounds, in each of which one client is there, and without a list of all clients."""
     federation, method = tiny.federation_of(LABELS), FD()
     server = method.init_server(tiny.context(federation))
     now = dataclasses.replace(tiny.context(federation), infos=None)  # type: ignore[arg-type]
@@ -144,34 +123,3 @@ def test_fd_raw_target_has_no_lower_bound() -> None:
     raw = losses.pop(RAW)
     assert raw[0] > raw[1] > raw[2] < -1e4
     assert min(min(values) for values in losses.values()) >= 0
-
-
-@pytest.mark.thorough
-def test_fd_raw_ends_as_diverged_where_the_others_finish() -> None:
-    own = [[0, 1, 0], [1, 0, 1]]
-    for distance, outputs in KINDS:
-        outcome = simulate(tiny.federation_of(own, lr=0.3), FD(distance=distance, outputs=outputs), 40)
-        assert outcome.status == ("diverged" if (distance, outputs) == RAW else "finished")
-
-
-def test_fd_the_order_of_arrival_does_not_matter() -> None:
-    arrival_order_matters_at_most(FD())
-
-
-@pytest.mark.parametrize(("classes", "held", "both"), [(10, 2, 40), (100, 10, 2_000)])
-def test_fd_words(classes: int, held: int, both: int) -> None:
-    shared = list(range(held))  # both clients hold the same classes, so every class has a target
-    assert sum(words(FD(), classes, [shared, shared], 1)) == both
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("gamma", -1.0),
-        ("distance", "kl"),
-        ("outputs", "raw"),
-    ],
-)
-def test_bad_values_are_named(field: str, value: object) -> None:
-    with pytest.raises(FedlibError, match=field):
-        FD(**{field: value})

@@ -1,14 +1,12 @@
-"""FedProto: rounds by hand, whom prototypes reach, and its limit."""
+"""FedProto: rounds by hand, and whom prototypes reach."""
 
 import numpy as np
-import pytest
 import tiny
 import torch
-from two_clients import CLASSES, COUNTS, DATA, LR, arrivals, federation, models_of
+from two_clients import CLASSES, DATA, LR, arrivals, federation
 
 from fedlib import lab, simulate
 from fedlib.algorithms.fedproto import FedProto
-from fedlib.algorithms.standalone import Standalone
 
 
 def test_fedproto_by_hand():
@@ -75,16 +73,3 @@ def test_fedproto_predicts_with_the_nearest_prototype_of_its_own_classes():
     held = client.state["prototypes"].numpy().astype(np.float64)
     nearest = np.array(CLASSES[0])[((f[:, None] - held[None]) ** 2).sum(2).argmin(1)]
     assert np.array_equal(predicted, nearest)
-
-
-@pytest.mark.parametrize("architectures", [("tiny-a",), ("tiny-a", "tiny-b")])
-def test_fedproto_with_lam_0_is_standalone_to_the_bit(architectures):
-    def fresh():
-        return tiny.federation(DATA, tiny.holding(DATA, CLASSES, COUNTS), architectures, epochs=2, batch_size=4)
-
-    one, other = (simulate(fresh(), m, 3) for m in (FedProto(lam=0.0), Standalone()))
-    for mine, theirs in zip(models_of(one), models_of(other), strict=True):
-        assert tiny.equal_states(mine, theirs)
-    assert lab.rounds_of(one)["accuracy"].equals(lab.rounds_of(other)["accuracy"])
-    other = simulate(fresh(), FedProto(lam=0.5), 3)
-    assert not tiny.equal_states(models_of(one)[0], models_of(other)[0])

@@ -1,11 +1,9 @@
 """What FedMD, FCCL and FedKEMF have in common: they meet on public images."""
 
-import io
 from collections.abc import Callable
 
 import pytest
 import tiny
-import torch
 from tiny import LABELS
 
 from fedlib import FedlibError, lab, simulate
@@ -21,30 +19,6 @@ METHODS = {FedMD: {}, FCCL: {}, FedKEMF: {"knowledge": "tiny"}}
 @pytest.fixture(params=METHODS, ids=lambda kind: kind.name)
 def method(request: pytest.FixtureRequest) -> Algorithm:
     return request.param(**METHODS[request.param])
-
-
-def test_the_order_of_arrival_does_not_matter(method: Algorithm) -> None:
-    servers = []
-    for turn in (1, -1):
-        federation = tiny.federation_of(LABELS, public=PUBLIC)
-        context = tiny.context(federation)
-        for client in federation.clients:
-            tiny.begin(method, client, federation)
-        servers.append(method.init_server(context))
-        uploads = tiny.play(method, servers[-1], federation, context)
-        method.aggregate(servers[-1], uploads[::turn], context)
-    for name, tensor in servers[0].items():
-        torch.testing.assert_close(tensor, servers[1][name], rtol=0, atol=1e-6)
-
-
-def test_states_are_plain_and_survive_a_file(method: Algorithm) -> None:
-    federation = tiny.federation_of(LABELS, public=PUBLIC, lr=0.1)
-    outcome = simulate(federation, method, 2)
-    assert outcome.status == "finished"
-    file = io.BytesIO()
-    torch.save({"server": outcome.server, "clients": [client.snapshot() for client in federation.clients]}, file)
-    file.seek(0)
-    assert torch.load(file, weights_only=True)["server"].keys() == outcome.server.keys()
 
 
 @pytest.mark.parametrize("make", [FedMD, FCCL])

@@ -113,7 +113,7 @@ def test_what_the_record_says_of_a_round(record):
     assert record.clients.query("round == -1")["architecture"].tolist() == ["M1", "M2", "M3", "M4"] * 10
     rounds = record.rounds.set_index("round")
     assert [detail["round"] for detail in record.details] == [0, 1]
-    taught = 0
+    taught = words = 0
     for detail in record.details:
         row, arrived = rounds.loc[detail["round"]], record.clients.query(f"round == {detail['round']}")
         layers = [reassembly.Layer(*layer) for layer in detail["decomposed"]]
@@ -131,20 +131,15 @@ def test_what_the_record_says_of_a_round(record):
             assert matched == int(np.argmax(similarities)) and -1 <= similarities[matched] <= 1
         assert row["matched"] == 4
         assert row["taught"] == taught
-        taught = len(set(arrived["client"]) & set(sampled(detail["round"] + 1))) / ACTIVE
-    assert rounds.loc[1, "download_words"] > 0 == rounds.loc[0, "download_words"]
-
-
-@pytest.mark.thorough
-def test_a_teacher_goes_down_as_the_match_of_the_last_round(record):
-    """Words down: the state of each matched candidate of round 0 whose client is back in round 1."""
-    detail, back, words = record.details[0], sampled(1), 0
-    for client, matched in zip(detail["clients"], detail["matches"], strict=True):
-        if client in back:
-            structure = [reassembly.Layer(*layer) for layer in detail["structures"][matched]]
-            network = reassembly.assemble(structure, 10, 3, 1, np.random.default_rng(0))
-            words += sum(tensor.numel() for tensor in network.state_dict().values())
-    assert record.rounds.set_index("round").loc[1, "download_words"] == words > 0
+        assert row["download_words"] == words
+        # A teacher goes down as the match of the last round: its whole state, to who is back.
+        back = set(arrived["client"]) & set(sampled(detail["round"] + 1))
+        taught = len(back) / ACTIVE
+        for client, matched in zip(detail["clients"], detail["matches"], strict=True):
+            if client in back:
+                network = reassembly.assemble(structures[matched], 10, 3, 1, np.random.default_rng(0))
+                words += sum(tensor.numel() for tensor in network.state_dict().values())
+    assert rounds.loc[1, "download_words"] > 0
 
 
 @pytest.mark.thorough
@@ -202,18 +197,6 @@ def test_the_teachers_answers_are_learned_and_it_is_left_as_it_was():
     assert all(torch.equal(sent[name], message.tensors[name]) for name in sent)
 
 
-def test_matching_changes_no_clients_model_and_shares_nothing_with_one():
-    federation, method = federated(spec())
-    context = federation.server_context()
-    server, uploads = method.init_server(context), uploads_of(method, federation)
-    before = {info.id: {name: tensor.clone() for name, tensor in up.tensors.items()} for info, up in uploads}
-    method.aggregate(server, uploads, context)
-    own = {tensor.untyped_storage().data_ptr() for _, up in uploads for tensor in up.tensors.values()}
-    for id, state in before.items():
-        assert all(torch.equal(state[name], federation.clients[id].model.state_dict()[name]) for name in state)
-        assert not own & {tensor.untyped_storage().data_ptr() for tensor in server["teachers"][id]["tensors"].values()}
-
-
 def test_the_order_of_arrival_does_not_matter():
     federation, method = federated(spec())
     context, uploads = federation.server_context(), uploads_of(method, federation)
@@ -267,16 +250,6 @@ def test_the_mean_of_two_models():
     torch.testing.assert_close(server["teachers"][0]["tensors"]["layer4.0.weight"], expected)
 
 
-@pytest.mark.thorough(None)
-@pytest.mark.parametrize(
-    "params", [{"search": "exhaustive"}, {"activations": "pooled", "cka_samples": 0}, {"stitch_layers": 3}]
-)
-def test_options_run_and_change_the_candidates(params):
-    one, two = (played(spec(params=given))[2] for given in ({}, params))
-    assert one["structures"] and two["structures"]
-    assert any(one[name] != two[name] for name in ("structures", "parameters", "distance"))
-
-
 @pytest.mark.thorough
 def test_unlabelled_public_images():
     """SimCLR needs no labels: they are -1 here, which cross-entropy would refuse. Its head counts."""
@@ -314,31 +287,22 @@ def test_a_teacher_of_the_control_has_learnt_from_the_public_images_alone():
     assert (returned["candidates"], returned["matched"], returned["matches"]) == (2, 4, [0, 1, 0, 1])
 
 
-def test_no_clients_model_enters_a_teacher_of_the_control():
+def test_neither_a_clients_model_nor_who_else_was_there_enters_a_teacher_of_the_control():
     federation, method = federated(spec(params=CONTROL))
     context, uploads = federation.server_context(0, 2), uploads_of(method, federation)
     other = [
         Upload(info, Message({name: 2 * tensor for name, tensor in message.tensors.items()}))
         for info, message in uploads
     ]
-    servers = [method.init_server(context) for _ in range(3)]
-    for server, arrived in zip(servers, (uploads, other, uploads[::-1]), strict=True):
+    servers = [method.init_server(context) for _ in range(4)]
+    for server, arrived in zip(servers, (uploads, other, uploads[::-1], uploads[1:2]), strict=True):
         method.aggregate(server, arrived, context)
     for id in range(ACTIVE):
-        one, *others = (server["teachers"][id]["tensors"] for server in servers)
+        one, *others = (server["teachers"][id]["tensors"] for server in (servers if id == 1 else servers[:3]))
         assert all(tiny.equal_states(one, two) for two in others)
     start = federation.build("M1").state_dict().values()  # nor do the clients' starts
     trained = servers[0]["teachers"][0]["tensors"].values()
     assert not any(torch.allclose(a, b, atol=0.01) for a, b in zip(start, trained, strict=True) if a.ndim > 1)
-
-
-def test_a_teacher_of_the_control_does_not_hang_on_who_else_was_there():
-    federation, method = federated(spec(params=CONTROL))
-    context, uploads = federation.server_context(0, 2), uploads_of(method, federation, 2)
-    servers = [method.init_server(context) for _ in range(2)]
-    for server, arrived in zip(servers, (uploads, uploads[1:]), strict=True):
-        method.aggregate(server, arrived, context)
-    assert tiny.equal_states(*(server["teachers"][1]["tensors"] for server in servers))
 
 
 @pytest.mark.thorough
@@ -380,28 +344,6 @@ def test_more_groups_than_any_model_has_layers():
         "clusters = 11: must be at most 10, as a candidate has a layer of each group; "
         "layers by model: {'M1': 4, 'M2': 5, 'M3': 9, 'M4': 10}"
     )
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    {
-        "clusters": 0,
-        "weight": -1,
-        "kd": "mse",
-        "teacher": "never",
-        "search": "random",
-        "max_candidates": 0,
-        "crop": 0,
-        "stitch_layers": 4,
-        "cka_samples": -1,
-        "temperature": 0,
-        "activations": "some",
-    }.items(),
-)
-def test_wrong_hyper_parameters_are_one_line(field, value):
-    with pytest.raises(FedlibError, match=rf"^{field} = ") as error:
-        PFedHR(**{field: value})
-    assert "\n" not in str(error.value)
 
 
 def test_a_round_with_fewer_layers_than_groups_has_no_candidates():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedlib import ALGORITHMS, Dataset, FedlibError, RunSpec, data, lab, models, run, simulate
+from fedlib import ALGORITHMS, Dataset, FedlibError, RunSpec, data, lab, run, simulate
 from fedlib.papers import exhibits
 
 HETEROGENEOUS = {"FedMD": "reassembly", "FCCL": "reassembly", "FedKEMF": "reassembly", "FedGH": "reassembly-500"}
@@ -99,14 +99,6 @@ def test_what_cannot_run_says_what_can() -> None:
             run(spec(name, scenario), progress=False)
     with pytest.raises(FedlibError, match="'FedMD': needs labelled public data, and these have no labels"):
         run(spec("FedMD", "reassembly", public_labels=False), progress=False)
-
-
-def test_fedgh_shares_a_header_of_500_features() -> None:
-    resolved = lab.resolve(spec("FedGH", "reassembly-500"))
-    built = lab.federation_of(resolved)
-    outcome = simulate(built, resolved.algorithm, 1)
-    assert outcome.server["header.weight"].shape == (10, models.FEATURES)
-    assert lab.rounds_of(outcome)["download_words"].iloc[-1] == 4 * (10 * models.FEATURES + 10)
 
 
 def test_all_of_table_4_is_covered() -> None:

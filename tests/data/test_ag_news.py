@@ -19,18 +19,14 @@ ROWS = {
 
 
 @pytest.fixture(autouse=True)
-def root(tmp_path, monkeypatch):
-    monkeypatch.setenv("FEDLIB_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("FEDLIB_HOME", str(tmp_path / "home"))
+def small(tmp_path, monkeypatch):
+    """The small files, elsewhere, and what is known of them beforehand."""
     for part, rows in ROWS.items():
         quoted = "\n".join(",".join('"{}"'.format(field.replace('"', '""')) for field in row) for row in rows)
         write(tmp_path / "there", part, quoted + "\n")
         monkeypatch.setitem(ag_news.MD5, part, hashlib.md5((quoted + "\n").encode()).hexdigest())
     small = replace(data.BUILT_IN["ag-news"], num_train=16, num_test=6)
     monkeypatch.setitem(data.BUILT_IN, "ag-news", small)
-    data.load.cache_clear()
-    yield tmp_path / "data"
-    data.load.cache_clear()
 
 
 def write(folder, part: str, content: str) -> None:

@@ -1,7 +1,6 @@
 import dataclasses
 import gzip
 import hashlib
-import itertools
 import pickle
 from types import SimpleNamespace
 from urllib.error import URLError
@@ -16,21 +15,7 @@ from fedlib import Dataset, FedlibError, RunSpec, data, lab
 from fedlib.papers import exhibits, notebook
 
 REAL = ("cifar10", "cifar100", "mnist", "svhn")
-NUM_TRAIN = {
-    "cifar10": 4 + 5 + 6 + 7 + 8,
-    "cifar100": 4,
-    "mnist": 7,
-    "svhn": 12,
-}  # of the files that `write_files` writes
-
-
-@pytest.fixture(autouse=True)
-def root(tmp_path, monkeypatch):
-    """FEDLIB_DATA of this test, empty, and nothing remembered from another."""
-    monkeypatch.setenv("FEDLIB_DATA", str(tmp_path / "data"))
-    data.load.cache_clear()
-    yield tmp_path / "data"
-    data.load.cache_clear()
+NUM_TRAIN = {"cifar10": 4 + 5 + 6 + 7 + 8, "cifar100": 4, "mnist": 7, "svhn": 12}  # of what `write_files` writes
 
 
 @pytest.fixture
@@ -131,18 +116,6 @@ def write_files(name: str, root, monkeypatch) -> tuple[np.ndarray, np.ndarray]:
 # ------------------------------------------------------------------------------------------- the embedded ones
 
 
-def test_digits():
-    digits = data.load("digits")
-    assert digits.images.shape == (1797, 3, 32, 32) and digits.images.dtype == torch.uint8
-    assert digits.num_classes == 10 and digits.info.embedded
-    assert digits.num_train == 1498  # 5:1
-    from sklearn.datasets import load_digits
-
-    assert np.array_equal(np.bincount(digits.labels), np.bincount(load_digits().target))
-    test_counts = np.bincount(digits.labels[1498:])  # stratified: a sixth of each class
-    assert np.abs(test_counts - np.bincount(digits.labels) / 6).max() < 1
-
-
 def test_digits_are_scikit_learns_enlarged():
     from sklearn.datasets import load_digits
 
@@ -190,15 +163,6 @@ def test_changed_digits_are_the_digits_in_another_domain():
     noise = noisy.images.double() - digits.images.double()
     grey = (digits.images > 100) & (digits.images < 155)  # where little is clipped
     assert noise[grey].std() == pytest.approx(62, abs=4) and abs(noise[grey].mean()) < 2
-
-
-@pytest.mark.thorough(None)
-@pytest.mark.parametrize("name", data.EMBEDDED)
-def test_loading_again_gives_the_same_bits(name):
-    first = data.load(name)
-    data.load.cache_clear()
-    again = data.load(name)
-    assert again is not first and torch.equal(again.images, first.images) and again.fingerprint == first.fingerprint
 
 
 def test_fingerprint_sees_pixels_labels_and_the_split():
@@ -251,10 +215,7 @@ GOOD = some_images(4, 1, 32, 32)
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        (
-            (GOOD.astype(np.int64), [0, 1, 0, 1]),
-            "own: train images' dtype = 'torch.int64': must be torch.uint8 or torch.f",
-        ),
+        ((GOOD.astype(np.int64), [0, 1, 0, 1]), "own: train images' dtype = 'torch.int64': must be torch.uint8 or"),
         (
             (GOOD[:, 0], [0, 1, 0, 1]),
             r"own: train images' shape = \(4, 32, 32\): must be \(n, channels, height, width\)",
@@ -279,16 +240,10 @@ def test_labels_must_fit_their_own_part():
         Dataset.from_arrays("own", GOOD, np.zeros(5, int), GOOD, np.zeros(3, int))
 
 
-def test_registered_data_loads_by_name(monkeypatch):
-    monkeypatch.setattr(data, "REGISTERED", dict(data.REGISTERED))
+def test_registered_data_loads_by_name():
     own = Dataset.from_arrays("own", GOOD, [0, 1, 0, 1], GOOD, [0, 1, 0, 1])
     data.register("own", lambda: own)
     assert data.load("own") is own and "own" in data.names() and data.registered() == {"own"}
-
-
-def test_unknown_name_hints_at_the_nearest():
-    with pytest.raises(FedlibError, match="dataset = 'cifar-10' is unknown: did you mean 'cifar10'"):
-        data.load("cifar-10")
 
 
 # ------------------------------------------------------------------------------------- real formats, real readers
@@ -309,35 +264,6 @@ def test_reads_the_format(name, root, monkeypatch):
     assert loaded.num_train == NUM_TRAIN[name]
     assert not loaded.info.embedded and loaded.info == data.info(name)
     assert data.available(name)
-
-
-@pytest.mark.parametrize(("own", "public"), [*itertools.permutations(("mnist", "svhn", "cifar10"), 2)])
-def test_public_data_of_another_set_are_adapted(own, public, root, monkeypatch):
-    """Grey images for clients with grey ones, colour for colour; labels as they are; normalised as the clients'."""
-    files = {name: write_files(name, root, monkeypatch) for name in (own, public)}
-    spec = RunSpec(
-        "FedMD",
-        dataset=own,
-        public_dataset=public,
-        public_fraction=0.5,
-        paper="pFedHR",
-        protocol="paper",
-        num_clients=2,
-        partition="iid",
-    )
-    built = lab.federation_of(lab.resolve(spec))
-    loaded, shared = data.load(own), built.public
-    assert len(shared.indices) == round(data.load(public).num_train / 2)
-    assert torch.equal(shared.pool.labels, torch.as_tensor(files[public][1]).long())
-    batch = shared.pool.batch(shared.indices)
-    assert batch.shape[1:] == loaded.images.shape[1:] == (1 if own == "mnist" else 3, 32, 32)
-    pixels = data.load(public).images[shared.indices].double() / 255  # (n, channels, 32, 32)
-    if pixels.shape[1] != batch.shape[1]:
-        pixels = pixels.mean(1, keepdim=True).expand(batch.shape)  # one channel: its mean is itself
-    mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (loaded.mean, loaded.std))
-    assert torch.allclose(
-        batch.double(), (pixels - mean) / std, atol=0.6 / 255 / 0.19
-    )  # grey is rounded to a pixel value
 
 
 @pytest.mark.parametrize("name", REAL)
@@ -462,8 +388,7 @@ def test_whole_files_of_other_images_are_not_taken_for_the_published_ones(name, 
         data.load(name)
 
 
-def test_mean_and_std_of_own_data_are_part_of_the_key(monkeypatch):
-    monkeypatch.setattr(data, "REGISTERED", dict(data.REGISTERED))
+def test_mean_and_std_of_own_data_are_part_of_the_key():
     keys = set()
     for given in ({}, {"mean": (0.4,)}, {"std": (0.4,)}):
         arrays = (some_images(20, 1, 32, 32), np.arange(20) % 2, some_images(10, 1, 32, 32), np.arange(10) % 2)
@@ -474,11 +399,10 @@ def test_mean_and_std_of_own_data_are_part_of_the_key(monkeypatch):
     assert len(keys) == 3
 
 
-def test_own_data_under_a_built_in_name_have_their_own_key(monkeypatch):
+def test_own_data_under_a_built_in_name_have_their_own_key():
     spec = RunSpec("Standalone", num_clients=2)
     before = lab.resolve(spec)
     assert before.portable
-    monkeypatch.setattr(data, "REGISTERED", dict(data.REGISTERED))
     arrays = (some_images(20, 3, 32, 32), np.arange(20) % 2, some_images(10, 3, 32, 32), np.arange(10) % 2)
     data.register("digits", lambda: Dataset.from_arrays("mine", *arrays))
     after = lab.resolve(spec)
@@ -490,15 +414,6 @@ def test_own_data_under_a_built_in_name_have_their_own_key(monkeypatch):
 def test_a_name_that_no_folder_can_have_is_refused(name):
     with pytest.raises(FedlibError, match=r"dataset = .*: must be letters"):
         data.register(name, lambda: None)
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [({"mean": (0.5,) * 3}, "own: mean = .*: must be 1 numbers"), ({"std": (0.0,)}, "own: std = .*above 0")],
-)
-def test_mean_and_std_fit_the_channels(given, message):
-    with pytest.raises(FedlibError, match=message):
-        Dataset.from_arrays("own", GOOD, [0, 1, 0, 1], GOOD, [0, 1, 0, 1], **given)
 
 
 def test_labels_begin_at_0_and_leave_none_out_where_nobody_says_how_many_there_are():

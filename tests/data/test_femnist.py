@@ -25,9 +25,8 @@ def pixels(labels: list[int]) -> np.ndarray:
 
 
 @pytest.fixture(autouse=True)
-def file(tmp_path, monkeypatch):
-    monkeypatch.setenv("FEDLIB_DATA", str(tmp_path / "data"))
-    place = tmp_path / "data" / "femnist" / femnist.FILE
+def file(root, monkeypatch):
+    place = root / "femnist" / femnist.FILE
     place.parent.mkdir(parents=True)
     with tarfile.open(place, "w:bz2") as archive:
         for part in ("train", "test"):
@@ -43,9 +42,7 @@ def file(tmp_path, monkeypatch):
     monkeypatch.setattr(femnist, "SHA256", hashlib.sha256(place.read_bytes()).hexdigest())
     small = replace(data.BUILT_IN["femnist"], num_train=3, num_test=3, groups=2)
     monkeypatch.setitem(data.BUILT_IN, "femnist", small)
-    data.load.cache_clear()
-    yield place
-    data.load.cache_clear()
+    return place
 
 
 def test_characters_and_their_writers():

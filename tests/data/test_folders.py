@@ -8,8 +8,7 @@ from fedlib import FedlibError, RunSpec, data, lab
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("FEDLIB_HOME", str(tmp_path / "home"))
+def folder(tmp_path):
     for shade, domain in enumerate(("webcam", "amazon")):
         for place, name in enumerate(("mug", "bike")):
             (tmp_path / domain / name).mkdir(parents=True)
@@ -20,8 +19,7 @@ def folder(tmp_path, monkeypatch):
                 else:
                     write_jpeg(picture, str(tmp_path / domain / name / f"{copy}.jpg"), quality=100)
     (tmp_path / "amazon" / "mug" / "notes.txt").write_text("no picture")
-    yield tmp_path
-    data.REGISTERED.pop("domains", None)
+    return tmp_path
 
 
 def test_domains_are_groups_and_classes_labels(folder):

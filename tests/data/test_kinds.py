@@ -5,6 +5,8 @@ import pytest
 import torch
 
 from fedlib import Dataset, Federation, FedlibError, data
+from fedlib.__main__ import main
+from fedlib.protocol import Protocol
 from fedlib.sample import Sample
 
 STREAM = np.random.default_rng(0)
@@ -128,8 +130,6 @@ def test_public_data_are_like_the_clients():
 
 @pytest.mark.parametrize("normalise", ["half", "imagenet"])
 def test_statistics_of_pictures_are_for_pictures(normalise):
-    from fedlib.protocol import Protocol
-
     with pytest.raises(FedlibError, match=f"normalise = '{normalise}': must be 'dataset': own has vectors"):
         Federation(own(FLOATS), [np.arange(12)], ("MLP",), protocol=Protocol(normalise=normalise))
 
@@ -143,10 +143,7 @@ def test_a_grey_picture_beside_coloured_ones_of_another_size_and_of_floats():
         Federation(coloured, [np.arange(12)], ("CNN-5",), public=np.arange(4), public_dataset=turned)
 
 
-def test_the_command_says_what_a_sample_is(capsys, monkeypatch):
-    from fedlib.__main__ import main
-
-    monkeypatch.setattr(data, "REGISTERED", dict(data.REGISTERED))
+def test_the_command_says_what_a_sample_is(capsys):
     data.register("own", lambda: own(IDS, vocabulary=60_000, groups=(LABELS[:9], LABELS[9:])))
     main(["data", "own"])
     printed = capsys.readouterr().out

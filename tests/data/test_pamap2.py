@@ -23,15 +23,6 @@ def recording(subject: int, columns: int = 54) -> np.ndarray:
     return rows
 
 
-@pytest.fixture(autouse=True)
-def root(tmp_path, monkeypatch):
-    monkeypatch.setenv("FEDLIB_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("FEDLIB_HOME", str(tmp_path / "home"))
-    data.load.cache_clear()
-    yield tmp_path / "data"
-    data.load.cache_clear()
-
-
 @cache
 def text(subject: int, columns: int) -> str:
     rows = recording(subject, columns)

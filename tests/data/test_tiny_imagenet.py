@@ -21,9 +21,8 @@ def picture(shade: int, channels: int = 3) -> bytes:
 
 
 @pytest.fixture(autouse=True)
-def file(tmp_path, monkeypatch):
-    monkeypatch.setenv("FEDLIB_DATA", str(tmp_path / "data"))
-    place = tmp_path / "data" / "tiny-imagenet" / tiny_imagenet.FILE
+def file(root, monkeypatch):
+    place = root / "tiny-imagenet" / tiny_imagenet.FILE
     place.parent.mkdir(parents=True)
     with zipfile.ZipFile(place, "w") as archive:
         top, rows = tiny_imagenet.TOP, []
@@ -41,9 +40,7 @@ def file(tmp_path, monkeypatch):
     monkeypatch.setitem(
         data.BUILT_IN, "tiny-imagenet", replace(data.BUILT_IN["tiny-imagenet"], num_train=12, num_test=3)
     )
-    data.load.cache_clear()
-    yield place
-    data.load.cache_clear()
+    return place
 
 
 def test_pictures_and_their_classes():

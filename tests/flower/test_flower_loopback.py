@@ -4,7 +4,6 @@ The server's process could not read an image if it tried: what reads the digits 
 folder is empty. Skipped where Flower is not installed (the extra `fedlib[flower]`).
 """
 
-import csv
 import os
 import subprocess
 import sys
@@ -12,10 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
+from united import rows, simulated_run, tables
 
 pytest.importorskip("flwr")
 
-from fedlib import FedlibError, RunSpec, lab, simulate
+from fedlib import FedlibError, RunSpec, lab
 from fedlib.flower import loopback, shares
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -64,20 +64,6 @@ def deal(federation, spec):
     return shares.deal(spec, federation.folder, NODES)
 
 
-def tables(folder):
-    return [(folder / f"{name}.csv").read_text() for name in ("rounds", "clients")]
-
-
-def simulated(run):
-    outcome = simulate(lab.federation_of(run), run.algorithm, run.spec.rounds, run.spec.participation)
-    return [table(outcome).to_csv(index=False, lineterminator="\n") for table in (lab.rounds_of, lab.clients_of)]
-
-
-def rows(file):
-    with open(file, newline="") as content:
-        return list(csv.DictReader(content))
-
-
 def until(condition, what, seconds=600):
     began = time.monotonic()
     while not condition():
@@ -93,7 +79,7 @@ def rounds_done(out):
 def test_three_rounds_are_the_simulations_bytes(federation, tmp_path, name):
     run = deal(federation, SPECS[name])
     federation.run(run.key, tmp_path / "out")
-    assert tables(tmp_path / "out") == simulated(run)
+    assert tables(tmp_path / "out") == simulated_run(run)
     sent = rows(tmp_path / "out/messages.csv")
     assert len(sent) == 6 + 3 * 3 and len({row["node"] for row in sent}) == NODES
     assert all(float(row["seconds"]) > 0 and int(row["upload_bytes"]) > 4 * int(row["upload_words"]) for row in sent)
@@ -131,7 +117,7 @@ def test_a_node_that_is_killed_in_a_round_and_started_again(federation, tmp_path
     assert rounds_done(out) < 3
     federation.start_node(1)
     federation.wait(number, out)
-    assert tables(out) == simulated(run)
+    assert tables(out) == simulated_run(run)
 
 
 def test_a_server_that_is_killed_and_resumed(federation, tmp_path):
@@ -143,7 +129,7 @@ def test_a_server_that_is_killed_and_resumed(federation, tmp_path):
     assert not (out / "rounds.csv").exists()
     federation.start_server()
     federation.run(run.key, out)
-    assert tables(out) == simulated(run)
+    assert tables(out) == simulated_run(run)
 
 
 def test_what_is_wrong_is_the_servers_line(federation, tmp_path):

@@ -5,13 +5,13 @@ its reason in messages.csv, and what has the right form changes nothing but that
 replies are computed once a method; only the server's part is done again for each hostile one.
 """
 
-import csv
 import dataclasses
 import json
 import math
 
 import pytest
 import torch
+from united import rows
 
 from fedlib import ALGORITHMS, RunSpec
 from fedlib.flower import here, server, shares, wire
@@ -303,11 +303,6 @@ class Recorded(here.Here):
         )
         own = {"replay": self.seen[before, self.victim], "first": self.seen[-1, self.victim]}
         return {"neighbour": neighbour} | (own if self.round >= 0 else dict.fromkeys(own))
-
-
-def rows(file):
-    with open(file, newline="") as content:
-        return list(csv.DictReader(content))
 
 
 def outcome_of(post, run, out):

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import united
 from PIL import Image
+from united import tables
 
 import fedlib
 from fedlib import FedlibError, data
@@ -149,10 +150,6 @@ class Apart(here.Here):
 
     def clients_of(self, nodes, run, seconds):
         return {number: here.clients_of(self.side(number), run) for number in nodes}
-
-
-def tables(folder):
-    return [(folder / f"{name}.csv").read_text() for name in ("rounds", "clients")]
 
 
 @pytest.mark.thorough

@@ -1,6 +1,8 @@
-"""What owners' federations are held against: pictures of four owners, a method that is nobody's but theirs, and the
-simulation of all of their images in one place.
+"""What federations are held against: the tables of a simulation in one place, and, of owners', pictures of four of them and
+a method that is nobody's but theirs.
 """
+
+import csv
 
 import numpy as np
 from PIL import Image
@@ -68,6 +70,24 @@ def simulated(owned, algorithm, **fields):
     data.register("united", lambda: made)
     spec = RunSpec(algorithm, dataset="united", partition="groups", num_clients=len(owned), participation=0.5,
                    local_epochs=1, batch_size=16, precision="fp32", **fields)  # fmt: skip
-    run = lab.resolve(spec)
-    outcome = simulate(lab.federation_of(run), run.algorithm, run.spec.rounds, 0.5)
+    return simulated_run(lab.resolve(spec))
+
+
+def outcome_of(run):
+    return simulate(lab.federation_of(run), run.algorithm, run.spec.rounds, run.spec.participation)
+
+
+def simulated_run(run):
+    """rounds.csv and clients.csv of a simulation in this process."""
+    outcome = outcome_of(run)
     return [table(outcome).to_csv(index=False, lineterminator="\n") for table in (lab.rounds_of, lab.clients_of)]
+
+
+def tables(folder):
+    """rounds.csv and clients.csv of what ran apart."""
+    return [(folder / f"{name}.csv").read_text() for name in ("rounds", "clients")]
+
+
+def rows(file):
+    with open(file, newline="") as content:
+        return list(csv.DictReader(content))
