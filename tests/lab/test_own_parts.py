@@ -284,7 +284,7 @@ def test_a_method_a_model_data_and_a_partition_of_ones_own_run_beside_ours(defin
     assert trained.of("mine, again").costs("last")["flops"].gt(0).all()
 
 
-def test_a_network_for_grey_images_alone_runs_and_is_counted_on_such(monkeypatch, tmp_path):
+def test_a_network_for_grey_images_alone_runs_and_is_counted_on_such():
     def grey(num_classes, channels):
         assert channels == 1
         return models.Model(torch.nn.Flatten(), torch.nn.Linear(1024, num_classes))
@@ -293,9 +293,8 @@ def test_a_network_for_grey_images_alone_runs_and_is_counted_on_such(monkeypatch
         images, labels = np.random.default_rng(0).integers(0, 256, (80, 1, 32, 32), dtype=np.uint8), np.arange(80) % 4
         return data.Dataset.from_arrays("noise", images[:60], labels[:60], images[60:], labels[60:])
 
-    monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
-    monkeypatch.setitem(models.BUILDERS, "Grey", grey)
-    monkeypatch.setitem(data.REGISTERED, "noise", noise)
+    models.register("Grey", grey)
+    data.register("noise", noise)
     spec = RunSpec("Standalone", dataset="noise", scenario="Grey", num_clients=2, participation=1.0, rounds=1)
     assert lab.relative_work(lab.resolve(spec)) == pytest.approx(1)
     assert [record.status for record in sweep([spec], jobs=1, progress=False)] == ["finished"]

@@ -10,7 +10,7 @@ from results_of_record import write_results
 
 from fedlib import algorithms, lab, numerics
 from fedlib.errors import FedlibError
-from fedlib.papers import exhibits, notebook, printed, recorded
+from fedlib.papers import exhibits, notebook, printed, recorded, reproduce
 from fedlib.show import labels, plots
 
 BOTH = {"cifar10", "cifar100"}
@@ -294,17 +294,14 @@ def test_a_scale_fixes_no_swept_quantity_and_no_setting(scale):
         }
 
 
-def test_plan_at_scale_paper_prints_what_is_chosen(tmp_path, monkeypatch, capsys):
-    from fedlib.papers import reproduce
-
-    monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
+def test_plan_at_scale_paper_prints_what_is_chosen(home, monkeypatch, capsys):
     monkeypatch.setattr(lab, "estimate", lambda todo, jobs, known: 7200.0 * len(todo))
     monkeypatch.setattr(reproduce, "plan", lambda *given: reproduce.Plan(2, [], [lab.resolve(lab.RunSpec(), "smoke")]))
     assert reproduce.reproduce("fedssa/table2", "paper", jobs=2, only="plan")
     shown = capsys.readouterr().out
     assert "2 runs needed, 1 stored, 1 to train" in shown and "about 2.0 hours" in shown
     assert "*chosen*" in shown and "rounds = 500" in shown
-    assert list(tmp_path.iterdir()) == []
+    assert not home.exists()
 
 
 @pytest.mark.thorough
