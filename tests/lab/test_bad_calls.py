@@ -161,19 +161,6 @@ def test_an_iterator_is_swept_once(small_digits, monkeypatch):
     assert [record.spec.seed for record in records] == [0, 1]
 
 
-def test_a_checkpoint_given_as_text(tmp_path):
-    def stop(row, timing):
-        raise KeyboardInterrupt
-
-    file = tmp_path / "new" / "x.pt"
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("fedlib.lab.checkpoint.CHECKPOINT_SECONDS", 0.0)
-        simulate(built(), make("FedSSA"), 3, checkpoint=str(file), progress=stop)
-    assert file.exists()
-    resumed = simulate(built(), make("FedSSA"), 3, checkpoint=str(file))
-    assert resumed.digest() == simulate(built(), make("FedSSA"), 3).digest()
-
-
 @pytest.mark.thorough
 def test_what_a_worker_cannot_train_is_an_error_of_the_sweep_that_names_the_run(home):
     spec = RunSpec("Standalone", dataset="digits", partition="dirichlet", alpha=0.01, num_clients=300, rounds=1)

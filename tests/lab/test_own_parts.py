@@ -369,23 +369,6 @@ def test_architectures_are_named_in_turn(defined):
         lab.resolve(RunSpec("Standalone", scenario="small,smal"))
 
 
-def test_a_network_made_outside_its_builder_is_refused(defined):
-    extractor = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(1024, 8))
-    models.register("outside", lambda classes, channels: models.Model(extractor, torch.nn.Linear(8, classes)))
-    with pytest.raises(FedlibError, match=r"'outside': its builder must make all its layers itself.*share weights"):
-        run(RunSpec("Standalone", **SIZE | {"scenario": "outside"}), progress=False)
-    stream = np.random.default_rng(0)
-
-    def unseeded(classes, channels):
-        model = models.BUILDERS["small"](classes, channels)
-        model.header.bias.data.fill_(stream.random())
-        return model
-
-    models.register("unseeded", unseeded)
-    with pytest.raises(FedlibError, match=r"'unseeded'.*different weights"):
-        run(RunSpec("Standalone", **SIZE | {"scenario": "unseeded"}), progress=False)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
