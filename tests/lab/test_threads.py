@@ -70,10 +70,10 @@ CALLERS = {
 
 @pytest.mark.parametrize("caller", CALLERS)
 def test_what_the_caller_has_set_changes_no_bit_and_stays_set(caller):
-    resolved = lab.resolve(RunSpec("FedSSA", num_clients=4, rounds=1))
+    resolved, data = lab.resolve(RunSpec("FedSSA", num_clients=4, rounds=1)), tiny.dataset()
 
     def digests():
-        tiny_one = tiny.federation(tiny.dataset(), [range(12), range(12, 24)], ("tiny-dropout",), batch_size=4)
+        tiny_one = tiny.federation(data, [range(12), range(12, 24)], ("tiny-dropout",), batch_size=4)
         federations = (lab.federation_of(resolved), 1), (tiny_one, 2)
         return [simulate(one, resolved.simulated, rounds).digest() for one, rounds in federations]
 
