@@ -33,10 +33,6 @@ def run(
     return simulate(federation, method or make("FedSSA"), ROUNDS, PARTICIPATION, checkpoint=file, **given), federation
 
 
-def undisturbed(method: str = "FedSSA", **protocol: Any) -> Outcome:
-    return plain(built(**protocol), make(method), ROUNDS, PARTICIPATION)
-
-
 def in_memory(federation: Federation) -> tuple[int, int]:
     """How many clients are, and their bytes."""
     there = [client for client in federation.clients if client._model is not None]
@@ -55,7 +51,7 @@ def stop_after(round: int):
 @pytest.mark.parametrize("room", [0, 2, CLIENTS])
 @pytest.mark.parametrize(("method", "protocol"), [("FedSSA", {}), ("FedProto", {"inherit": "first_visit"})])
 def test_the_room_in_memory_changes_no_bit(room, method, protocol, tmp_path, monkeypatch):
-    expected, bytes = undisturbed(method, **protocol), room * (MODEL + 100)
+    expected, bytes = plain(built(**protocol), make(method), ROUNDS, PARTICIPATION), room * (MODEL + 100)
     monkeypatch.setattr(clientfiles, "MEMORY", bytes)  # FedProto's client keeps prototypes besides
     outcome, federation = run(tmp_path / "x.pt", built(**protocol), make(method))
 
@@ -107,7 +103,7 @@ def test_a_checkpoint_writes_what_changed_and_keeps_what_it_names(room, tmp_path
     monkeypatch.setattr(checkpoint, "save", saved)
     outcome, _ = run(file)
     assert len(seen) == ROUNDS - 1 and seen[-1] > seen[0] == 3
-    assert outcome.digest() == undisturbed().digest()
+    assert outcome.digest() == plain(built(), make("FedSSA"), ROUNDS, PARTICIPATION).digest()
 
 
 class Killed(BaseException):
@@ -118,7 +114,7 @@ class Killed(BaseException):
 @pytest.mark.parametrize("room", [0, CLIENTS])
 def test_killed_at_any_file_operation_and_resumed(room, tmp_path, monkeypatch):
     """The process ends just before its n-th renaming or deletion of a file, for every n; what goes on has the bits."""
-    expected = undisturbed()
+    expected = plain(built(), make("FedSSA"), ROUNDS, PARTICIPATION)
     monkeypatch.setattr(clientfiles, "MEMORY", room * MODEL)
     replace, unlink = os.replace, Path.unlink
     ended = 0
@@ -164,14 +160,14 @@ def test_killed_in_its_second_session_it_has_the_checkpoint_of_the_first(tmp_pat
         with pytest.raises(Killed):
             run(file)
     outcome, _ = run(file)
-    assert outcome.digest() == undisturbed().digest()
+    assert outcome.digest() == plain(built(), make("FedSSA"), ROUNDS, PARTICIPATION).digest()
     assert not list(tmp_path.glob("*corrupted*"))
 
 
 @pytest.mark.thorough(None)
 def test_a_client_file_that_is_damaged_or_gone(tmp_path, monkeypatch, capsys):
     """Before a run goes on, it is set aside with its checkpoint; while it trains, one line says so."""
-    expected = undisturbed().digest()
+    expected = plain(built(), make("FedSSA"), ROUNDS, PARTICIPATION).digest()
     for number, damage in enumerate((Path.unlink, lambda path: path.write_bytes(b"x" + path.read_bytes()[1:]))):
         file = tmp_path / str(number) / "x.pt"
         with pytest.raises(lab.Interrupted):
@@ -207,7 +203,7 @@ def test_client_files_that_are_deleted_while_the_run_needs_them(tmp_path, monkey
     with pytest.raises(lab.Interrupted):
         run(tmp_path / "x.pt", progress=delete_and_stop)
     outcome, _ = run(tmp_path / "x.pt")
-    assert outcome.digest() == undisturbed().digest()
+    assert outcome.digest() == plain(built(), make("FedSSA"), ROUNDS, PARTICIPATION).digest()
     assert not list(tmp_path.glob("*corrupted*"))
     monkeypatch.setattr(clientfiles, "MEMORY", 0)
     with pytest.raises(FedlibError, match=r"client-.*: cannot be read"):
@@ -250,7 +246,7 @@ def test_the_same_federation_goes_on_after_it_was_stopped_inside_a_round(room, t
             run(tmp_path / "x.pt", federation)
     assert sum(client.visited for client in federation.clients) > len(set(answered[:6]))
     outcome, _ = run(tmp_path / "x.pt", federation)
-    expected = undisturbed(inherit="first_visit")
+    expected = plain(built(inherit="first_visit"), make("FedSSA"), ROUNDS, PARTICIPATION)
     assert outcome.digest() == expected.digest()
     assert lab.clients_of(outcome).equals(lab.clients_of(expected))
 
