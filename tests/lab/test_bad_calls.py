@@ -28,21 +28,14 @@ def refused(call, message: str) -> None:
     ("fields", "message"),
     [
         ({"params": None}, "params = None: must be a dictionary"),
-        ({"params": [("mu0", 0.5)]}, "params = [('mu0', 0.5)]: must be a dictionary"),
         ({"overrides": ["momentum"]}, "overrides = ['momentum']: must be a dictionary"),
         ({"dataset": ["digits"]}, "dataset = ['digits']: must be text"),
         ({"dataset": "../../evil"}, "dataset = '../../evil' is unknown"),
-        ({"paper": []}, "paper = []: must be text"),
         ({"algorithm": None}, "algorithm = None: must be given"),
         ({"algorithm": ["FedSSA"]}, "algorithm = ['FedSSA']: must be text"),
-        ({"precision": 32}, "precision = 32: must be text"),
         ({"seed": None}, "seed = None: must be given"),
         ({"seed": [0]}, "seed = [0]: must be a whole number"),
-        ({"alpha": None}, "alpha = None: must be given"),
-        ({"public_labels": None}, "public_labels = None: must be given"),
         ({"batch_size": 2**63}, "batch_size = 9223372036854775808: must be below 2**31"),
-        ({"batch_size": "99999999999999999999"}, "batch_size = 99999999999999999999: must be below 2**31"),
-        ({"local_epochs": 0}, "local_epochs = 0.0: must be above 0"),
     ],
 )
 def test_fields_of_a_specification(fields, message, home):
@@ -64,7 +57,6 @@ def test_fields_of_a_specification(fields, message, home):
         (lambda: simulate(built(), "FedSSA", 1), "algorithm = 'FedSSA': must be a method"),
         (lambda: simulate("digits", make("FedSSA"), 1), "federation = 'digits': must be a Federation"),
         (lambda: simulate(built(), make("FedSSA"), "many"), "rounds = 'many': must be a whole number"),
-        (lambda: simulate(built(), make("FedSSA"), None), "rounds = None: must be a whole number"),
         (lambda: simulate(built(), make("FedSSA"), 1, None), "participation = None: must be a number"),
         (lambda: simulate(built(), make("FedSSA"), 1, checkpoint=7), "checkpoint = 7: must be the path of a file"),
         (lambda: simulate(built(), make("FedSSA"), 1, checkpoint="."), "checkpoint = '.': must be the path of a file"),
@@ -84,7 +76,6 @@ def test_arguments(call, message, home, monkeypatch):
     ("call", "message"),
     [
         (lambda: built(precision="fp16"), "precision = 'fp16' is unknown"),
-        (lambda: built(precision="float64"), "precision = 'float64' is unknown"),
         (lambda: built(local_epochs=0), "local_epochs = 0: must be above 0"),
         (lambda: built(local_epochs=-1), "local_epochs = -1: must be above 0"),
         (lambda: built(local_epochs="half"), "local_epochs = 'half': must be a number"),
@@ -168,33 +159,6 @@ def test_an_iterator_is_swept_once(small_digits, monkeypatch):
     monkeypatch.setattr(launch, "_in_workers", lambda *arguments: [])  # trained here: a worker knows no tiny networks
     records = sweep((spec for spec in specs), jobs="2", progress=False)
     assert [record.spec.seed for record in records] == [0, 1]
-
-
-def test_a_checkpoint_given_as_text(tmp_path):
-    def stop(row, timing):
-        raise KeyboardInterrupt
-
-    file = tmp_path / "new" / "x.pt"
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("fedlib.lab.checkpoint.CHECKPOINT_SECONDS", 0.0)
-        simulate(built(), make("FedSSA"), 3, checkpoint=str(file), progress=stop)
-    assert file.exists()
-    resumed = simulate(built(), make("FedSSA"), 3, checkpoint=str(file))
-    assert resumed.digest() == simulate(built(), make("FedSSA"), 3).digest()
-
-
-@pytest.mark.parametrize(
-    ("home", "message"),
-    [
-        ("~nosuchuser/home", "FEDLIB_HOME = '~nosuchuser/home': must begin with a user that exists"),
-        ("/" + 300 * "x", "must be a path of fewer than 3800 bytes, each name of at most 255"),
-    ],
-)
-def test_places_that_cannot_be(home, message, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FEDLIB_HOME", home)
-    refused(lambda: run(RunSpec(num_clients=5, rounds=1)), message)
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.thorough

@@ -31,13 +31,15 @@ def raising(at: int, times: int = 1):
 
 
 def test_another_runs_checkpoint_is_set_aside_and_a_second_one_beside_it(tmp_path, capsys):
-    expected, place = numbers(lab.simulate(built(), make("LG-FedAvg"), ROUNDS)), tmp_path / "c.pt"
+    expected, place = numbers(lab.simulate(built(), make("LG-FedAvg"), ROUNDS)), tmp_path / "new" / "c.pt"
     for number in (1, 2):
         with pytest.raises(lab.Interrupted):
             lab.simulate(built(), make("Standalone"), ROUNDS, checkpoint=place, label="other", progress=raising(0))
-        assert numbers(lab.simulate(built(), make("LG-FedAvg"), ROUNDS, checkpoint=place, label="this")) == expected
+        assert place.exists()
+        whole = lab.simulate(built(), make("LG-FedAvg"), ROUNDS, checkpoint=str(place), label="this")  # as text, too
+        assert numbers(whole) == expected
         assert f"c.pt: foreign, set aside as c.pt.foreign-{number}" in capsys.readouterr().err
-        assert (tmp_path / f"c.pt.foreign-{number}").exists() and not place.exists()
+        assert place.with_name(f"c.pt.foreign-{number}").exists() and not place.exists()
 
 
 def test_a_signal_in_the_last_round_stops_nothing_and_a_second_one_stops_inside_a_round(tmp_path):

@@ -5,56 +5,19 @@ alone.
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 
 import pytest
+from test_own_parts import DATA, METHOD, MODEL
 
 from fedlib import ALGORITHMS, FedlibError, RunSpec, __main__, data, lab, models
 from fedlib.lab import launch, plugins
 from fedlib.lab.progress import Progress
 
-MINE = """
-import numpy as np
-import torch
-from torch import nn
-
-from fedlib import Dataset, Model
-from fedlib.algorithms import Algorithm
-from fedlib.federation import Message
-
-
-class SharedBias(Algorithm):
-    needs = "features"
-    weight: float = 0.5
-
-    def init_server(self, context):
-        return {"bias": context.initial_header().bias.detach()}
-
-    def download(self, server, info, context):
-        return Message({"bias": server["bias"]})
-
-    def local_round(self, client, message, context):
-        client.model.header.bias.data.lerp_(message["bias"], self.weight)
-        context.train()
-        return Message({"bias": client.model.header.bias.detach()})
-
-    def aggregate(self, server, uploads, context):
-        server["bias"] = torch.stack([message["bias"] for _, message in uploads]).mean(0)
-
-
-def small(num_classes, channels):
-    extractor = nn.Sequential(nn.AvgPool2d(8), nn.Flatten(), nn.Linear(16 * channels, 8), nn.ReLU())
-    return Model(extractor, nn.Linear(8, num_classes))
-
-
-def stripes():
-    labels = np.arange(120) % 4
-    images = np.random.default_rng(0).integers(0, 100, (120, 1, 32, 32), dtype=np.uint8)
-    for label in range(4):
-        images[labels == label, :, 8 * label : 8 * label + 8] += 100
-    return Dataset.from_arrays("stripes", images[:100], labels[:100], images[100:], labels[100:])
-"""
+# Nothing is registered when it is imported.
+MINE = re.sub(r"(?m)^(@register|\w+\.register\(.*\))\n", "", METHOD + MODEL + DATA)
 POINTS = """
 [fedlib.algorithms]
 SharedBias = mine_of_the_test:SharedBias
@@ -76,13 +39,9 @@ def package(tmp_path, monkeypatch):
     (site / "mine_of_the_test.py").write_text(MINE)
     monkeypatch.syspath_prepend(site)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")]))
-    registries = (ALGORITHMS, models.BUILDERS, data.REGISTERED, plugins.PROVIDED)
-    before = [dict(table) for table in registries]
+    monkeypatch.setattr(plugins, "PROVIDED", {})
     plugins.load_plugins.cache_clear()
     yield site
-    for table, known in zip(registries, before, strict=True):
-        table.clear()
-        table.update(known)
     sys.modules.pop("mine_of_the_test", None)
     data.load.cache_clear()
     plugins.load_plugins.cache_clear()

@@ -13,16 +13,15 @@ import torch
 from torch import nn
 
 from fedlib import Model, RunSpec, lab, models, randomness, run, simulate, training
-from fedlib.algorithms import make
 from fedlib.lab import own
 
-TINY = {
-    # dropout, so that training draws from torch's global generator too, and long enough that threads take turns in it
-    "tiny-dropout": lambda num_classes, channels: Model(
-        nn.Sequential(nn.AvgPool2d(4), nn.Flatten(), nn.Linear(64 * channels, 8), nn.Dropout(0.5)),
-        nn.Linear(8, num_classes),
-    )
-}
+
+def dropping(num_classes: int, channels: int) -> Model:
+    """Its dropout draws from torch's global generator, and it trains long enough that threads take turns in it."""
+    extractor = nn.Sequential(nn.AvgPool2d(4), nn.Flatten(), nn.Linear(64 * channels, 8), nn.Dropout(0.5))
+    return Model(extractor, nn.Linear(8, num_classes))
+
+
 SPECS = [
     RunSpec(algorithm=name, scenario="tiny", num_clients=5, participation=0.6, rounds=2, batch_size=8, seed=seed)
     for seed in (0, 1)
@@ -33,9 +32,8 @@ FIRST, SECOND = SPECS[:4], SPECS[4:]
 
 @pytest.fixture(autouse=True)
 def tiny_scenario(monkeypatch, small_digits):
-    for name, builder in TINY.items():
-        monkeypatch.setitem(models.BUILDERS, name, builder)
-    monkeypatch.setitem(models.SCENARIOS, "tiny", tuple(TINY))
+    monkeypatch.setitem(models.BUILDERS, "tiny-dropout", dropping)
+    monkeypatch.setitem(models.SCENARIOS, "tiny", ("tiny-dropout",))
 
 
 def alone(specs, tmp_path, monkeypatch) -> list[str]:
@@ -45,48 +43,49 @@ def alone(specs, tmp_path, monkeypatch) -> list[str]:
         return [run(spec, progress=False).digest for spec in specs]
 
 
+@contextlib.contextmanager
+def changed(change, value, usual):
+    change(value)
+    try:
+        yield
+    finally:
+        change(usual)
+
+
+def use_onednn(used):
+    torch.backends.mkldnn.enabled = used
+
+
 CALLERS = {
     "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
-    "coarse products": lambda: coarse_products(),
-    "no oneDNN": lambda: without_onednn(),
+    "coarse products": lambda: changed(torch.set_float32_matmul_precision, "medium", "highest"),
+    "no oneDNN": lambda: changed(use_onednn, False, True),
     "another device": lambda: torch.device("meta"),
+    "doubles": lambda: changed(torch.set_default_dtype, torch.float64, torch.float32),
+    "two threads": lambda: changed(torch.set_num_threads, 2, torch.get_num_threads()),
+    "no gradients": torch.no_grad,
+    "inference": torch.inference_mode,
 }
-
-
-@contextlib.contextmanager
-def coarse_products():
-    torch.set_float32_matmul_precision("medium")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision("highest")
-
-
-@contextlib.contextmanager
-def without_onednn():
-    torch.backends.mkldnn.enabled = False
-    try:
-        yield
-    finally:
-        torch.backends.mkldnn.enabled = True
 
 
 @pytest.mark.parametrize("caller", CALLERS)
 def test_what_the_caller_has_set_changes_no_bit_and_stays_set(caller):
-    spec = RunSpec("FedSSA", num_clients=4, rounds=1)
-    resolved = lab.resolve(spec)
+    resolved, data = lab.resolve(RunSpec("FedSSA", num_clients=4, rounds=1)), tiny.dataset()
 
-    def digest():
-        return simulate(lab.federation_of(resolved), resolved.simulated, 1).digest()
+    def digests():
+        tiny_one = tiny.federation(data, [range(12), range(12, 24)], ("tiny-dropout",), batch_size=4)
+        federations = (lab.federation_of(resolved), 1), (tiny_one, 2)
+        return [simulate(one, resolved.simulated, rounds).digest() for one, rounds in federations]
 
     def settings():
         kept = torch.is_autocast_enabled("cpu"), torch.get_float32_matmul_precision(), torch.get_default_device()
-        return *kept, torch.backends.mkldnn.enabled
+        kept += torch.get_default_dtype(), torch.get_num_threads(), torch.is_grad_enabled()
+        return *kept, torch.is_inference_mode_enabled(), torch.backends.mkldnn.enabled
 
-    plain = digest()
+    plain = digests()
     with CALLERS[caller]():
         before = settings()
-        assert digest() == plain
+        assert digests() == plain
         assert settings() == before
 
 
@@ -113,29 +112,6 @@ def test_to_thread_beside_the_main_thread(tmp_path, monkeypatch):
         return await waiting
 
     assert [record.digest for record in asyncio.run(both())] == expected
-
-
-def test_the_settings_of_the_caller_change_nothing():
-    """float64 by default, no gradients, inference mode, two threads: the same bits, and they are as before after it."""
-
-    def digest() -> str:
-        data = tiny.dataset()
-        federation = tiny.federation(data, [range(0, 12), range(12, 24)], ("tiny-dropout",), batch_size=4)
-        return simulate(federation, make("FedSSA"), 2).digest()
-
-    expected, threads = digest(), torch.get_num_threads()
-    try:
-        torch.set_default_dtype(torch.float64)
-        torch.set_num_threads(2)
-        assert digest() == expected
-        assert torch.get_default_dtype() == torch.float64 and torch.get_num_threads() == 2
-    finally:
-        torch.set_default_dtype(torch.float32)
-        torch.set_num_threads(threads)
-    for setting in (torch.no_grad, torch.inference_mode):
-        with setting():
-            assert digest() == expected
-            assert not torch.is_grad_enabled()
 
 
 @pytest.mark.thorough

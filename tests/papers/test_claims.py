@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from fedlib.errors import FedlibError
-from fedlib.papers import claims, exhibits, reported, verdicts
+from fedlib.papers import claims, exhibits, verdicts
 from fedlib.papers.results import Runs
 from fedlib.papers.verdicts import (
     CONTRADICTED,
@@ -29,15 +29,6 @@ def part(kind, *grids, **args):
 
 def judge(held, found, printed=float("nan"), counts=()):
     return verdicts.judge(held if isinstance(held, list) else [held], found, printed, counts)
-
-
-def test_a_printed_setting_is_read_as_columns():
-    table = reported.reported("pFedHR", "Table 3")
-    assert set(table["num_clients"]) == {100} and set(table["active_clients"]) == {10}
-    assert table["participation"].isna().all() and set(table["models"]) == {"heterogeneous"}
-    assert table.groupby(["public_labels", "distribution"]).size().to_list() == [3, 3, 3, 3]
-    assert reported.accuracy("FedSSA", "Table 2", "FedProto", "cifar100", 100) == 53.67
-    assert reported.accuracy("FedSSA", "Table 2", "FD", "cifar100", 100) is None  # a dash
 
 
 def test_every_claim_names_methods_and_cells_that_its_grids_have():
@@ -62,14 +53,6 @@ def test_a_claim_of_ones_own_names_what_there_is():
     ):
         with pytest.raises(FedlibError, match=field):
             claims.part(kind, **args)
-
-
-def test_embedded_cells_say_which_number_of_clients_they_stand_for():
-    stands = {(cell.spec.num_clients, cell.stands_for) for cell in exhibits.cells("fedssa/heterogeneous", "smoke")}
-    assert {meant for _, meant in stands} == {None, 100} and (10, None) in stands
-    assert {cell.stands_for for cell in exhibits.cells("fedssa/classes", "smoke")} == {100}
-    assert {cell.stands_for for cell in exhibits.cells("pfedhr/many-labelled", "smoke")} == {100}
-    assert {cell.stands_for for cell in exhibits.cells("fedssa/heterogeneous", "demo")} == {None}
 
 
 # ----------------------------------------------------------------------------------------------------------- made-up runs
@@ -166,6 +149,10 @@ def test_a_claim_is_supported_or_contradicted_by_an_interval_that_excludes_zero(
         (lead(-3, -4, -5, scale="demo"), "leans against (n = 3); scale demo"),
         (lead(3, 4, 5, protocol="paper"), "leans for (n = 3); protocol paper"),
         (lead(4, scale="demo", protocol="released"), "leans for (n = 1); one seed; scale demo; protocol released"),
+        (
+            lead(3, 4, 5, rounds=2),
+            "leans for (n = 3); T, E or B are not those of scale paper; T = 2, below the papers'",
+        ),
     ],
 )
 def test_undecided_says_why(found, why):
@@ -189,13 +176,6 @@ def test_runs_that_decide_nothing():
 
     found = judge(LEAD, Evidence({TABLE2: made(TABLE2, one_diverges, seeds=range(4))}, "paper"))
     assert (found.verdict, found.why) == (UNDECIDED, "leans for (n = 3); a run diverged")
-
-
-def test_a_variation_of_a_scale_is_no_result_at_it():
-    found = lead(3, 4, 5, scale="paper", rounds=2)
-    assert (
-        judge(LEAD, found).why == "leans for (n = 3); T, E or B are not those of scale paper; T = 2, below the papers'"
-    )
 
 
 def test_embedded_data_never_give_a_verdict():

@@ -122,6 +122,9 @@ def test_two_papers_share_their_baselines_and_two_do_not():
     assert apart["FedSSA Table 1", "FedGH Table 1"] == pytest.approx(70.04 - 58.35)
     assert apart["FedSSA Table 2", "FedGH Table 3"] > 0
     assert list(apart[:, "pFedES Table 2"]) + list(apart[:, "pFedES Table 3"]) == [0, 0]
-    figure = plots.agreement(table)
-    assert len(figure.axes) == 4
-    assert figure.axes[0].get_xlabel() == "FedSSA Table 1 (%)"
+    figure = plots.agreement(table.assign(second=table["second"].where(table["num_clients"] != 50)))  # as if a dash
+    first, *others = figure.axes
+    assert len(others) == 3 and first.get_title() == "homogeneous models"
+    assert (first.get_xlabel(), first.get_ylabel()) == ("FedSSA Table 1 (%)", "FedGH Table 1 (%)")
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert legend == ["CIFAR-10", "CIFAR-100", "N = 10", "N = 100"]

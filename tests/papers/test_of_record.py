@@ -50,9 +50,8 @@ def test_what_is_of_record_is_not_trained(cells, monkeypatch, capsys):
     command = ["reproduce", "fedssa/table2", "--scale", "record", "--methods", "FedSSA, Standalone", "--train-only"]
     assert main(command) == 0
     said = capsys.readouterr().out
-    assert (
-        said.startswith("36 runs needed, 0 stored, 35 of record, 1 to train:") and "35 runs of record are read" in said
-    )
+    assert said.startswith("36 runs needed, 0 stored, 35 of record, 1 to train:")
+    assert "35 runs of record are read" in said
     assert [lab.resolve(spec).key for spec in asked] == [lab.resolve(cells[-1].spec).key]
     assert main([*command, "--afresh"]) == 0
     assert capsys.readouterr().out.startswith("36 runs needed, 0 stored, 36 to train:") and len(asked) == 37

@@ -68,30 +68,3 @@ def test_a_group_has_its_mean_its_interval_and_its_diverged():
     assert first["ci95"] == pytest.approx(4.302653 * 10 / 3**0.5, rel=1e-6)
     assert first["all"] == pytest.approx(11) and first["selected"] == pytest.approx(22)
     assert second["n"] == 2 and second["diverged"] == 1 and np.isnan(second["ours"])
-
-
-def grown(method: str, accuracies: list[float], seed: int = 0) -> pd.DataFrame:
-    rows = {"round": range(len(accuracies)), "accuracy": accuracies, "method": method, "seed": seed}
-    return pd.DataFrame(rows).assign(setting="s", dataset="d", clients=1)
-
-
-def test_a_lead_is_paired_by_seed_and_a_mean_of_the_last_rounds():
-    runs = [grown("A", [0.5, 0.7, 0.6]), grown("B", [0.4, 0.4, 0.4])]
-    runs += [grown("A", [0.6, 0.8, 0.9], 1), grown("B", [0.3, 0.3, 0.3], 1), grown("A", [1.0] * 3, 2)]
-    table = intervals.leads(pd.concat(runs), "B", last=2)
-    assert table["method"].unique().tolist() == ["A"] and table["n"].eq(2).all()
-    assert table["rounds"].tolist() == [1, 2, 3]
-    assert table["lead"].tolist() == pytest.approx([20.0, 30.0, 40.0])
-    apart = 12.706205 * np.array([20, 20, 30]) / 2
-    assert table["ci95"].tolist() == pytest.approx(apart, rel=1e-6)
-
-
-def test_shaking_is_the_mean_step_of_each_half():
-    runs = pd.concat([grown("A", [0.1, 0.2, 0.1, 0.3, 0.5]), grown("B", [0.1, 0.1, 0.1, 0.2, 0.2])])
-    table = intervals.shaking(runs, "B").set_index(["half", "method"])
-    assert table["shaking"].round(9).to_dict() == {
-        ("first", "A"): 10.0, ("first", "B"): 0.0, ("second", "A"): 20.0, ("second", "B"): 5.0,
-    }  # fmt: skip
-    assert table["difference"].loc["second", "A"] == pytest.approx(15) and np.isnan(
-        table["difference"].loc["first", "B"]
-    )

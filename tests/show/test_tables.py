@@ -90,12 +90,8 @@ def test_text_html_and_latex_show_the_same_marks():
     assert list(found.text().iloc[:, 0]) == ["60.00 (n = 1)", "70.00 (n = 1) *", "65.00 (n = 1) °"]
     assert repr(found).endswith("Of its column: * best, ° second.")
     html, latex = found._repr_html_(), found.to_latex("50 % of a_b & c")
-    assert (
-        "<b>70.00 (n = 1)</b>" in html
-        and "<u>65.00 (n = 1)</u>" in html
-        and "<style" not in html
-        and tables.MARKED in html
-    )
+    assert "<b>70.00 (n = 1)</b>" in html and "<u>65.00 (n = 1)</u>" in html
+    assert "<style" not in html and tables.MARKED in html
     assert r"\textbf{70.00 (n = 1)}" in latex and r"\underline{65.00 (n = 1)}" in latex
     assert r"C = 10 \%" in latex and r"50 \% of a\_b \& c" in latex
     assert "*" not in latex and "BOLD" not in latex
@@ -138,9 +134,8 @@ def test_settings_are_labelled_in_one_place():
     assert long == "N = 20, C = 50 % (for N = 100, C = 10 %)"
     assert labels.setting("mnist", 24, others=["labelled", "IID"]) == "MNIST, labelled, IID, N = 24"
     assert labels.setting(participation=1 / 3) == "C = 33 %" and labels.setting() == ""
-    assert (
-        labels.dataset("my-own") == "my-own" and labels.classes("cifar10")[9] == "truck" and labels.classes("x") == ()
-    )
+    assert labels.dataset("my-own") == "my-own"
+    assert labels.classes("cifar10")[9] == "truck" and labels.classes("x") == ()
 
 
 def test_shaking_is_the_mean_step_of_each_half_and_its_difference_is_paired():
