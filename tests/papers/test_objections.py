@@ -80,10 +80,11 @@ def trained(name, cases, value):
     """Results of record of an arm that have these cases: accuracy `value(case, seed)`, the same in every round."""
     arm = planned.arm(name)
     found = []
-    for (case, spec), key in zip(arm.runs, arm.keys, strict=True):
-        if case in cases:
-            rounds = pd.DataFrame({"round": np.arange(spec.rounds), "accuracy": value(case, spec.seed)})
-            found.append(of_record(key, spec, rounds))
+    for run in arm.runs:
+        if run.case in cases:
+            accuracy = value(run.case, run.spec.seed)
+            rounds = pd.DataFrame({"round": np.arange(run.spec.rounds), "accuracy": accuracy})
+            found.append(of_record(run.key, run.spec, rounds))
     return found
 
 
@@ -108,7 +109,8 @@ def test_one_seed_has_no_interval_and_decides_nothing(monkeypatch):
     new = trained(
         "pfedhr", ["Standalone, IID", "pFedHR, labelled, IID"], lambda case, seed: 0.5 + ("pFed" in case) / 10
     )
-    others = [run for run in recorded.read_results() if run.key not in planned.arm("pfedhr").keys]
+    own = {run.key for run in planned.arm("pfedhr").runs}
+    others = [run for run in recorded.read_results() if run.key not in own]
     every = [*others, *(run for run in new if run.spec.seed == 0)]
     monkeypatch.setattr(recorded, "read_results", lambda: every)
     said = objections.answers("reduced")["reduced"]
@@ -119,9 +121,8 @@ def test_one_seed_has_no_interval_and_decides_nothing(monkeypatch):
 
 def copied(arm, rounds_of, **columns):
     """Results of record of an arm: of each case the rounds of the run that it names, with further columns."""
-    arm = planned.arm(arm)
-    for (_, spec), key in zip(arm.runs, arm.keys, strict=True):
-        yield of_record(key, spec, rounds_of(spec).assign(**columns))
+    for run in planned.arm(arm).runs:
+        yield of_record(run.key, run.spec, rounds_of(run.spec).assign(**columns))
 
 
 @pytest.mark.thorough
@@ -131,7 +132,7 @@ def test_the_parts_of_a_lead_and_the_shared_network_are_said(monkeypatch):
         (record.spec.algorithm, record.spec.seed): record.rounds
         for record in held
         if (record.spec.dataset, record.spec.local_epochs, record.spec.rounds) == ("cifar100", 10, 100)
-        and record.key in {*planned.arm("main-table").keys, *planned.arm("five-seeds").keys}
+        and record.key in {run.key for arm in ("main-table", "five-seeds") for run in planned.arm(arm).runs}
     }
 
     def rounds_of(spec):
