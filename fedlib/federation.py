@@ -392,8 +392,8 @@ class Federation:
             part = partition.split_client(labels, part, self.protocol.parts, self.seed, id, num_clients)
         sizes = tuple(map(len, part))
         allowed = (
-            f"few enough that every client holds an image of each part of split {self.protocol.split}; client {id} would hold "
-            f"{sizes} to train, validate and test on. Where fewer do not help, the partition deals too unevenly"
+            f"few enough (or dealt evenly enough) that each holds an image of each part of split {self.protocol.split}; client {id} "
+            f"would hold {sizes} to train, validate and test on"
         )
         empty = any(size == 0 < share for size, share in zip(sizes, self.protocol.parts, strict=True))
         require(not empty, "num_clients", num_clients, allowed)

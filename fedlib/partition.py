@@ -173,8 +173,7 @@ def split_client(
     labels: np.ndarray, indices: np.ndarray, parts: tuple[int, int, int], seed: int, client: int, num_clients: int
 ) -> Parts:
     """One client's images split into train, validation and test by `parts`, see `local_split`."""
-    allowed = f"few enough that every client holds 3 images or more; client {client} would hold {len(indices)}"
-    allowed += ". Where fewer do not help, the partition deals too unevenly"
+    allowed = f"few enough (or dealt evenly enough) that each holds 3 images or more; client {client} would hold {len(indices)}"
     require(len(indices) >= 3, "num_clients", num_clients, allowed)
     train, validation, test = local_split(labels, indices, generator(seed, "partition", client=client), parts)
     return train, validation, test

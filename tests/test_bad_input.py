@@ -87,7 +87,7 @@ def damaged_cifar10(tmp_path, monkeypatch):
         ("run FedSSA --participation 0", "participation = 0.0: must be in (0, 1]"),
         ("run FedSSA --classes-per-client 11", "classes_per_client = 11: must be between 1 and 10, the number of class"),
         ("run FedSSA --num-clients 600", "num_clients = 600: must be at most 599: digits has 1797 images and a client"),
-        ("run FedSSA --num-clients 500", "num_clients = 500: must be few enough that every client holds 3 images"),
+        ("run FedSSA --num-clients 500", "num_clients = 500: must be few enough (or dealt evenly enough) that each holds 3 images"),
         ("run FedSSA --partition dirichlet --alpha 0.01 --num-clients 100", "none of 100 Dirichlet draws"),
         ("run FedSSA --rounds 99999999999999999999", "rounds = 99999999999999999999: must be below 2**31"),
         ("run FedSSA --rounds 0", "rounds = 0: must be at least 1"),

@@ -69,20 +69,18 @@ def register(method: type[Algorithm]) -> type[Algorithm]:
     if "name" not in vars(method):
         method.name = method.__name__
     check_name("method", method.name)
-    free = method in BUILT_IN or ALGORITHMS.get(method.name) not in BUILT_IN
-    require(free, "method", method.name, "a name that none of fedlib's has")
+    taken = BUILT_IN & {ALGORITHMS.get(method.name)} - {method}
+    require(not taken, "method", method.name, "a name that none of fedlib's has")
     known = [name for name in dir(Algorithm) if not name.startswith("_")]
     for name in sorted({*dir(method)} - {*dir(Algorithm)} - {field.name for field in dataclasses.fields(method)}):
         meant = difflib.get_close_matches(name, known, n=1, cutoff=0.88) if name[0] != "_" else []  # not `predictor`
         require(not meant, f"part of {method.name}", name, f"{''.join(meant)}, or a name less like it")
     for field in dataclasses.fields(method):
-        kind = type(field.default)
         allowed = "a parameter with a default: a number, true or false, or text"
         given = "without a default" if field.default is dataclasses.MISSING else field.default
-        require(kind in (int, float, bool, str), f"{method.name}.{field.name}", given, allowed)
+        require(type(field.default) in (int, float, bool, str), f"{method.name}.{field.name}", given, allowed)
     require(method.needs in ("", "features", "architecture", "images"), f"{method.name}.needs", method.needs, NEEDS)
-    public = ("none", "unlabelled", "labelled")
-    require(method.public_data in public, f"{method.name}.public_data", method.public_data, f"one of {public}")
+    choose(f"{method.name}.public_data", method.public_data, ("none", "unlabelled", "labelled"))
     ALGORITHMS[method.name] = method
     return method
 

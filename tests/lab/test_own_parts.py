@@ -346,13 +346,6 @@ def test_another_network_under_a_built_in_name_never_gets_the_built_in_record(de
     assert [lab.resolve(spec).key for spec in specs] == [item.key for item in before]
 
 
-def test_another_method_under_a_built_in_name_has_its_own_key(defined):
-    before = lab.resolve(RunSpec("FedProto"))
-    cell(METHOD.replace('needs = "features"', 'name, needs = "FedProto", "features"'))
-    after = lab.resolve(RunSpec("FedProto"))
-    assert after.key != before.key and before.hashed.get("own") is None and not after.portable
-
-
 def test_parameters_of_a_class_that_a_method_extends_are_its_own(defined):
     source = METHOD.replace("@register\nclass SharedBias(", "class Half(")
     cell(source + "@register\nclass Whole(Half):\n    rounds_alone: int = 0\n")
@@ -375,7 +368,7 @@ def test_architectures_are_named_in_turn(defined):
         (("weight: float = 0.5", "weight: float"), r"SharedBias.weight = 'without a default': must be a parameter"),
         (("weight: float = 0.5", "weight: tuple = (1, 2)"), r"SharedBias.weight = \(1, 2\): must be a parameter"),
         (('needs = "features"', 'needs = "feature"'), r"SharedBias.needs = 'feature': must be"),
-        (('needs = "features"', 'public_data = "some"'), r"SharedBias.public_data = 'some': must be one of"),
+        (('needs = "features"', 'public_data = "some"'), r"SharedBias.public_data = 'some' is unknown: did you mean"),
         (('needs = "features"', 'name = "../evil"'), r"method = '\.\./evil': must be letters"),
         (("(Algorithm)", ""), r"method = .*: must be a subclass"),
     ],

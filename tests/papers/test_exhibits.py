@@ -194,8 +194,8 @@ def test_a_run_that_exhibits_share_keeps_what_any_of_them_needs(scale):
 
 def test_every_value_of_a_run_names_its_layer():
     cell = next(cell for cell in exhibits.cells("audit/pfedes", "smoke") if cell.method == "E_fe = 5")
-    named = {"row": ("paper", "extractor_epochs"), "scale": ("local_epochs", "seed")}
-    named["exhibit"] = ("scenario", "num_clients", "rounds", "dataset")
+    named = {"row": ("paper", "extractor_epochs"), "scale": ("rounds", "local_epochs", "seed")}
+    named["exhibit"] = ("scenario", "num_clients", "participation", "dataset")
     assert all(cell.layers[name] == layer for layer, names in named.items() for name in names)
     (swept,) = {cell.layers["classes_per_client"] for cell in exhibits.cells("fedssa/classes", "paper")}
     assert swept == "exhibit"
