@@ -10,7 +10,6 @@ Finished runs of an arm that would change tables only half wait in results/pendi
 arm is whole.
 """
 
-import contextlib
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from .. import lab
-from ..errors import FedlibError, choose, require
+from ..errors import choose, require
 from ..lab import estimates, plugins
 from . import recorded
 from .exhibits import RECORD
@@ -91,10 +90,9 @@ def _runs(row: Mapping[Any, str]) -> Iterator[Planned]:
     place = tuple(row[name] for name in PLACE)
     given = {name: kind(row[name]) for name, kind in FIELDS.items() if row[name]} | json.loads(row["more"] or "{}")
     for seed in map(int, row["seeds"].split()):
-        with contextlib.suppress(FedlibError):  # of a method of the reader's own that has the name of one of the plan
-            spec = lab.spec_from({"algorithm": row["algorithm"], "seed": seed} | given)
-            key = lab.resolve(spec, RECORD).key
-            yield Planned(row["case"], spec, key, place, tuple(row["grids"].split()), tuple(row["only"].split()))
+        spec = lab.spec_from({"algorithm": row["algorithm"], "seed": seed} | given)
+        key = lab.resolve(spec, RECORD).key
+        yield Planned(row["case"], spec, key, place, tuple(row["grids"].split()), tuple(row["only"].split()))
 
 
 def _every() -> list[Planned]:

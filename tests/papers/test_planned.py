@@ -6,9 +6,8 @@ import re
 import pytest
 from results_of_record import of_record
 
-from fedlib import ALGORITHMS, lab, models
+from fedlib import lab, models
 from fedlib.__main__ import main
-from fedlib.algorithms import Algorithm
 from fedlib.errors import FedlibError
 from fedlib.lab import estimates
 from fedlib.papers import exhibits, loading, planned, recorded
@@ -153,10 +152,3 @@ def test_what_waits_for_its_arm_is_whole_planned_and_in_no_table():
         record = lab.read(path)
         assert record is not None and record.key in named and record.key not in of_record_
         assert lab.resolve(record.spec).key == record.key
-
-
-def test_a_method_of_ones_own_with_the_name_of_a_planned_one_leaves_the_others(monkeypatch):
-    before = {run.key for arm in planned.arms().values() for run in arm.runs}
-    monkeypatch.setitem(ALGORITHMS, "FedSSA", type("FedSSA", (Algorithm,), {"name": "FedSSA"}))
-    after = {run.key for arm in planned.arms().values() for run in arm.runs}
-    assert after and len(after) < len(before)
