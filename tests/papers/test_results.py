@@ -220,7 +220,9 @@ def test_a_note_says_what_cells_have_in_common():
 def test_a_metric_that_others_of_the_planned_grid_lack_has_the_error_of_the_runs_that_have_it():
     known = recorded.by_key()
     grid = planned.grid_of([key for key, record in known.items() if record.spec.algorithm == "FedProto"])
-    keys = {(row.case, row.seed): row.key for row in grid if row.case in ("FedProto", "FedSSA") and row.key in known}
+    keys = {
+        (run.case, run.spec.seed): run.key for run in grid if run.case in ("FedProto", "FedSSA") and run.key in known
+    }
     assert len(keys) >= 6 and len({row.case for row in grid}) > 2
     own = [known[key] for key in keys.values()]
     own = [replace(record, rounds=record.rounds.assign(macro_f1=record.rounds["accuracy"] / 2)) for record in own]
