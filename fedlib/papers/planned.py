@@ -13,13 +13,13 @@ arm is whole.
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, NamedTuple
+from functools import cache, cached_property
+from typing import Any
 
 import pandas as pd
 
 from .. import lab
-from ..errors import choose, require
+from ..errors import FedlibError, choose, require
 from ..lab import estimates, plugins
 from . import recorded
 from .exhibits import RECORD
@@ -35,17 +35,25 @@ PLACE = {
 FIELDS = PLACE | {"precision": str, "protocol": str, "paper": str}
 
 
-class Planned(NamedTuple):
+@dataclass(frozen=True)
+class Planned:
     """A planned run. place: its data set, N, C, T, E and B; grids: those whose common error it is part of; only: those that alone
     show it.
     """
 
     case: str
     spec: lab.RunSpec
-    key: str
     place: tuple[str, ...]
     grids: tuple[str, ...]
     only: tuple[str, ...]
+
+    @cached_property
+    def key(self) -> str:
+        """Empty where it cannot be trained here: a person has registered other data, say vectors, under the name of its data set."""
+        try:
+            return lab.resolve(self.spec, RECORD).key
+        except FedlibError:
+            return ""
 
 
 @dataclass(frozen=True)
@@ -70,8 +78,9 @@ class Arm:
 def arms() -> dict[str, Arm]:
     """The arms of the plan by name, in the order in which they are trained."""
     file = recorded.RESULTS / "planned.csv"
-    # another folder of results has no plan
-    return _read(str(file), file.stat().st_mtime_ns, plugins.registered()) if file.exists() else {}
+    if not file.exists():  # another folder of results
+        return {}
+    return _read(str(file), file.stat().st_mtime_ns, plugins.registered())
 
 
 @cache
@@ -91,8 +100,7 @@ def _runs(row: Mapping[Any, str]) -> Iterator[Planned]:
     given = {name: kind(row[name]) for name, kind in FIELDS.items() if row[name]} | json.loads(row["more"] or "{}")
     for seed in map(int, row["seeds"].split()):
         spec = lab.spec_from({"algorithm": row["algorithm"], "seed": seed} | given)
-        key = lab.resolve(spec, RECORD).key
-        yield Planned(row["case"], spec, key, place, tuple(row["grids"].split()), tuple(row["only"].split()))
+        yield Planned(row["case"], spec, place, tuple(row["grids"].split()), tuple(row["only"].split()))
 
 
 def _every() -> list[Planned]:

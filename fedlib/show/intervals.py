@@ -85,7 +85,7 @@ def with_metric(run: RunTables, column: str) -> pd.DataFrame:
     if column in rounds:
         return rounds
     if metric.of_clients is None:
-        choose("metric", column, [*metrics.METRICS, *rounds.columns])
+        choose("metric", column, metrics.METRICS)
         raise FedlibError(f"run {run.key}: has no {column}; RunSpec(metrics={column!r}) measures it")
     measured = trained(run.clients).pivot_table(index="round", columns="client", values="accuracy")
     last_known = measured.reindex(rounds["round"]).ffill()

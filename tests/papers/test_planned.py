@@ -3,11 +3,13 @@
 import dataclasses
 import re
 
+import numpy as np
 import pytest
 from results_of_record import of_record
 
-from fedlib import lab, models
+from fedlib import data, lab, models
 from fedlib.__main__ import main
+from fedlib.data import Dataset
 from fedlib.errors import FedlibError
 from fedlib.lab import estimates
 from fedlib.papers import exhibits, loading, planned, recorded
@@ -25,6 +27,17 @@ def test_another_network_under_a_planned_name_is_another_run_while_it_is_there()
         patch.setitem(models.BUILDERS, "CNN-1", models.BUILDERS["tiny"])
         assert planned.grid_of(keys) == []
     assert planned.grid_of(keys) == rows != []
+
+
+def test_other_data_under_a_planned_name_leave_the_runs_on_the_others():
+    """CNNs take no vectors, so that no run on them can be resolved."""
+    grid = "audit/fedgh"  # on CIFAR-10 alone
+    before = [record.key for record in loading.load_record(grid).records]
+    vectors, labels = np.ones((40, 12), np.float32), np.arange(40) % 4
+    data.register("cifar100", lambda: Dataset.from_arrays("cifar100", vectors, labels, vectors, labels))
+    with pytest.raises(FedlibError, match="takes images"):
+        lab.resolve(planned.arm("long").runs[0].spec, "record")
+    assert [record.key for record in loading.load_record(grid).records] == before != []
 
 
 def test_runs_that_were_made_for_a_picture_stay_in_it():
