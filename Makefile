@@ -1,6 +1,6 @@
 # make reproduce   train what the exhibits need at scale smoke (embedded data), make figures and tables
-# make test        style, types, unit tests, notebooks; every exhibit of scale smoke is made and fresh
-# make slow        what takes longer: the site in a browser, the wheel, every method in every way
+# make test        style, types, unit tests, notebooks; every exhibit of the papers is made at scale smoke and fresh
+# make slow        what takes longer: the audit's notebooks, the site in a browser, the wheel, every method in every way
 # make nightly     what takes longer still: planted faults, hostile replies, the largest networks, every notebook changed and interrupted
 # make mutants     plant faults one at a time and see whether a test fails: about an hour on two cores, nothing for every day
 # make lab         open the notebooks in JupyterLab
@@ -25,7 +25,7 @@ NOTEBOOKS = OMP_NUM_THREADS=1 $(PYTEST) -n $(CORES) --no-loadscope-reorder -p no
 # pip's progress as one line that counts.
 COUNTED = awk '/^Collecting/ { printf "\r%d of about 210 packages found", ++found; fflush() } END { print "" }'
 
-.PHONY: reproduce test style smoke slow nightly mutants lab site lock notebook notebooks
+.PHONY: reproduce test style smoke fresh unit slow nightly mutants lab site lock notebook notebooks
 .DELETE_ON_ERROR:
 
 reproduce: $(INSTALLED)
@@ -34,9 +34,8 @@ reproduce: $(INSTALLED)
 # The notebooks are executed once, by nbval: they read the runs trained before and save the exhibits.
 test: $(INSTALLED)
 	$(MAKE) --no-print-directory -j2 style smoke
-	$(NOTEBOOKS) notebooks
-	$(BIN)/python -m fedlib reproduce all --scale smoke --check
-	$(TESTS) tests
+	$(NOTEBOOKS) --ignore notebooks/audit notebooks
+	$(MAKE) --no-print-directory -j2 fresh unit
 
 style: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -44,9 +43,18 @@ style: $(INSTALLED)
 	$(BIN)/mypy
 
 smoke: $(INSTALLED)
-	$(BIN)/python -m fedlib reproduce all --scale smoke --train-only
+	$(BIN)/python -m fedlib reproduce papers --scale smoke --train-only
+
+fresh: $(INSTALLED)
+	$(BIN)/python -m fedlib reproduce papers --scale smoke --check
+
+unit: $(INSTALLED)
+	$(TESTS) tests
 
 slow: $(INSTALLED)
+	$(BIN)/python -m fedlib reproduce audit --scale smoke --train-only
+	$(NOTEBOOKS) notebooks/audit
+	$(BIN)/python -m fedlib reproduce audit --scale smoke --check
 	$(TESTS) -m slow tests
 
 nightly: $(INSTALLED)

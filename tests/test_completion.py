@@ -54,6 +54,7 @@ def test_bash_completes_commands_options_and_names(complete):
     assert set(complete("fedlib", "runs", "")) >= {"list", "show", "prune", "export"}
 
 
+@pytest.mark.slow
 def test_bash_completes_the_keys_of_stored_runs_and_never_executes_the_names_of_folders(complete, tmp_path):
     """In a store that others write to, a name is a name: completing it runs nothing, whatever it is."""
     names = ["FedSSA-$(touch${IFS}executed)x", "FedSSA-`touch executed`", "FedSSA-a;touch executed", "FedSSA-$HOME"]

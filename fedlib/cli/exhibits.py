@@ -15,7 +15,7 @@ from ..errors import require
 from ..papers import checked, exhibits, explain, planned, recorded, reproduce
 from . import WIDTH, Jobs, Scale, Track, completed, fill, number_of_jobs, spelled
 
-KNOWN = ["all", *dict.fromkeys(item.paper for item in exhibits.every().values()), *exhibits.every()]
+KNOWN = exhibits.groups_and_names()
 Name = completed(KNOWN)
 
 WORKFLOW = ("Snakefile", "submit.py", "plan.schema.json")

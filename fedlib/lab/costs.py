@@ -3,7 +3,9 @@ multiply-add), counted by PyTorch on real steps: matrix products and convolution
 element-wise work and singular value decompositions.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -24,6 +26,7 @@ from ..simulation import Outcome
 from ..training import one_thread
 from .tables import rounds_of
 
+Part = Callable[[str], AbstractContextManager[Any]]  # of a round, by its name
 BYTES_PER_WORD = 4  # float32 and 32-bit class ids alike, as the papers count
 
 
@@ -73,7 +76,7 @@ def table(methods: Sequence[str] = (), public_samples: int = 5000) -> pd.DataFra
             algorithm = make(name)
             architecture = "CNN-1" if algorithm.needs == "architecture" else "CNN-5"
             federation = _small(algorithm, dataset, architecture, public_samples)
-            messages, context = _steady_round(algorithm, federation)[:2], federation.server_context(1, 2)
+            messages, context = _steady_round(algorithm, federation), federation.server_context(1, 2)
             row[f"{dataset}_published"] = sum(algorithm.published_words(message, context) for message in messages)
             row[f"{dataset}_real"] = sum(message.words() for message in messages)
         rows.append(row)
@@ -88,7 +91,7 @@ def messages(
     """
     choose("dataset", dataset, _SHAPES)
     choose("architecture", architecture, models.BUILDERS)
-    sent = _steady_round(algorithm, _small(algorithm, dataset, architecture, public_samples))[:2]
+    sent = _steady_round(algorithm, _small(algorithm, dataset, architecture, public_samples))
     rows = [
         {"direction": direction, "tensor": name, "shape": tuple(tensor.shape), "words": tensor.numel()}
         for direction, message in zip(("download", "upload"), sent, strict=True)
@@ -134,30 +137,29 @@ def _federation(
     )
 
 
-def _steady_round(algorithm: Algorithm, federation: Federation) -> tuple[Message, Message, dict[str, int]]:
-    """Client 0's download and upload in the second round, after a first with everyone, and its FLOPs by part."""
-    from torch.utils.flop_counter import FlopCounterMode
-
+def _steady_round(algorithm: Algorithm, federation: Federation, part: Part = lambda _: nullcontext()) -> list[Message]:
+    """Client 0's download and upload in the second round, after a first with everyone. `part` is entered around what is
+    done in a visit's beginning (`visit`), by the client (`local`) and by the server (`one upload`, `all uploads`).
+    """
     algorithm.check(federation)
-    counters = {part: FlopCounterMode(display=False) for part in ("visit", "local", "one upload", "all uploads")}
     with one_thread():
         of_server = federation.server_context(0, 2)
         server, uploads = algorithm.init_server(of_server), []
         for client in federation.clients:
             context = federation.client_context(client.id, 0, 2)
-            with counters["visit"]:
+            with part("visit"):
                 algorithm.init_client(client, context)
             download = algorithm.download(server, client.info, of_server)
             uploads.append(Upload(client.info, algorithm.local_round(client, download, context)))
-        with counters["all uploads"]:
+        with part("all uploads"):
             algorithm.aggregate(server, uploads, of_server)
         of_server, client = federation.server_context(1, 2), federation.clients[0]
-        with counters["local"]:
+        with part("local"):
             down = algorithm.download(server, client.info, of_server)
             up = algorithm.local_round(client, down, federation.client_context(0, 1, 2))
-        with counters["one upload"]:
+        with part("one upload"):
             algorithm.aggregate(server, [Upload(client.info, up)], of_server)
-    return down, up, {part: counter.get_total_flops() for part, counter in counters.items()}
+    return [down, up]
 
 
 # ---------------------------------------------------------------------------------------------- what a method computes
@@ -214,9 +216,13 @@ def _flops(
     batch_size: int,
     classes_per_client: int,
 ) -> Flops:
+    from torch.utils.flop_counter import FlopCounterMode
+
     def measured(batches: int, epochs: int, public_batches: int) -> dict[str, int]:
         sizes = (classes_per_client, batches * batch_size, batch_size, epochs, public_batches * batch_size)
-        return _steady_round(algorithm, _federation(architecture, num_classes, sample, *sizes))[2]
+        counters: dict[str, FlopCounterMode] = defaultdict(lambda: FlopCounterMode(display=False))
+        _steady_round(algorithm, _federation(architecture, num_classes, sample, *sizes), counters.__getitem__)
+        return {part: counter.get_total_flops() for part, counter in counters.items()}
 
     once, samples, epochs = measured(1, 1, 1), measured(2, 1, 1), measured(1, 2, 1)
     public = measured(1, 1, 2) if algorithm.public_data != "none" else once

@@ -153,11 +153,17 @@ def every() -> dict[str, Exhibit]:
 
 
 def choose_exhibits(name: str) -> list[Exhibit]:
-    """The exhibits that `name` means: one (`fedssa/table2`), a paper's (`fedssa`), the `audit`'s, or `all`."""
+    """The exhibits that `name` means: one (`fedssa/table2`), a paper's (`fedssa`), the four `papers`', the `audit`'s, or `all`."""
+    choose("exhibit", name, groups_and_names())
+    if name == "papers":
+        return list(EXHIBITS.values())
+    return [item for item in every().values() if name in ("all", item.paper, item.name)]
+
+
+def groups_and_names() -> list[str]:
+    """What `choose_exhibits` takes."""
     known = every()
-    papers = list(dict.fromkeys(exhibit.paper for exhibit in known.values()))
-    choose("exhibit", name, ["all", *papers, *known])
-    return [item for item in known.values() if name in ("all", item.paper, item.name)]
+    return ["all", "papers", *dict.fromkeys(exhibit.paper for exhibit in known.values()), *known]
 
 
 def methods(name: str) -> list[str]:

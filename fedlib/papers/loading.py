@@ -1,6 +1,7 @@
 """The runs of exhibits: read from the store, from the results of record, or trained."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -20,9 +21,13 @@ def load_record(grid: str, scale: str = RECORD) -> Runs:
     """
     apart = planned.elsewhere(grid)
     known = {key: record for key, record in by_key().items() if key not in apart}
-    cells = exhibits.cells(grid, scale, seeds=_seeds(scale)) if known else []
-    keys = [lab.resolve(cell.spec, scale).key for cell in cells]
-    return Runs.of_pairs((cell, known[key]) for cell, key in zip(cells, keys, strict=True) if key in known)
+    pairs = []
+    for cell in exhibits.cells(grid, scale, seeds=(0,)) if known else []:
+        run = lab.resolve(cell.spec, scale)
+        for seed in _seeds(scale):
+            if record := known.get(run.of_seed(seed).key):
+                pairs.append((replace(cell, spec=replace(cell.spec, seed=seed)), record))
+    return Runs.of_pairs(pairs)
 
 
 def _seeds(scale: str) -> tuple[int, ...]:

@@ -329,3 +329,12 @@ def test_whoever_changes_a_cell_changes_no_other():
     changed = exhibits.cells("fedssa/table4", "smoke", params={"mu0": 0.25}, lr=0.02)
     assert {(cell.spec.params["mu0"], cell.spec.lr) for cell in changed} == {(0.25, 0.02)}
     assert all(cell.layers["params"] == cell.layers["lr"] == "yours" for cell in changed)
+
+
+def test_a_name_means_one_exhibit_those_of_a_paper_of_all_papers_or_everything():
+    def named(name):
+        return [item.name for item in exhibits.choose_exhibits(name)]
+
+    assert named("all") == [*exhibits.EXHIBITS, *exhibits.AUDIT]
+    assert named("papers") == [name for paper in exhibits.PAPERS for name in named(paper.lower())]
+    assert named("audit") == list(exhibits.AUDIT) and named("fedssa/table2") == ["fedssa/table2"]
