@@ -116,10 +116,10 @@ def test_one_registration_reaches_runs_tables_captions_and_axes(small_digits):
     names = list(stored)
     marks = tables.wide(summary.assign(ours=[1.0, 2.0]).reset_index(), names, metric="test_loss").marks
     assert marks.iloc[:, 0].tolist() == ["best", "second"]
-    said = tables.caption(
-        scale="smoke", datasets=["digits"], embedded=False, protocol="paper", rule="last", seeds=1, metric="test_loss"
-    )
-    assert said.startswith("Mean test loss in nats over the clients visited so far")
+    of = {"scale": "smoke", "datasets": ["digits"], "embedded": False, "protocol": "paper", "rule": "last", "seeds": 1}
+    said = [tables.caption(**of, metric=name) for name in ("test_loss", "accuracy_all")]
+    assert said[0].startswith("Mean test loss in nats over the clients visited so far")
+    assert said[1].startswith("Mean test accuracy over all clients in per cent, the last round")
     drawn = plots.curves(found.rounds(), {found.cells[0].setting: names}, metric="test_loss")
     assert drawn.axes[0].get_ylabel() == "mean test loss (nats)"
     drawn = plots.intervals(summary.reset_index(), names, "test_loss")

@@ -279,7 +279,7 @@ def test_newcomers_take_part_in_the_last_round_alone_which_is_theirs():
         federation.members.tolist()
     )
     assert (record.rounds[record.rounds["round"] < 3]["selected"].iloc[1:] == 2).all()  # half of four members
-    assert record.hashed["newcomers"] == 2 and "2 newcomers" in lab.differences(record.spec)
+    assert record.hashed["newcomers"] == 2 and "newcomers=2" in lab.differences(record.spec)
 
 
 def test_who_is_new_is_drawn_by_the_seed_and_nobody_is_without():

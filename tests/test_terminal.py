@@ -79,12 +79,14 @@ def test_runs_are_listed_in_order_aligned_and_told_apart(three, eighty, capsys):
     head, *rows, last = lines
     assert max(map(len, [head, *rows])) <= 80 and last.startswith("4 runs in ")
     assert [row.split("-")[0] for row in rows] == ["FedSSA", "Standalone", "Standalone", "FedGH"]
-    assert "iid, mu0=0.3" in rows[0] and "inherit=first_visit" in rows[2] and "inherit" not in rows[1]
+    assert "mu0=0.3, iid" in rows[0] and "inherit=first_visit" in rows[2] and "inherit" not in rows[1]
     assert "unfinished" in rows[3]
     for row in rows[:3]:
         assert re.search(r" \d+\.\d\d  ?6 0\.33 3 1 +0", row), row
         assert row[: head.index(" N") + 2].endswith("6")
-    assert said(f"runs show {rows[0].split()[0]}", capsys).startswith("{")  # the shortened name is understood
+    shown = said(f"runs show {rows[0].split()[0]}", capsys)  # the shortened name is understood
+    rounds = shown[shown.index("\n}\n") :].splitlines()
+    assert shown.startswith("{") and max(map(len, rounds)) <= 80 and "published_words" in shown
 
 
 def test_runs_are_filtered_and_printed_as_json(three, eighty, capsys):

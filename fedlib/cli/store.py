@@ -62,12 +62,17 @@ def list_(name: str = "", /, *, as_json: Annotated[bool, Parameter(name="--json"
     if rows:
         table = [("run", "acc. %", "N", "C", "T", "E", "seed", "differs in"), *rows]
         widths = [max(len(row[place]) for row in table) for place in range(len(table[0]))]
-        limit = shutil.get_terminal_size().columns if sys.stdout.isatty() or "COLUMNS" in os.environ else None
+        limit = _width()
         for row in table:
             numbers = [f"{text:>{width}}" for text, width in zip(row[1:-1], widths[1:-1], strict=True)]
             line = "  ".join([f"{row[0]:<{widths[0]}}", " ".join(numbers), row[-1]]).rstrip()
             print(line if limit is None or len(line) <= limit else line[: limit - 1] + "…")
     print(f"{len(rows)} {'run' if len(rows) == 1 else 'runs'} in {lab.store()}")
+
+
+def _width() -> int | None:
+    """Characters of a line, where a person reads along."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() or "COLUMNS" in os.environ else None
 
 
 def _row(path: Path, state: str, record: "lab.Record | None") -> tuple[str, ...]:
@@ -110,7 +115,7 @@ def show_run(key: Annotated[str, KEY], /) -> None:
 
     record = comparison.find(key)
     print(json.dumps({"spec": dataclasses.asdict(record.spec), "provenance": record.provenance}, indent=1))
-    print(record.rounds.to_string(index=False))
+    print(record.rounds.to_string(index=False, line_width=_width()))
 
 
 @runs.command

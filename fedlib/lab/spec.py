@@ -420,13 +420,8 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
     choose("scale", scale, SCALES)
     values = {item.name: getattr(spec, item.name) for item in dataclasses.fields(RunSpec)}
     choose("algorithm", values["algorithm"], algorithms.ALGORITHMS)
-    if values["paper"] is None:
-        has_preset = (values["algorithm"], values["protocol"]) in presets.PRESETS
-        values["paper"] = values["algorithm"] if has_preset else "FedSSA"
-    if values["scenario"] is None:
-        values["scenario"] = presets.preset(values["paper"], values["protocol"]).scenario
-    values["scenario"] = models.scenario(values["scenario"])
-    whose = (values["paper"], values["protocol"], values["scenario"])
+    whose = _whose(*(values[name] for name in ("algorithm", "paper", "protocol", "scenario")))
+    values |= dict(zip(_PRESET, whose, strict=True))
     sizes = SCALES[scale] | presets.sizes(*whose, scale)
     if values["partition"] == "groups":
         values |= _of_groups(values, sizes)
@@ -574,46 +569,40 @@ def classes_held(dataset: data.DatasetInfo) -> int:
     return 10 if dataset.num_classes >= 100 else min(2, dataset.num_classes)
 
 
+_PRESET = ("paper", "protocol", "scenario")
+
+
+def _whose(algorithm: str, paper: str | None, protocol: str, scenario: str | None) -> tuple[str, str, str]:
+    """Whose protocol a run has, and which: paper, protocol and scenario, where they are not said, of the method."""
+    paper = paper or (algorithm if (algorithm, protocol) in presets.PRESETS else "FedSSA")
+    return paper, protocol, models.scenario(scenario or presets.preset(paper, protocol).scenario)
+
+
 def differences(spec: FilledSpec) -> list[str]:
-    """How a resolved specification differs from its method's usual run, in short words: architectures, partition, protocol,
-    overrides, hyper-parameters, public data, arithmetic. N, C, T, E and the seed are left to the caller.
+    """How a resolved specification differs from its method's usual run on its data set, field by field. N, C, T, E, the
+    seed and what it keeps and measures are left to the caller; of a protocol that is named, its fields are not.
     """
-    found = [] if spec.scenario == "heterogeneous" else [spec.scenario]
-    known = spec.dataset in data.names()  # a person's own is registered elsewhere
-    if spec.partition == "by-class" and known and spec.classes_per_client != classes_held(data.info(spec.dataset)):
-        found.append(f"{spec.classes_per_client} classes")
-    elif spec.partition != "by-class":
-        skewed = spec.partition in ("dirichlet", "quantity-skew")
-        found.append(f"{spec.partition} {spec.alpha:g}" if skewed else spec.partition)
-    usual_paper = spec.algorithm if (spec.algorithm, spec.protocol) in presets.PRESETS else "FedSSA"
-    if spec.paper != usual_paper or spec.protocol != RunSpec.protocol:
-        found.append(f"{spec.protocol} of {spec.paper}" if spec.paper != usual_paper else spec.protocol)
-    whose = (spec.paper, spec.protocol, spec.scenario)
-    preset = presets.protocol(*whose, spec.overrides)
-    if preset.inherit != "none" and "inherit" not in spec.overrides:
-        found.append(f"inherit={preset.inherit}")
-    found += [f"{name}={value}" for name, value in spec.overrides.items()]
-    if spec.lr != preset.lr:
-        found.append(f"lr={spec.lr:g}")
-    method = algorithms.ALGORITHMS.get(spec.algorithm)
-    given = (
-        dataclasses.asdict(algorithms.make(spec.algorithm, presets.params(*whose, spec.algorithm))) if method else {}
-    )
-    found += [f"{name}={value}" for name, value in spec.params.items() if value != given.get(name)]
-    if method and method.public_data != "none":
-        found += [f"public {spec.public_dataset}"] if spec.public_dataset else []
-        found += [] if spec.public_labels else ["unlabelled"]
-        found += [f"{spec.public_images} public"] if spec.public_images else []
-        found += [f"public {spec.public_fraction:.3g}"] if spec.public_fraction != 0.1 else []
-    if spec.batch_size != (32 if spec.dataset in data.EMBEDDED else 64):
-        found.append(f"B={spec.batch_size}")
-    found += [f"{spec.newcomers} newcomers"] if spec.newcomers else []
-    found += [f"{spec.newcomer_visits} visits of theirs"] if spec.newcomer_visits else []
-    found += [f"schedule {spec.schedule}"] if spec.schedule else []
-    found += [f"patience {spec.patience}"] if spec.patience else []
-    for name in ("budget_flops", "budget_words"):
-        found += [f"{name}={getattr(spec, name):g}"] if getattr(spec, name) else []
-    found += [f"weights {spec.weights}"] if spec.weights else []
-    found += ["isolated"] if spec.isolated else []
-    found += [] if spec.precision == "fp32" else [spec.precision]
-    return found + ([] if spec.device == "cpu" else [spec.device])
+    preset = {name: getattr(spec, name) for name in _PRESET}
+    try:
+        usual = dict(zip(_PRESET, _whose(spec.algorithm, None, RunSpec.protocol, None), strict=True))
+        own = resolve(RunSpec(spec.algorithm, dataset=spec.dataset, num_clients=1, **preset)).spec
+    except FedlibError:
+        return ["parts that are not registered here"]
+    found = [_in_short(name, value) for name, value in preset.items() if value != usual[name]]
+    left_out = {*_PRESET, "algorithm", "dataset", "seed", "keep", "metrics"}
+    left_out |= {"num_clients", "participation", "rounds", "local_epochs"}
+    for item in dataclasses.fields(RunSpec):
+        value, theirs = getattr(spec, item.name), getattr(own, item.name)
+        if isinstance(value, dict):
+            found += [_in_short(name, part) for name, part in value.items() if part != theirs.get(name)]
+        elif item.name not in left_out and value not in (theirs, None):
+            found.append(_in_short(item.name, value))
+    return found
+
+
+def _in_short(name: str, value: Any) -> str:
+    """A field and its value: the name alone is enough of what is true, and the value of the commonest ones."""
+    if value is True or name in ("scenario", "partition", "protocol", "precision"):
+        return name if value is True else str(value)
+    name = {"classes_per_client": "classes", "public_fraction": "public", "batch_size": "B"}.get(name, name)
+    return f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"

@@ -255,10 +255,11 @@ def caption(
     """
     shown = metrics.find(metric)
     unit = {"%": " in per cent", "": ""}.get(shown.unit, f" in {shown.unit}")
+    whose = "" if " over " in shown.title else " over the clients visited so far"
     spread = "one seed, no interval" if seeds == 1 else f"mean and 95 % interval over {seeds} seeds"
     stand_in = " Embedded data: a stand-in that shows the mechanics, not comparable with the paper." if embedded else ""
     return (
-        f"{shown.title[0].upper()}{shown.title[1:]}{unit} over the clients visited so far, {SELECTION_RULES[rule]}; {spread}. "
+        f"{shown.title[0].upper()}{shown.title[1:]}{unit}{whose}, {SELECTION_RULES[rule]}; {spread}. "
         f"Data: {', '.join(labels.dataset(name) for name in datasets)}; {note or f'scale {scale}; protocol {protocol}'}. "
         f"{MARKED}{stand_in}"
     )
