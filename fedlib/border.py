@@ -111,9 +111,9 @@ def _check_message(what: str, given: Any) -> None:
         raise FedlibError(f"{what} = {shown(given)}: must be a Message, the empty one is Message()")
 
 
-def _check_column(field: str, name: Any, other: str) -> None:
-    """Raise FedlibError unless something that a method hands back may be called `name`, and is not the `other` either."""
-    taken = [*metrics.TAKEN, *(name for name in metrics.METRICS if name != "accuracy"), other]
+def _check_column(field: str, name: Any, *others: str) -> None:
+    """Raise FedlibError unless something that a method hands back may be called `name`, and is none of `others` either."""
+    taken = [*metrics.TAKEN, *(name for name in metrics.METRICS if name != "accuracy"), *others]
     require(type(name) is str and name not in taken, field, name, f"a text, and none of {', '.join(taken)}")
 
 
@@ -136,7 +136,7 @@ def details(what: str, returned: Any) -> dict[str, Any]:
     require(returned is None or isinstance(returned, dict), what, returned, "None, or a dictionary of diagnostics")
     found = {}
     for name, value in (returned or {}).items():
-        _check_column(f"{what}: diagnostic", name, "accuracy")
+        _check_column(f"{what}: diagnostic", name, "accuracy", "loss")
         single = number(value)
         found[name] = _detail(value, f"{what}: diagnostic {name}") if single is None else single
     return found
