@@ -2,6 +2,7 @@
 runs cost and where they come from.
 """
 
+import functools
 import inspect
 import os
 import sys
@@ -17,10 +18,13 @@ from .. import algorithms, data, lab, models, randomness
 from ..algorithms.pfedhr import reassembly
 from ..errors import FedlibError, choose, require
 from ..lab import costs as measured
+from ..lab import plugins
 from ..sample import Sample
 from ..show import intervals, labels, plots, tables
-from . import conclusions, exhibits, hours, notebook, parts, prices, printed, recorded, reproduce, results
+from . import conclusions, exhibits, notebook, parts, prices, printed, recorded, reproduce, results
 from .prose import say
+
+ORDINARY = 2800.0  # training images a second of an ordinary core
 
 # ------------------------------------------------------------------------------------------------ a method's source
 
@@ -354,21 +358,32 @@ def scales() -> pd.DataFrame:
     return pd.DataFrame(rows).set_index("scale")
 
 
-def costs(images_per_second: float = hours.ORDINARY) -> pd.DataFrame:
-    """What each notebook's runs cost at each scale: their number, and hours on one core; two cores take half as long.
+def costs(images_per_second: float = ORDINARY) -> pd.DataFrame:
+    """What each notebook's runs cost at each scale: their number, and hours on one core to two digits; two cores take half
+    as long. A run that several notebooks share is counted in each, and once in the last row.
 
-    Nothing is timed (see `hours.text`). A run that several notebooks share is counted in each, and once in the last row.
+    Nothing is timed: `lab.training_work` by a core's speed. images_per_second: that it trains plainly, the mean of CNN-1 to
+    CNN-5 with ten classes in fp32. Where a scale trains in bf16, up to twice too much.
     """
     require(images_per_second > 0, "images_per_second", images_per_second, "above 0")
+    speed = images_per_second * np.mean([measured.training_flops(name, 10, 3) for name in models.CNN_WIDTHS])
     own = {name: list(dict.fromkeys(_grids(name))) for name in reproduce.all_notebooks()}
     own["all, shared runs once"] = [grid for grids in own.values() for grid in grids]
-    rows: dict[str, dict[str, str]] = {}
-    for name, grids in own.items():
-        rows[name] = {}
-        for scale in lab.SCALES:
-            rows[name][f"{scale}: runs"] = str(len(hours.images(grids, scale)))
-            rows[name][f"{scale}: core-hours"] = hours.text(grids, scale, images_per_second)
+    rows: dict[str, dict[str, str]] = {name: {} for name in own}
+    for scale in lab.SCALES:
+        work = {grid: _work(grid, scale, plugins.registered()) for grids in own.values() for grid in grids}
+        for name, grids in own.items():
+            runs = {key: one for grid in grids for key, one in work[grid].items()}
+            rows[name][f"{scale}: runs"] = str(len(runs))
+            rows[name][f"{scale}: core-hours"] = f"{float(f'{sum(runs.values()) / speed / 3600:.2g}'):g}"
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("notebook")
+
+
+@functools.cache
+def _work(grid: str, scale: str, _registered: tuple[Any, ...]) -> dict[str, float]:
+    """FLOPs of each run of a grid, by its key."""
+    cells = [lab.resolve(cell.spec, scale) for cell in exhibits.cells(grid, scale)]
+    return {run.key: lab.training_work(run) for run in cells}
 
 
 def _grids(name: str) -> list[str]:

@@ -13,7 +13,7 @@ from results_of_record import of_record
 
 from fedlib import ALGORITHMS, FedlibError, lab
 from fedlib.algorithms import pfedes
-from fedlib.papers import exhibits, hours, notebook, pages, recorded, reproduce
+from fedlib.papers import exhibits, notebook, pages, recorded, reproduce
 from fedlib.papers.printed import accuracies
 
 
@@ -170,11 +170,11 @@ def plain_costs(monkeypatch):
     """Two notebooks that share runs and one without, whose images all cost the same."""
     names = ["fedgh/1_method.ipynb", "fedssa/3_heterogeneous.ipynb", "fedssa/4_representations.ipynb"]
     monkeypatch.setattr(pages.reproduce, "all_notebooks", lambda: names)
-    monkeypatch.setattr(hours, "_weight", lambda run: 2.0)
-    monkeypatch.setattr(pages.lab, "relative_work", lambda run: 3.0)
-    hours._of_grid.cache_clear()
+    monkeypatch.setattr(pages.measured, "training_flops", lambda name, classes, channels: 10.0)
+    monkeypatch.setattr(pages.lab, "training_work", lambda run: 60.0 * run.samples)
+    pages._work.cache_clear()
     yield names
-    hours._of_grid.cache_clear()
+    pages._work.cache_clear()
 
 
 def test_costs_are_images_by_speed(plain_costs):
@@ -185,7 +185,7 @@ def test_costs_are_images_by_speed(plain_costs):
         for cell in exhibits.cells("fedssa/representations", "smoke")
         for run in [pages.lab.resolve(cell.spec, "smoke")]
     }
-    expected = sum(runs.values()) * 2 * 3 / 100 / 3600
+    expected = sum(runs.values()) * 60 / 10 / 100 / 3600
     assert table.loc[plain_costs[2], "smoke: runs"] == str(len(runs))
     assert float(table.loc[plain_costs[2], "smoke: core-hours"]) == pytest.approx(expected, rel=0.05)
     assert table.loc[plain_costs[0]].unique().tolist() == ["0"]
@@ -194,18 +194,6 @@ def test_costs_are_images_by_speed(plain_costs):
     assert float(twice.iloc[-1, 3]) == pytest.approx(float(table.iloc[-1, 3]) / 2, rel=0.1)
     with pytest.raises(FedlibError, match="images_per_second = 0: must be above 0"):
         pages.costs(0)
-
-
-def test_a_networks_weight_is_in_units_of_the_mean_of_the_five(monkeypatch):
-    own = {"CNN-1": 6, "CNN-2": 5, "CNN-3": 4, "CNN-4": 3, "CNN-5": 2}
-    monkeypatch.setattr(hours.costs, "training_flops", lambda name, classes, channels: own[name] * classes / 10)
-    for grid, dataset, weight in (
-        ("fedssa/heterogeneous", "cifar10", 1.0),
-        ("fedssa/homogeneous", "cifar10", 1.5),
-        ("fedssa/homogeneous", "cifar100", 15.0),
-    ):
-        spec = exhibits.cells(grid, "record", dataset)[0].spec
-        assert hours._weight(hours.lab.resolve(spec, "record")) == pytest.approx(weight)
 
 
 def test_a_function_is_put_under_sliders_and_called_with_their_values(monkeypatch, capsys):
