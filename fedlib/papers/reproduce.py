@@ -34,9 +34,12 @@ SCHEMA = 1  # of a plan for another engine, raised when what stands in it change
 
 @dataclass(frozen=True)
 class Plan:
-    """What exhibits need: how many runs; those of them that are read from the results of record; those to be trained."""
+    """What exhibits need: their runs by key; the keys of each exhibit's; those read from the results of record; those to be
+    trained.
+    """
 
-    needed: int
+    runs: dict[str, lab.Resolved]
+    keys: dict[str, list[str]]
     read: list[lab.Record]
     todo: list[lab.Resolved]
 
@@ -56,19 +59,22 @@ def plan(
     does not have.
     """
     asked = settings.defaults(scale, methods, device)
-    cells = {item.name: _cells(item, asked) for item in chosen}
-    specs = [cell.spec for own in cells.values() for cell in own]
-    needed = {lab.resolve(spec, scale).key for spec in specs}
-    todo = lab.missing(specs, scale, reuse_stale)
+    runs: dict[str, lab.Resolved] = {}
+    keys: dict[str, list[str]] = {}
+    for item in chosen:
+        own = [lab.resolve(cell.spec, scale) for cell in _cells(item, asked)]
+        keys[item.name] = list(dict.fromkeys(run.key for run in own))
+        runs |= {run.key: runs.get(run.key, run).joined(run.spec) for run in own}
+    todo = lab.missing([run.spec for run in runs.values()], scale, reuse_stale)
     known = {} if afresh else recorded.by_key()
     if known:
         whole = [
             item for item in chosen if item.whole or any(exhibits.GRIDS[grid].keep != "none" for grid in item.grids)
         ]
-        needs = {lab.resolve(cell.spec, scale).key for item in whole for cell in cells[item.name]}
+        needs = {key for item in whole for key in keys[item.name]}
         known = {key: record for key, record in known.items() if key not in needs}
     read = [known[run.key] for run in todo if run.key in known]
-    return Plan(len(needed), read, [run for run in todo if run.key not in known])
+    return Plan(runs, keys, read, [run for run in todo if run.key not in known])
 
 
 def _cells(item: exhibits.Exhibit, asked: settings.Parameters) -> list[exhibits.Cell]:
@@ -96,19 +102,10 @@ def listed(
     """
     chosen = exhibits.choose_exhibits(name)
     choose("scale", scale, lab.SCALES)
-    asked = settings.defaults(scale, methods, device)
-    keys: dict[str, list[str]] = {}
-    resolved: dict[str, lab.Resolved] = {}
-    for item in chosen:
-        own = [lab.resolve(cell.spec, scale) for cell in _cells(item, asked)]
-        keys[item.name] = list(dict.fromkeys(run.key for run in own))
-        for run in own:  # of those that keep different weights, the one that keeps most
-            known = resolved.get(run.key, run)
-            resolved[run.key] = max(known, run, key=lambda one: lab.KEEP.index(one.spec.keep))
-    missing = {run.key for run in lab.missing([run.spec for run in resolved.values()], scale, reuse_stale)}
-    todo = {run.key for run in plan(chosen, scale, reuse_stale, methods, afresh, device).todo}
-    of_record = missing - todo
-    runs = sorted((run for key, run in resolved.items() if key not in of_record), key=lab.training_work, reverse=True)
+    made = plan(chosen, scale, reuse_stale, methods, afresh, device)
+    of_record, missing = {record.key for record in made.read}, {run.key for run in made.todo}
+    runs = [run for key, run in made.runs.items() if key not in of_record]
+    runs.sort(key=lab.training_work, reverse=True)
     return {
         "schema": SCHEMA,
         "version": __version__,
@@ -121,7 +118,7 @@ def listed(
         ],
         "exhibits": [
             {"name": item.name, "title": item.title, "notebook": item.notebook}
-            | {"runs": [key for key in keys[item.name] if key not in of_record]}
+            | {"runs": [key for key in made.keys[item.name] if key not in of_record]}
             for item in chosen
         ],
         "of_record": sorted(of_record),
@@ -134,14 +131,15 @@ def describe(plan: Plan, jobs: int) -> str:
     if plan.read:
         said = f"of record are read from {recorded.RESULTS} (--afresh trains them)."
         of_record = "\n" + " ".join(filter(None, (f"{len(plan.read)} runs {said}", loading.say_stale(plan.read))))
-    stored = plan.needed - len(plan.todo) - len(plan.read)
+    needed = len(plan.runs)
+    stored = needed - len(plan.todo) - len(plan.read)
     where = f"{stored} stored, {len(plan.read)} of record" if plan.read else f"{stored} stored"
     if not plan.todo:
-        return f"{plan.needed} runs needed, {where if plan.read else 'all stored'}: nothing to train{of_record}"
+        return f"{needed} runs needed, {where if plan.read else 'all stored'}: nothing to train{of_record}"
     seconds = lab.estimate(plan.todo, jobs, recorded.timed())
     images = sum(item.samples for item in plan.todo)
     return (
-        f"{plan.needed} runs needed, {where}, {len(plan.todo)} to train:\n{images / 1e6:.2f} million images, about "
+        f"{needed} runs needed, {where}, {len(plan.todo)} to train:\n{images / 1e6:.2f} million images, about "
         f"{duration(seconds)} with {min(jobs, len(plan.todo))} at a time (from runs timed before){of_record}"
     )
 
@@ -218,8 +216,8 @@ def reproduce(
     todo = planned.todo
     blank = {run.key for run in todo} if only == "figures" else set()
     if blank:
-        missing = f"{len(blank)} of {planned.needed} runs are missing"
-        if len(blank) == planned.needed:
+        missing = f"{len(blank)} of {len(planned.runs)} runs are missing"
+        if len(blank) == len(planned.runs):
             raise FedlibError(f"{missing}: the same command without --figures-only trains them")
         print(f"{missing}, and are left out of what is drawn; the same command without --figures-only trains them")
     else:
@@ -234,9 +232,7 @@ def reproduce(
     if only == "runs":
         return True
     state = {item.name: _state(item, asked) for item in chosen}
-    needed: dict[str, set[str]] = {item.name: set() for item in chosen}  # runs, where some are missing
-    for item in chosen if blank else ():
-        needed[item.name] = {lab.resolve(cell.spec, scale).key for cell in _cells(item, asked)}
+    needed = {name: {*keys} if blank else set() for name, keys in planned.keys.items()}  # where some are missing
     empty = {name for name, keys in needed.items() if keys and keys <= blank}  # nothing of them can be drawn
     wanted = [item for item in chosen if state[item.name] != "fresh" and item.name not in empty]
     seconds: dict[str, float] = {}

@@ -296,7 +296,8 @@ def test_a_scale_fixes_no_swept_quantity_and_no_setting(scale):
 
 def test_plan_at_scale_paper_prints_what_is_chosen(home, monkeypatch, capsys):
     monkeypatch.setattr(lab, "estimate", lambda todo, jobs, known: 7200.0 * len(todo))
-    monkeypatch.setattr(reproduce, "plan", lambda *given: reproduce.Plan(2, [], [lab.resolve(lab.RunSpec(), "smoke")]))
+    run = lab.resolve(lab.RunSpec(), "smoke")
+    monkeypatch.setattr(reproduce, "plan", lambda *given: reproduce.Plan({"one": run, "two": run}, {}, [], [run]))
     assert reproduce.reproduce("fedssa/table2", "paper", jobs=2, only="plan")
     shown = capsys.readouterr().out
     assert "2 runs needed, 1 stored, 1 to train" in shown and "about 2.0 hours" in shown
