@@ -574,8 +574,11 @@ _PRESET = ("paper", "protocol", "scenario")
 
 def _whose(algorithm: str, paper: str | None, protocol: str, scenario: str | None) -> tuple[str, str, str]:
     """Whose protocol a run has, and which: paper, protocol and scenario, where they are not said, of the method."""
-    paper = paper or (algorithm if (algorithm, protocol) in presets.PRESETS else "FedSSA")
-    return paper, protocol, models.scenario(scenario or presets.preset(paper, protocol).scenario)
+    if paper is None:
+        paper = algorithm if (algorithm, protocol) in presets.PRESETS else "FedSSA"
+    if scenario is None:
+        scenario = presets.preset(paper, protocol).scenario
+    return paper, protocol, models.scenario(scenario)
 
 
 def differences(spec: FilledSpec) -> list[str]:
