@@ -96,7 +96,7 @@ def test_what_it_says_of_500_rounds_is_what_the_runs_of_that_length_give():
     text = re.sub(r"\s+", " ", (ROOT / "README.md").read_text().replace("\u00a0", " "))
     said = objections.answers("length")["length"]
     (found,) = re.findall(
-        r"500 rounds, .*? history counts in twenty, FedSSA ends (\S+) \((\w+) seed\) and FedProto (\S+) points \((\w+)\) above "
+        r"500 rounds, .*? history counts in twenty, FedSSA ends (\S+) \((\w+) seeds?\) and FedProto (\S+) points \((\w+)\) above "
         r"training alone, which decides nothing yet; the paper prints (\S+) and (\S+) ",
         text,
     )
