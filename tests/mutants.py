@@ -29,7 +29,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 LEAST = 0.97
 NOTES = ROOT / "mutants.jsonl"
-SECONDS = 600  # of a processor, after which a mutant that hangs its tests counts as killed; of time six times as many
+SECONDS = 600  # processor time after which a mutant that hangs its tests counts as killed, or six times as long
 
 Change = tuple[str, str]
 MUTANTS: dict[str, tuple[str, list[Change]]] = {

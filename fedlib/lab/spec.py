@@ -582,24 +582,25 @@ def _whose(algorithm: str, paper: str | None, protocol: str, scenario: str | Non
 
 
 def differences(spec: FilledSpec) -> list[str]:
-    """How a resolved specification differs from its method's usual run on its data set, field by field. N, C, T, E, the
-    seed and what it keeps and measures are left to the caller; of a protocol that is named, its fields are not.
+    """How a resolved specification differs from its method's usual run on its data set, field by field, where the field
+    decides numbers. N, C, T, E and the seed are left to the caller; the fields of a named protocol are not listed.
     """
     preset = {name: getattr(spec, name) for name in _PRESET}
     try:
         usual = dict(zip(_PRESET, _whose(spec.algorithm, None, RunSpec.protocol, None), strict=True))
-        own = resolve(RunSpec(spec.algorithm, dataset=spec.dataset, num_clients=1, **preset)).spec
+        run, own = resolve(spec), resolve(RunSpec(spec.algorithm, dataset=spec.dataset, num_clients=1, **preset))
     except FedlibError:
         return ["parts that are not registered here"]
     found = [_in_short(name, value) for name, value in preset.items() if value != usual[name]]
-    left_out = {*_PRESET, "algorithm", "dataset", "seed", "keep", "metrics"}
-    left_out |= {"num_clients", "participation", "rounds", "local_epochs"}
+    for part in ("params", "overrides"):
+        values, theirs = getattr(spec, part), getattr(own.spec, part)
+        found += [_in_short(name, value) for name, value in values.items() if value != theirs.get(name)]
+    found += [_in_short("lr", spec.lr)] if spec.lr != own.spec.lr else []
+    left_out = {"algorithm", "dataset", "params", "seed", "num_clients", "participation", "rounds", "local_epochs"}
     for item in dataclasses.fields(RunSpec):
-        value, theirs = getattr(spec, item.name), getattr(own, item.name)
-        if isinstance(value, dict):
-            found += [_in_short(name, part) for name, part in value.items() if part != theirs.get(name)]
-        elif item.name not in left_out and value not in (theirs, None):
-            found.append(_in_short(item.name, value))
+        name = item.name
+        if name not in {*_PRESET, *left_out} and name in run.hashed and run.hashed[name] != own.hashed.get(name):
+            found.append(_in_short(name, getattr(spec, name)))
     return found
 
 

@@ -24,8 +24,6 @@ from ..show import intervals, labels, plots, tables
 from . import conclusions, exhibits, notebook, parts, prices, printed, recorded, reproduce, results
 from .prose import say
 
-ORDINARY = 2800.0  # training images a second of an ordinary core
-
 # ------------------------------------------------------------------------------------------------ a method's source
 
 
@@ -358,7 +356,7 @@ def scales() -> pd.DataFrame:
     return pd.DataFrame(rows).set_index("scale")
 
 
-def costs(images_per_second: float = ORDINARY) -> pd.DataFrame:
+def costs(images_per_second: float) -> pd.DataFrame:
     """What each notebook's runs cost at each scale: their number, and hours on one core to two digits; two cores take half
     as long. A run that several notebooks share is counted in each, and once in the last row.
 

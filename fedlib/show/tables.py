@@ -255,7 +255,8 @@ def caption(
     """
     shown = metrics.find(metric)
     unit = {"%": " in per cent", "": ""}.get(shown.unit, f" in {shown.unit}")
-    whose = "" if " over " in shown.title else " over the clients visited so far"
+    said = shown.name not in metrics.METRICS and " over " in shown.title  # `accuracy_all` and the like
+    whose = "" if said else " over the clients visited so far"
     spread = "one seed, no interval" if seeds == 1 else f"mean and 95 % interval over {seeds} seeds"
     stand_in = " Embedded data: a stand-in that shows the mechanics, not comparable with the paper." if embedded else ""
     return (

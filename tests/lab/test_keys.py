@@ -114,3 +114,21 @@ def test_a_whole_specification_of_an_earlier_version_means_what_it_meant(monkeyp
     assert lab.spec_from(whole).noise == 0.0 and lab.spec_from({"algorithm": "FD"}).noise == 0.5
     with pytest.raises(FedlibError, match="field = 'nois' is unknown: did you mean 'noise'"):
         lab.spec_from({"nois": 1})
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({}, []),
+        ({"partition": "dirichlet"}, ["dirichlet", "alpha=0.5"]),  # at its default, since the usual run has none
+        ({"partition": "iid", "alpha": 0.3, "public_fraction": 0.3}, ["iid"]),  # the others decide nothing
+        (
+            {"params": {"mu0": 0.3}, "overrides": {"inherit": "none"}, "lr": 0.02},
+            ["mu0=0.3", "inherit=none", "lr=0.02"],
+        ),
+        ({"protocol": "released", "isolated": True, "newcomers": 2}, ["released", "isolated", "newcomers=2"]),
+        ({"keep": "server", "metrics": "auc", "num_clients": 6, "rounds": 2, "seed": 4}, []),
+    ],
+)
+def test_a_run_differs_from_the_usual_one_in_what_decides_its_numbers(asked, said):
+    assert sorted(lab.differences(lab.resolve(lab.RunSpec("FedSSA", dataset="digits", **asked)).spec)) == sorted(said)
