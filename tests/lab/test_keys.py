@@ -126,7 +126,8 @@ def test_a_whole_specification_of_an_earlier_version_means_what_it_meant(monkeyp
             {"params": {"mu0": 0.3}, "overrides": {"inherit": "none"}, "lr": 0.02},
             ["mu0=0.3", "inherit=none", "lr=0.02"],
         ),
-        ({"protocol": "released", "isolated": True, "newcomers": 2}, ["released", "isolated", "newcomers=2"]),
+        ({"protocol": "released", "newcomers": 2}, ["released", "newcomers=2"]),
+        ({"isolated": True}, ["isolated"]),
         ({"keep": "server", "metrics": "auc", "num_clients": 6, "rounds": 2, "seed": 4}, []),
     ],
 )
