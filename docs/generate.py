@@ -28,7 +28,6 @@ from fedlib import algorithms, fields, lab
 from fedlib.lab import presets
 from fedlib.papers import (
     checked,
-    claims,
     comparison,
     conclusions,
     contradictions,
@@ -47,7 +46,7 @@ from fedlib.papers.pages import messages as draw_messages
 from fedlib.papers.pages import source
 from fedlib.papers.results import Runs
 from fedlib.protocol import Protocol
-from fedlib.show import intervals, labels, looks, paired
+from fedlib.show import intervals, labels, looks, paired, tables
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
@@ -101,23 +100,10 @@ def shown_picture(address: str, words: str) -> str:
     return raw(f'<div class="wide"><img class="picture" src="{address}" alt="{escape(words)}"></div>')
 
 
-def code(text: str) -> str:
-    return f"```python\n{text}\n```"
-
-
-def links_of(texts: Mapping[str, str]) -> str:
-    return " · ".join(f"[{name}]({target})" for name, target in texts.items())
-
-
-def number(value: float, sign: bool = False) -> str:
-    return "–" if np.isnan(value) else f"{value:{'+' if sign else ''}.2f}"
-
-
 def spread(mean: float, half: float, n: int, sign: bool = False) -> str:
-    """`74.84 ± 3.87 (n = 3)`."""
-    half_said = "" if np.isnan(half) else f" ± {half:.2f}"
-    text = "–" if np.isnan(mean) else f"{number(mean, sign=sign)}{half_said} (n = {n})"
-    return text.replace(" ", "\u00a0")
+    """`74.84 ± 3.87 (n = 3)`, with a sign where it is a difference."""
+    text = tables.format_difference(mean, half, n)
+    return (text if sign else text.removeprefix("+")).replace(" ", "\u00a0")
 
 
 # ----------------------------------------------------------------------------------------------------------- what was found
@@ -130,11 +116,6 @@ def records() -> dict[str, lab.Record]:
 
 
 load = functools.cache(loading.load_record)  # (grid, scale) -> its results of record
-
-
-def of_record(grid: str) -> tuple[Runs, str]:
-    """A grid's results of record at the best scale that has any, and that scale; `smoke` where none has."""
-    return next(((load(grid, scale), scale) for scale in REAL if load(grid, scale).cells), (Runs([], []), "smoke"))
 
 
 def picture(exhibit: exhibits.Exhibit) -> tuple[Path | None, str]:
@@ -184,20 +165,7 @@ def exhibits_table() -> str:
     return "\n".join([said, "", *(f"| {' | '.join(line)} |" for line in lines)])
 
 
-@functools.cache
-def ledger() -> pd.DataFrame:
-    """Every claim, with the verdict of the runs of the best scale that has some of its runs."""
-    judged = []
-    for scale in REAL:
-        found = {grid: load(grid, scale) for grid in claims.grids_of()}
-        if any(runs.cells for runs in found.values()) or (scale == REAL[-1] and not judged):
-            judged.append(claims.ledger(verdicts.Evidence(found, scale=scale)))
-    rows = []
-    for place in judged[0].index:
-        own = [one.loc[place] for one in judged]
-        tried = [row for row in own if row["verdict"] != verdicts.NOT_RUN and row["evidence"]]
-        rows.append((tried or own)[0])
-    return pd.DataFrame(rows)
+ledger = functools.cache(conclusions.judged)  # every claim, as the results of record judge it
 
 
 def counts(paper: str) -> dict[str, int]:
@@ -262,7 +230,7 @@ def landing(thumbs: Mapping[str, str]) -> str:
         exhibit = exhibits.EXHIBITS[MAIN[paper]]
         rows += _landing_rows(paper, exhibit)
         pictures.append(gallery_card(exhibit, thumbs[exhibit.name]))
-    hundred = of_record("fedssa/heterogeneous")[0].where(num_clients=100)
+    hundred = load("fedssa/heterogeneous", RECORD).where(num_clients=100)
     priced = conclusions.at_each_price(hundred, "FedSSA").astype(str).to_dict("records")
     total = ledger()["verdict"].value_counts()
     said = ", ".join(f"{total.get(name, 0)} {name}" for name in verdicts.VERDICTS if total.get(name, 0))
@@ -349,13 +317,13 @@ def _landing_rows(paper: str, exhibit: exhibits.Exhibit) -> list[dict[str, str]]
     tags = " ".join(f'<span class="state {name.split()[0]}">{count} {name}</span>' for name, count in judged.items())
     rows = []
     for grid in dict.fromkeys([*exhibit.grids, "fedssa/heterogeneous"]):
-        found, scale = of_record(grid)
+        found = load(grid, RECORD)
         for row in found.summary("last").to_dict("records"):
             if row["method"] == paper:
                 spec = next(cell.spec for cell in found.cells if cell.setting == row["setting"])
                 own = gains().get((paper, row["setting"])) or differences(found, paper, row["setting"])
                 gain = spread(*own, sign=True)
-                setting = f"{row['setting']}, T = {spec.rounds}, E = {spec.local_epochs}; {scale}"
+                setting = f"{row['setting']}, T = {spec.rounds}, E = {spec.local_epochs}"
                 shown = {"setting": setting.replace(" = ", "\u00a0=\u00a0").replace(" %", "\u00a0%")}
                 shown |= {"our result": spread(row["ours"], row["ci95"], row["n"]), GAIN: gain}
                 rows.append(shown | {"the paper's own gain": _printed_gap(paper, exhibit, row)})
@@ -369,7 +337,7 @@ def _printed_gap(paper: str, exhibit: exhibits.Exhibit, row: Mapping[Any, Any]) 
     item = "Table " + exhibit.item.removeprefix("table")
     own = printed.accuracies(paper, item)
     same = own[(own["dataset"] == row["dataset"]) & (own["clients"] == row["clients"])].set_index("method")["value"]
-    return number(same.get(paper, np.nan) - same.get(REFERENCE, np.nan), sign=True)
+    return tables.format_difference(same.get(paper, np.nan) - same.get(REFERENCE, np.nan), np.nan)
 
 
 def notebooks() -> list[str]:
@@ -505,7 +473,7 @@ def method_page(name: str) -> str:
     facts = f"{method.paper}. Exchanged: {method.exchanges}. Clients must share: {shared[method.needs]}. Public data: {method.public_data}."
     folder = name.lower()
     own = [notebook for notebook in notebooks() if notebook.startswith(f"notebooks/{folder}/")]
-    more = links_of({title_of(item).split(" (")[0]: f"../{item}" for item in own})
+    more = " · ".join(f"[{title_of(item).split(' (')[0]}](../{item})" for item in own)
     drawn = shown_picture(
         f"../_static/messages/{name}.png", f"A round of {name}: what the server and a client exchange"
     )
@@ -519,7 +487,7 @@ def method_page(name: str) -> str:
     if dataclasses.fields(method):
         together, rows = parameters(method)
         parts.append(f"## Parameters\n\n{together}\n\n{table(rows, markup=tuple(rows[0]))}")
-    parts.append(f"## A round, as it is run\n\n{code(source(method, 'local_round', 'aggregate').text)}")
+    parts.append(f"## A round, as it is run\n\n```python\n{source(method, 'local_round', 'aggregate').text}\n```")
     parts.append(f"[The whole file, with numbered lines](../source/{file.removesuffix('.py')}.md)\n")
     if name in details():
         parts.append(_details(name))
@@ -608,11 +576,15 @@ def _details(name: str) -> str:
 
 
 def _results(name: str) -> str:
-    """Every setting in which runs of record of a method exist."""
-    rows = [row for method, row in summaries() if method == name]
+    """Every setting in which runs of record of a method exist, with a link to its page, which names the runs."""
     own = {page: setting for page, (method, setting) in setting_pages().items() if method == name}
-    more = "\n".join(f"* [{setting}](settings/{page}.md)" for page, setting in own.items())
-    return f"{table(rows)}\nEach setting by itself, to be cited:\n\n{more}\n" if rows else "None yet.\n"
+    rows = [
+        {"setting": f'<a href="settings/{page}.html">{escape(setting)}</a>'}
+        | {key: row[key] for key in row if key != "runs"}
+        for page, setting in own.items()
+        for row in rows_of(name, setting)
+    ]
+    return table(rows, markup=("setting",)) if rows else "None yet.\n"
 
 
 @functools.cache
@@ -627,17 +599,21 @@ def _slug(text: str) -> str:
     return re.sub("[^a-z0-9.]+", "-", text.lower().replace(" = ", "").replace("protocol ", "")).strip("-")
 
 
+def rows_of(method: str, setting: str) -> list[dict[str, str]]:
+    """What is of record of a method in a setting, as the method has it and varied: accuracy, gain and runs."""
+    found, rows = found_runs(), []
+    for name, cell in found["tables"][setting]["accuracy"].items():
+        if _method(name) == method:
+            keys = [run["key"] for run in found["settings"][setting] if run["method"] == name]
+            gain = cell["differences"].get(REFERENCE, "–")
+            rows.append({"as": name, "accuracy, %": cell["last"], GAIN: gain, "runs": ", ".join(keys)})
+    return rows
+
+
 def setting_page(page: str) -> str:
     """What is of record of a method in one setting, as the method has it and varied: numbers, runs, and how to cite them."""
     method, setting = setting_pages()[page]
-    found, rows, keys = found_runs(), [], []
-    for name, cell in found["tables"][setting]["accuracy"].items():
-        if _method(name) != method:
-            continue
-        own = [run["key"] for run in found["settings"][setting] if run["method"] == name]
-        gain = cell["differences"].get(REFERENCE, "–")
-        rows.append({"as": name, "accuracy, %": cell["last"], GAIN: gain, "runs": ", ".join(own)})
-        keys += own
+    keys = [run["key"] for run in found_runs()["settings"][setting] if _method(run["method"]) == method]
     return f"""---
 orphan: true
 ---
@@ -648,47 +624,11 @@ orphan: true
 seeds; the gain is in points, paired by seed, with a 95 % interval, that of a varied method for this pair alone.
 [Its curves beside those of other methods](../../results/compare.md).
 
-{table(rows)}
+{table(rows_of(method, setting))}
 
 ## Cite
 
 {_citation(method, page, setting, keys)}"""
-
-
-@functools.cache
-def summaries() -> list[tuple[str, dict[str, str]]]:
-    """(algorithm, row of its page) of every setting with runs of record; what two grids share stands once."""
-    rows: dict[tuple[Any, ...], tuple[str, dict[str, str]]] = {}
-    for grid in exhibits.GRIDS:
-        found, scale = of_record(grid)
-        specs = {(cell.method, cell.setting, _value(cell.value)): cell.spec for cell in found.cells}
-        for row in found.summary("last").to_dict("records"):
-            value = _value(row.get("value"))
-            spec = specs[row["method"], row["setting"], value]
-            sweep = exhibits.GRIDS[grid].sweep
-            setting = row["setting"] + (
-                f", {exhibits.GRIDS[grid].label} {value}" if sweep and value is not None else ""
-            )
-            apart = differences(found, row["method"], row["setting"]) if not sweep else (np.nan, np.nan, 0)
-            readme = gains().get((row["method"], row["setting"]), (np.nan, np.nan, 0))
-            if np.isclose(apart[0], readme[0]) and apart[2] == readme[2]:  # the same runs: one interval everywhere
-                apart = readme
-            shown = {
-                "as": row["method"],
-                "setting": setting,
-                "T": str(spec.rounds),
-                "E": str(spec.local_epochs),
-                "protocol": spec.protocol,
-                "scale": scale,
-                "accuracy, %": spread(row["ours"], row["ci95"], row["n"]),
-                GAIN: spread(*apart, sign=True),
-            }
-            rows.setdefault((spec.algorithm, *shown.values()), (spec.algorithm, shown))
-    return list(rows.values())
-
-
-def _value(value: Any) -> Any:
-    return None if value is None or (isinstance(value, float) and np.isnan(value)) else value
 
 
 def methods_index() -> str:

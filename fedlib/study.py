@@ -117,8 +117,9 @@ class Study:
         """Further columns of one setting: name -> a cell a method."""
         columns = {}
         if reference:
-            rows = {row["case"]: row for row in own.effects(reference, rule, metric=metric).to_dict("records")}
-            columns[f"difference to {reference}"] = [_difference(rows.get(one)) for one in self.methods]
+            rows = own.effects(reference, rule, metric=metric).to_dict("records")
+            said = {row["case"]: tables.format_difference(row["difference"], row["ci95"], row["n"]) for row in rows}
+            columns[f"difference to {reference}"] = [said.get(one, "–") for one in self.methods]
         if people:
             for name in ("worst_decile", "spread"):
                 values = own.summary(rule, name).set_index("method")["ours"].to_dict()
@@ -341,13 +342,6 @@ def _asked(run: lab.Resolved) -> dict[str, Any]:
     """How a run trains and who takes part, whatever its method."""
     others = {name: getattr(run.spec, name) for name in ("newcomers", "newcomer_visits", "isolated")}
     return vars(run.protocol) | {"reserve": run.reserves} | others
-
-
-def _difference(row: Mapping[Any, Any] | None) -> str:
-    """`+1.20 ± 0.80 (n = 3)`, of a row of `Runs.effects`; a dash for the reference."""
-    if not row or np.isnan(row["difference"]):
-        return "–"
-    return f"{tables.format_difference(row['difference'], row['ci95'])} (n = {int(row['n'])})"
 
 
 __all__ = ["Cell", "Runs", "Study", "Tunings", "compare", "settings", "train", "train_cells", "tune"]

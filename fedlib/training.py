@@ -397,13 +397,13 @@ def correct(predict: Callable[[Tensor], dict[str, Tensor]], pool: Pool, indices:
     return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 
-def _tensors(value: Any) -> Iterator[Tensor]:
+def tensors(value: Any) -> Iterator[Tensor]:
     """The tensors in dictionaries, lists and tuples within each other."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, Mapping | list | tuple):
         for item in value.values() if isinstance(value, Mapping) else value:
-            yield from _tensors(item)
+            yield from tensors(item)
 
 
 @torch.no_grad()
@@ -412,7 +412,7 @@ def all_finite(value: Any, device: torch.device) -> Tensor:
     a boolean scalar on `device`, for which nothing waits here. The least and the largest number of a tensor are finite
     only if all of it is.
     """
-    ends = [torch.stack(own.aminmax()) for own in _tensors(value) if own.is_floating_point() and own.numel()]
+    ends = [torch.stack(own.aminmax()) for own in tensors(value) if own.is_floating_point() and own.numel()]
     flags = [pair.isfinite().all().to(device) for pair in ends]
     return torch.stack([torch.ones((), dtype=torch.bool, device=device), *flags]).all()
 

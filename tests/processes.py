@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -12,7 +13,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fedlib import RunSpec
+import pytest
+
+from fedlib import RunSpec, lab, run
 from fedlib.lab import files
 
 SECONDS = 120  # after which a wait fails instead of hanging
@@ -41,10 +44,21 @@ def code(source: str, specs: list[RunSpec]) -> list[str]:
     return ["-c", head + given + source, json.dumps([asdict(spec) for spec in specs])]
 
 
-def wait_for(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + SECONDS
+def interrupted(spec: RunSpec, after: int = 0) -> None:
+    """Run it up to the end of round `after`, where a SIGTERM arrives."""
+
+    def report(row: dict[str, Any]) -> None:
+        if row["round"] == after:
+            signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(lab.Interrupted, match=f"stopped after round {after + 1} of {spec.rounds}; the same command"):
+        run(spec, progress=False, log=report)
+
+
+def wait_for(condition: Callable[[], object], what: str, seconds: float = SECONDS) -> None:
+    deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"no {what} after {SECONDS} seconds"
+        assert time.monotonic() < deadline, f"no {what} after {seconds} seconds"
         time.sleep(0.01)
 
 

@@ -1,4 +1,4 @@
-"""Made-up results of record, as `recorded.export` writes them, and records that were never stored."""
+"""Made-up results of record, as `recorded.export` writes them, records that were never stored, and notebooks' settings."""
 
 import dataclasses
 import json
@@ -11,7 +11,7 @@ import pandas as pd
 
 from fedlib import RunSpec, lab
 from fedlib.lab import records
-from fedlib.papers import recorded
+from fedlib.papers import notebook, recorded
 
 PROVENANCE = {
     "commit": "a",
@@ -21,6 +21,11 @@ PROVENANCE = {
     "seconds": 60.0,
     "finished": "2026-01-01T00:00:00Z",
 }
+
+
+def settings(**changed: Any) -> notebook.Parameters:
+    """`notebook.settings` with every parameter at its default but those of `changed`."""
+    return notebook.settings(**{name: default for name, (_, default, _) in notebook.PARAMETERS.items()} | changed)
 
 
 def of_record(

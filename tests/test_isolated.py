@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 import tiny
 import torch
+from processes import interrupted
 
 from fedlib import ALGORITHMS, Federation, FedlibError, RunSpec, lab, run, simulate
 from fedlib.__main__ import main
@@ -132,20 +133,11 @@ def test_from_the_command_line_under_a_key_of_its_own(small_digits, capsys):
 
 
 @pytest.mark.thorough
-def test_it_resumes_to_the_same_bits(small_digits, home, monkeypatch, tmp_path):
-    from fedlib.lab import checkpoint
-
+def test_it_resumes_to_the_same_bits(small_digits, monkeypatch, tmp_path):
     spec = dataclasses.replace(SPEC, algorithm="FedSSA", isolated=True, scenario="heterogeneous")
     whole = run(spec, progress=False)
     monkeypatch.setenv("FEDLIB_HOME", str(tmp_path / "again"))
-    monkeypatch.setattr(checkpoint, "CHECKPOINT_SECONDS", 0.0)
-
-    def stop(row):
-        if row["round"] == 1:
-            raise RuntimeError("stopped")
-
-    with pytest.raises(RuntimeError, match="stopped"):
-        run(spec, progress=False, log=stop)
+    interrupted(spec, after=1)
     seen = []
     again = run(spec, progress=False, log=lambda row: seen.append(row["round"]))
     assert again.digest == whole.digest and 0 not in seen

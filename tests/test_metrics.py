@@ -1,12 +1,12 @@
 """Metrics: their values by hand, and the way of one registration into runs, tables, captions and axes."""
 
-import signal
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from processes import interrupted
 
 from fedlib import FedlibError, RunSpec, lab, metrics
 from fedlib.metrics import METRICS, Metric
@@ -218,13 +218,7 @@ def test_a_run_with_a_metric_that_is_not_registered_here_is_trained_again_for_it
 def test_a_run_with_a_metric_of_ones_own_goes_on_where_it_was_interrupted(small_digits, capsys):
     register_mine()
     asked, told = replace(SPEC, metrics="mine", rounds=4), []
-
-    def stop(row):
-        if row["round"] == 1:
-            signal.raise_signal(signal.SIGINT)
-
-    with pytest.raises(KeyboardInterrupt, match="stopped after round 2 of 4; the same command resumes from there"):
-        lab.run(asked, progress=False, log=stop)
+    interrupted(asked, after=1)
     record = lab.run(asked, progress=False, log=told.append)
     assert [row["round"] for row in told] == [2, 3] and "set aside" not in capsys.readouterr().err
     assert len(record.rounds) == 5 and record.rounds["mine"].notna().all()

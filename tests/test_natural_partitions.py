@@ -113,13 +113,8 @@ def subjects(name: str = "subjects", official: bool = True) -> Dataset:
 
 
 @pytest.fixture(autouse=True)
-def registered(monkeypatch, tmp_path):
-    monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
-    monkeypatch.setattr(data, "REGISTERED", {"subjects": subjects})
-    monkeypatch.setattr(partition, "REGISTERED", dict(partition.REGISTERED))
-    data.load.cache_clear()
-    yield
-    data.load.cache_clear()
+def registered(registries):
+    data.register("subjects", subjects)
 
 
 def asked(name: str = "Standalone", **changes) -> RunSpec:
@@ -235,12 +230,14 @@ def test_own_train_validation_and_test_go_into_a_stored_run():
     [
         ([([0], [1], [2]), [3, 4, 5]], "partition own: what a client gets = 'arrays and"),
         ([([0], [1], [2]), ([3], [4], [2])], "partition own: index = 2: must be between 0 and 239, and dealt once"),
+        ([([0], [1], [2]), ([3], [4], [240])], "partition own: index = 240: must be between 0 and 239, and dealt once"),
         ([([0], [1], [2.5]), ([3], [4], [5])], "partition own: client 0 = 'float64'"),
+        ([[0, 1, 2], [3, 4, 5.5]], "partition own: client 1 = 'float64': must be a 1-d array of whole numbers"),
         ([([0], [1], [2])], "partition own: number of clients = 1: must be 2"),
         ([([0], [], [2]), ([3], [4], [5])], "num_clients = 2: must be few enough"),
     ],
 )
-def test_triples_that_do_not_fit_are_one_line(parts, line):
+def test_parts_that_do_not_fit_are_one_line(parts, line):
     partition.register("own", lambda labels, n, stream: parts)
     with pytest.raises(FedlibError) as error:
         lab.federation_of(lab.resolve(asked(partition="own", num_clients=2), "smoke"))
@@ -301,6 +298,7 @@ def test_who_is_new_is_drawn_by_the_seed_and_nobody_is_without():
         ({"newcomers": -1}, "newcomers = -1: must be between 0 and 5"),
         ({"newcomers": 1, "rounds": 1}, "rounds = 1: must be at least 2, of which the last is the newcomers'"),
         ({"newcomers": "some"}, "newcomers = 'some': must be a whole number"),
+        ({"newcomer_visits": 2}, "newcomer_visits = 2: must be 0 where there are no newcomers"),
     ],
 )
 def test_newcomers_that_cannot_be_are_one_line(changes, line):

@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import signal
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,8 @@ import pytest
 import tiny
 import torch
 
-from fedlib import ALGORITHMS, Dataset, Federation, FedlibError, RunSpec, data, lab, partition
+from fedlib import ALGORITHMS, Dataset, Federation, FedlibError, RunSpec, data, lab, partition, simulate
 from fedlib.algorithms.base import Algorithm, Message
-from fedlib.lab import Interrupted, simulate
 from fedlib.lab.presets import PRESETS, protocol
 from fedlib.protocol import Protocol
 from fedlib.randomness import generator
@@ -532,15 +530,8 @@ def test_released_runs_survive_an_interruption(tmp_path: Path, method: Algorithm
         both = {"architectures": ["tiny-0", "tiny-1"], "augmentation": "released", "inherit": "first_visit"}
         return tiny.federation_of([[0, 1]] * 8, **both)
 
-    def stop(row: dict[str, Any], timing: dict[str, Any]) -> None:
-        if row["round"] == 1:
-            signal.raise_signal(signal.SIGTERM)
-
     whole = simulate(built(), method, 5, 0.25)
-    file = tmp_path / "checkpoint.pt"
-    with pytest.raises(Interrupted):
-        simulate(built(), method, 5, 0.25, checkpoint=file, progress=stop)
-    resumed = simulate(built(), method, 5, 0.25, checkpoint=file)
+    resumed = tiny.stopped_and_resumed(built, method, 5, tmp_path / "checkpoint.pt", 1, 0.25)
     assert lab.rounds_of(whole)["inherited"].iloc[3:].sum() > 0  # first visits remain after the interruption
     assert resumed.digest() == whole.digest()
     assert lab.rounds_of(resumed).equals(lab.rounds_of(whole))

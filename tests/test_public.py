@@ -1,6 +1,5 @@
 """Public data: who gets a public set, that no client holds it, and what happens without one."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,10 +31,8 @@ class LabelledSpy(Spy):
 
 
 @pytest.fixture(autouse=True)
-def spies(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for spy in (Spy, LabelledSpy):
-        monkeypatch.setitem(ALGORITHMS, spy.name, spy)
-    yield
+def spies(registries: None) -> None:
+    ALGORITHMS.update({spy.name: spy for spy in (Spy, LabelledSpy)})
 
 
 SPEC = RunSpec(algorithm="Spy", dataset="digits", num_clients=5, rounds=1)

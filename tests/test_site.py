@@ -185,10 +185,12 @@ def test_letters_say_what_they_mean(site, watched):
     page, wrong = watched("light")
     page.goto((site / "index.html").as_uri())
     assert page.locator("article abbr", has_text=re.compile("^N$")).first.get_attribute("title") == "number of clients"
+    repetitions = page.locator("th abbr", has_text=re.compile("^n$")).first
+    assert repetitions.get_attribute("title") == "number of seeds, that is of repetitions"
     visited = page.locator("article abbr", has_text="visited")  # a word is explained where it stands first
     assert visited.get_attribute("title") == "of clients that have taken part in some round so far"
     page.goto((site / "methods/FedSSA.html").as_uri())
-    assert page.locator("th abbr", has_text=re.compile("^T$")).first.get_attribute("title") == "communication rounds"
+    assert page.locator("td abbr", has_text=re.compile("^T$")).first.get_attribute("title") == "communication rounds"
     assert not page.locator("pre abbr").count() and not wrong
 
 

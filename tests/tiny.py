@@ -177,7 +177,6 @@ def federation_of(
     public: int = 0,
     lr: float = LR,
     channels: int = 1,
-    images: np.ndarray | None = None,
     **protocol: Any,
 ) -> Federation:
     """One client a list of its training labels (and two more images, one to validate and one to test), and `public`
@@ -190,8 +189,7 @@ def federation_of(
         partition.append(tuple(np.split(np.arange(start, len(flat)), [len(own), len(own) + 1])))
     held = np.arange(len(flat), len(flat) + public)
     flat += [index % classes for index in range(public)]
-    if images is None:
-        images = np.random.default_rng(1).integers(0, 256, (len(flat), channels, 32, 32), dtype=np.uint8)
+    images = np.random.default_rng(1).integers(0, 256, (len(flat), channels, 32, 32), dtype=np.uint8)
     dataset = Dataset.from_arrays("tiny", images, np.array(flat), images[:1], np.array(flat[:1]), classes, augment=True)
     return Federation(
         dataset,
@@ -298,7 +296,7 @@ def same_models(one: Federation, other: Federation) -> bool:
 
 
 def stopped_and_resumed(
-    built: Callable[[], Federation], method: Algorithm, rounds: int, path: Path, after: int = 0
+    built: Callable[[], Federation], method: Algorithm, rounds: int, path: Path, after: int = 0, part: float = 1.0
 ) -> Outcome:
     """Of a run that is stopped after round `after`, and gone on with by another process's federation."""
 
@@ -307,8 +305,9 @@ def stopped_and_resumed(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        checkpoint.simulate(built(), method, rounds, checkpoint=path, every=0, progress=stop)
-    return checkpoint.simulate(built(), method, rounds, checkpoint=path)
+        checkpoint.simulate(built(), method, rounds, part, checkpoint=path, every=0, progress=stop)
+    assert path.exists()
+    return checkpoint.simulate(built(), method, rounds, part, checkpoint=path)
 
 
 def words(method: Algorithm, classes: int, own: list[list[int]], aggregated: int) -> tuple[int, int]:

@@ -5,7 +5,6 @@ from .build import reserved_of as reserved_of
 from .checkpoint import Interrupted as Interrupted
 from .checkpoint import simulate as simulate
 from .estimates import cores as cores
-from .estimates import estimate as estimate
 from .estimates import expected_seconds as expected_seconds
 from .estimates import relative_work as relative_work
 from .estimates import training_work as training_work
@@ -35,7 +34,6 @@ from .spec import SCALES as SCALES
 from .spec import FilledSpec as FilledSpec
 from .spec import Resolved as Resolved
 from .spec import RunSpec as RunSpec
-from .spec import classes_held as classes_held
 from .spec import differences as differences
 from .spec import read_images as read_images
 from .spec import resolve as resolve

@@ -4,14 +4,13 @@ import hashlib
 import io
 import os
 import shutil
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
+from .. import training
 from ..errors import FedlibError, coerce, require
 from ..federation import Client, Federation
 from . import files
@@ -131,7 +130,7 @@ class ClientFiles:
     def _hold(self, id: int, snapshot: dict[str, Any]) -> None:
         """Mark a client as in memory and most recently used, and offload the least recently used beyond the memory."""
         self.held.pop(id, None)
-        self.held[id] = sum(tensor.nbytes for tensor in _tensors(snapshot))
+        self.held[id] = sum(tensor.nbytes for tensor in training.tensors(snapshot))
         if self.federation.after_visit != self.keep:  # another run has taken over
             return
         excess = sum(self.held.values()) - self.memory
@@ -160,15 +159,3 @@ class ClientFiles:
 
 def _file_name(id: int, number: int) -> str:
     return f"client-{id}-{number}.pt"
-
-
-def _tensors(value: Any) -> Iterator[Tensor]:
-    """The tensors in nested dictionaries and lists."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, dict):
-        for part in value.values():
-            yield from _tensors(part)
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from _tensors(part)

@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 
 from .. import algorithms, data, models, simulation
-from ..errors import FedlibError, require
+from ..errors import FedlibError
 from . import costs
 from .records import Record, state, stored
 from .spec import FilledSpec, Resolved, resolve
@@ -123,29 +123,18 @@ def _flops(architecture: str, info: data.DatasetInfo) -> int:
 
 
 def _mean_flops(item: Resolved) -> float:
-    """FLOPs of a training step an image, the mean over the first visits of a run."""
-    flops = {name: _flops(name, item.info) for name in set(item.architectures)}
-    return float(np.mean([flops[name] for name in _turns(item)]))
-
-
-def _turns(item: Resolved) -> list[str]:
-    """The architecture of each visit of the first rounds, up to 20."""
+    """FLOPs of a training step an image, the mean over the visits of the first rounds, up to 20."""
     spec, turns = item.spec, item.architectures
+    flops = {name: _flops(name, item.info) for name in set(turns)}
     rounds = 1 if spec.participation == 1 else min(spec.rounds, 20)
-    return [turns[id % len(turns)] for id in _visited(spec.seed, rounds, spec.num_clients, spec.participation)]
+    visited = _visited(spec.seed, rounds, spec.num_clients, spec.participation)
+    return float(np.mean([flops[turns[id % len(turns)]] for id in visited]))
 
 
 @cache
 def _visited(seed: int, rounds: int, num_clients: int, participation: float) -> list[int]:
     sampled = [simulation.sampled_clients(seed, round, num_clients, participation) for round in range(rounds)]
     return [id for visited in sampled for id in visited.tolist()]
-
-
-def _images(item: Resolved) -> float:
-    """Training images of a client."""
-    spec = item.spec
-    selected = simulation.participants(spec.num_clients, spec.participation)
-    return item.samples / (selected * spec.rounds * spec.local_epochs)
 
 
 def relative_work(item: Resolved) -> float:
@@ -155,8 +144,8 @@ def relative_work(item: Resolved) -> float:
     many networks as there are uploads and candidates, so where M4 is among them nearly all of the time is its.
     """
     spec, params = item.spec, item.spec.params
-    selected, images = simulation.participants(spec.num_clients, spec.participation), _images(item)
-    flops = _mean_flops(item)
+    selected, flops = simulation.participants(spec.num_clients, spec.participation), _mean_flops(item)
+    images = item.samples / (selected * spec.rounds * spec.local_epochs)  # of a client, for training
     public = 0.0
     if item.algorithm.public_data != "none":
         source = data.info(spec.public_dataset) if spec.public_dataset else item.info
@@ -202,12 +191,6 @@ def _counted_work(method: algorithms.Algorithm) -> Work:
         return Work()
     plain = costs.training_flops("CNN-3", 10, 3)
     return Work(own=cost.epoch / plain, after=cost.round / plain, public=cost.public / plain)
-
-
-def estimate(resolved: Sequence[Resolved], jobs: int, known: Sequence[Timed] | None = None) -> float:
-    """Seconds that `resolved` will take with `jobs` workers, about; see `expected_seconds`."""
-    require(jobs >= 1, "jobs", jobs, "at least 1")
-    return sum(expected_seconds(resolved, known)) / min(jobs, max(1, len(resolved)))
 
 
 def cores() -> int:

@@ -6,9 +6,8 @@ import multiprocessing
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -66,7 +65,7 @@ def _run(
     lost = {*before.spec.metrics.split(",")} - {*resolved.spec.metrics.split(","), ""} if before else set()
     if lost:
         notice(f"{resolved.label}: trained again without {', '.join(sorted(lost))}, which is not registered here")
-    with _alone(resolved.label), training.one_thread():  # a builder of the user's own may touch torch's generator
+    with training.one_thread():  # a builder of the user's own may touch torch's generator
         built = federation_of(resolved)
         border.fits(resolved.simulated, built)
         made = made_by_own_parts(resolved, built)
@@ -87,7 +86,7 @@ def _run(
             record = usable(resolved, reuse_stale, mend=True)
             if record is not None:
                 return record
-            with _alone(resolved.label):
+            with randomness.exclusive:  # before the signals: Ctrl-C ends the waiting for another thread
                 return _compute(resolved, built, made, progress, log, share or cores())
         except BaseException:
             if not (store() / resolved.key).exists():
@@ -120,18 +119,6 @@ def _acquire(lock: filelock.BaseFileLock, label: str, patience: float | None) ->
             raise FedlibError(f"{label}: this very thread computes the run, and cannot wait for itself") from None
 
 
-@contextmanager
-def _alone(label: str) -> Iterator[None]:
-    """Hold `randomness.exclusive`; says so where another thread has it. Ctrl-C ends the waiting."""
-    if not randomness.exclusive.acquire(blocking=False):
-        notice(f"{label}: another thread of this process trains; waiting for it")
-        randomness.exclusive.acquire()
-    try:
-        yield
-    finally:
-        randomness.exclusive.release()
-
-
 def _compute(
     resolved: Resolved,
     built: Federation,
@@ -146,6 +133,7 @@ def _compute(
     path, spec = store() / resolved.key, resolved.spec
     asked = dataclasses.asdict(spec) | {"device": devices.kind(spec.device)}
     stored = json.dumps({"spec": asked, "hashed": resolved.hashed}, indent=1).encode()
+    setting = training.processes.set(processes)
     try:
         with checkpoint.signals() as stop:
             path.mkdir(exist_ok=True)
@@ -164,12 +152,11 @@ def _compute(
                     if log is not None:
                         log(row)
 
-                with _side_by_side(processes):
-                    outcome = checkpoint.simulate(
-                        built, resolved.simulated, spec.rounds, spec.participation,
-                        checkpoint=path / "checkpoint.pt", label=resolved.session, progress=after_round, patience=spec.patience,
-                        enough=costs.used_up(spec),
-                    )  # fmt: skip
+                outcome = checkpoint.simulate(
+                    built, resolved.simulated, spec.rounds, spec.participation,
+                    checkpoint=path / "checkpoint.pt", label=resolved.session, progress=after_round, patience=spec.patience,
+                    enough=costs.used_up(spec),
+                )  # fmt: skip
             more = ({"commits": commits} if len(commits) > 1 else {}) | ({"made": made} if made else {})
             write(path, outcome, resolved, stored, more)
             if stop:
@@ -178,20 +165,11 @@ def _compute(
         tidy(path)
         raise
     finally:
+        training.processes.reset(setting)
         tracking.finish(resolved.key)
     record = read(path)
     assert record is not None
     return record
-
-
-@contextmanager
-def _side_by_side(processes: int) -> Iterator[None]:
-    """Let a run train in so many processes side by side."""
-    setting = training.processes.set(processes)
-    try:
-        yield
-    finally:
-        training.processes.reset(setting)
 
 
 def _reached(row: dict[str, Any], rounds: int | None) -> str:
@@ -281,15 +259,15 @@ def _in_workers(
     No pool of concurrent.futures or loky: where one of its workers is killed, all its runs fail.
     """
     workers = dict(_start_worker(reuse_stale, max(1, cores() // jobs)) for _ in range(jobs))
-    working, waiting, deaths, finished = list(workers), list(todo), [], 0
+    working, waiting, finished = list(workers), list(todo), 0
+    deaths: list[str] = []
     failed: dict[str, list[str]] = {}  # what went wrong -> the runs
     given: dict[Pipe, Resolved] = {}
     done: dict[str, float] = dict.fromkeys(expected, 0.0)  # seconds of `expected`, by run
-    interrupt: KeyboardInterrupt | None = None
 
     def give(pipe: Pipe) -> None:
         """Send a worker its next run, or None, at which it ends."""
-        item = waiting.pop(0) if waiting and interrupt is None else None
+        item = waiting.pop(0) if waiting and not stop else None
         if item is not None:
             given[pipe] = item
         with suppress(OSError):  # it died: the end of its pipe says so
@@ -305,7 +283,7 @@ def _in_workers(
         except (EOFError, OSError):
             working.remove(pipe)
             status = workers[pipe].wait()
-            if status and interrupt is None:
+            if status and not stop:
                 deaths.append(f"a worker died (exit {status}); the same command resumes its run")
             return
         item = given[pipe]
@@ -328,25 +306,23 @@ def _in_workers(
         if each and kind == "finished":
             each(len(todo) - finished)
 
-    with _terminate_as_interrupt():
+    with checkpoint.signals() as stop:
         try:
             for pipe in workers:
                 give(pipe)
+            while working and not stop:
+                for speaking in wait(working, timeout=1.0):  # which a signal does not end
+                    hear(speaking)  # type: ignore[arg-type]
+            for worker in workers.values() if stop else ():
+                worker.terminate()  # each finishes its round and saves
             while working:
-                try:
-                    for speaking in wait(working):
-                        hear(speaking)  # type: ignore[arg-type]
-                except KeyboardInterrupt as error:
-                    if interrupt is not None:
-                        raise
-                    interrupt = error
-                    for worker in workers.values():
-                        worker.terminate()  # each finishes its round and saves
+                for speaking in wait(working):
+                    hear(speaking)  # type: ignore[arg-type]
         finally:
             for worker in workers.values():
                 if worker.poll() is None:
                     worker.kill()
-    if interrupt is not None:
+    if stop:
         raise checkpoint.Interrupted(f"stopped with {finished} of {len(todo)} runs finished; the same command resumes")
     return deaths + [f"{_counted(runs)}: {error}" for error, runs in failed.items()]
 
@@ -400,20 +376,3 @@ def work(descriptor: int, reuse_stale: bool, share: int) -> None:
             except FedlibError as error:
                 said = "failed", str(error)
             parent.send(said)
-
-
-@contextmanager
-def _terminate_as_interrupt() -> Iterator[None]:
-    """SIGTERM raises KeyboardInterrupt, as SIGINT does (in the main thread); also where a shell's `&` has SIGINT ignored."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(number: int, frame: Any) -> None:
-        raise KeyboardInterrupt
-
-    previous = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)

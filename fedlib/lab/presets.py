@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .. import algorithms, fields
+from .. import fields
 from ..errors import choose, coerce
 from ..protocol import Protocol
 
@@ -178,8 +178,3 @@ def sizes(paper: str, variant: str, scenario: str, scale: str) -> dict[str, Any]
 def params(paper: str, variant: str, scenario: str, algorithm: str) -> dict[str, Any]:
     """The hyper-parameters that a preset gives to `algorithm`; only its own method gets any."""
     return _of(scenario, preset(paper, variant).params) if algorithm == paper else {}
-
-
-def method(paper: str, variant: str, scenario: str) -> algorithms.Algorithm:
-    """The paper's own method with the hyper-parameters that its preset gives it."""
-    return algorithms.make(paper, params(paper, variant, scenario, paper))

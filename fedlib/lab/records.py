@@ -277,10 +277,10 @@ def state(path: Path) -> tuple[str, Record | None]:
         return "unreadable", None
     except FedlibError:
         return "damaged", None
-    if ".stale-" in path.name or ".damaged-" in path.name:
-        return "set aside", None
     if record is None:
         return "unfinished", None
+    if ".stale-" in path.name or ".damaged-" in path.name:
+        return "set aside", None
     return ("stale" if record.stale else record.status), record
 
 
@@ -319,12 +319,7 @@ def delete(path: Path) -> None:
 
 def whole(path: Path) -> bool:
     """Whether a stored run is finished and as it was written, whether or not this version can read it."""
-    try:
-        return read(path) is not None
-    except Unreadable:
-        return True
-    except FedlibError:
-        return False
+    return state(path)[0] not in ("unfinished", "damaged")
 
 
 def usable(resolved: Resolved, reuse_stale: bool, mend: bool = False) -> Record | None:

@@ -483,7 +483,8 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
         require(values["public_dataset"] != values["dataset"], "public_dataset", values["public_dataset"], allowed)
     if values["partition"] == "by-class":
         held = values["classes_per_client"]
-        held = classes_held(dataset) if held is None else held
+        usual = 10 if dataset.num_classes >= 100 else min(2, dataset.num_classes)
+        held = usual if held is None else held
         allowed = f"between 1 and {dataset.num_classes}, the number of classes of {dataset.name}"
         require(1 <= held <= dataset.num_classes, "classes_per_client", held, allowed)
         values["classes_per_client"] = held
@@ -562,11 +563,6 @@ def _own_parts(method: algorithms.Algorithm, architectures: Iterable[str], parti
     if partition_name not in partition.BUILT_IN:
         parts["partition"] = partition.REGISTERED[partition_name]
     return {name: own.digest(part) for name, part in parts.items()}
-
-
-def classes_held(dataset: data.DatasetInfo) -> int:
-    """Classes that a client holds where nothing else is said: 2 of 10, 10 of 100."""
-    return 10 if dataset.num_classes >= 100 else min(2, dataset.num_classes)
 
 
 _PRESET = ("paper", "protocol", "scenario")

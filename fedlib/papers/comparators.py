@@ -5,12 +5,12 @@ Methods are compared in one setting (data set, N, models, partition, public labe
 error of their grid (`show/paired.py`). Accuracies are in per cent, their differences in points; costs are compared by their quotient.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy.stats import t as student_t
+from scipy.special import stdtrit
 
 from ..lab import costs
 from ..show import intervals, paired
@@ -52,7 +52,7 @@ def _of(seeds: Seeds, measure: Measure, reading: Reading) -> dict[int, float]:
 
 
 def _compared(
-    what: Callable[[str, str], str],
+    place: str,
     by_method: Mapping[str, Seeds],
     pairs: Sequence[tuple[str, str]],
     measure: Measure,
@@ -78,7 +78,7 @@ def _compared(
         numbers: dict[str, Any] = {"n": 0}
         if one is not None:
             numbers = {"n": one.n, "mean": one.mean, "se": one.se, "df": one.df, "wide": one.wide}
-        comparisons.append(Contrast(what(own, other), **numbers, **bounds, obstacle=obstacle))
+        comparisons.append(Contrast(f"{own} - {other}, {place}:", **numbers, **bounds, obstacle=obstacle))
     return comparisons
 
 
@@ -89,7 +89,7 @@ def _alone(what: str, values: Sequence[float], of: int, reading: Reading, **boun
     kept = [value for value in values if not np.isnan(value)]
     n = len(kept)
     se = float(np.std(kept, ddof=1)) / n**0.5 if n > 1 else NAN
-    wide = float(student_t.ppf(1 - (1 - LEVEL) / 2 / max(1, of) / reading.parts, n - 1)) if n > 1 else NAN
+    wide = float(stdtrit(n - 1, 1 - (1 - LEVEL) / 2 / max(1, of) / reading.parts)) if n > 1 else NAN
     mean = float(np.mean(kept)) if kept else NAN
     return Contrast(what, n, mean, se, max(0, n - 1), wide, **bounds)
 
@@ -137,12 +137,9 @@ def above(
     comparisons = []
     for setting, pairs in wanted.items():
         for measure in measures:
-
-            def what(own: str, other: str, setting: Setting = setting, measure: str = measure) -> str:
-                return f"{own} - {other}, {setting}{'' if measure == 'accuracy' else f', {measure}'}:"
-
+            place = str(setting) if measure == "accuracy" else f"{setting}, {measure}"
             level = 1 - (1 - LEVEL) / (len(wanted) * len(measures) * reading.parts)
-            made = _compared(what, found[setting], pairs, MEASURES[measure], reading, level, **bounds)
+            made = _compared(place, found[setting], pairs, MEASURES[measure], reading, level, **bounds)
             by_pair = dict(zip(pairs, made, strict=True))
             chosen = pairs if order else [(method, name) for name in shown[setting]]
             comparisons += [by_pair[pair] for pair in chosen if pair in by_pair]
@@ -170,16 +167,6 @@ def _above_in_the_mean(
 # -------------------------------------------------------------------------------------------------------------- 2 trend
 
 
-def _series(found: Found) -> Iterator[tuple[str, Setting, dict[Any, Seeds]]]:
-    """(method, setting, swept value -> runs, by rising value)."""
-    series: dict[tuple[str, Setting], dict[Any, Seeds]] = {}
-    for setting, by_method in found.items():
-        for method, seeds in by_method.items():
-            series.setdefault((method, without_value(setting)), {})[setting.value] = seeds
-    for (method, setting), values in series.items():
-        yield method, setting, dict(sorted(values.items()))
-
-
 def trend(
     found: Found, reading: Reading, *, direction: str = "", within: float = 0.0, quantity: str = "accuracy"
 ) -> list[Contrast]:
@@ -193,9 +180,13 @@ def trend(
             return _accuracy(run.record, reading)
         return float(intervals.trained(run.record.rounds)[quantity].mean())
 
-    listed = list(_series(found))
+    series: dict[tuple[str, Setting], dict[Any, Seeds]] = {}
+    for setting, by_method in found.items():
+        for method, own in by_method.items():
+            series.setdefault((method, without_value(setting)), {})[setting.value] = own
     comparisons = []
-    for method, setting, values in listed:
+    for (method, setting), by_value in series.items():
+        values = dict(sorted(by_value.items()))
         seeds = sorted(set.intersection(*(set(own) for own in values.values())))
         table = np.array([[measure(own[seed]) for own in values.values()] for seed in seeds]).reshape(-1, len(values))
         broken = "a run diverged" if np.isnan(table).any() else "" if len(seeds) else "no common seed"
@@ -203,7 +194,7 @@ def trend(
         table = table[~np.isnan(table).any(axis=1)] if len(values) > 1 else table[:0]
         if within:
             apart = table - table.mean(axis=1, keepdims=True)
-            bounds, of = {"low": -within, "high": within, "obstacle": obstacle}, len(values) * len(listed)
+            bounds, of = {"low": -within, "high": within, "obstacle": obstacle}, len(values) * len(series)
             comparisons += [
                 _alone(f"{method}, {setting}, at {value} less the mean:", list(column), of, reading, **bounds)
                 for value, column in zip(values, apart.T, strict=True)
@@ -214,7 +205,7 @@ def trend(
             unit = "points a step" if quantity == "accuracy" else f"{quantity} a step"
             what = f"{method}, {setting}, {min(values)} to {max(values)}:"
             bounds = {"low": low, "high": high, "unit": unit, "obstacle": obstacle}
-            comparisons.append(_alone(what, slopes, len(listed), reading, **bounds))
+            comparisons.append(_alone(what, slopes, len(series), reading, **bounds))
     return comparisons
 
 

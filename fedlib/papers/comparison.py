@@ -11,7 +11,7 @@ import pandas as pd
 
 from .. import data, lab
 from ..errors import FedlibError, require, shown
-from ..show import intervals, labels, paired, plots, tables
+from ..show import intervals, labels, plots, tables
 from . import loading, recorded
 from .exhibits import Cell
 from .prose import say
@@ -141,8 +141,9 @@ def compare(*runs: Any, rule: str = "last") -> ComparedRuns:
     clients = pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
     table = pd.DataFrame([_row(label, rows, rule) for label in rows])
     wanted = [(label, reference) for label in others]
-    made = {one.own: one for one in compared(rows, wanted, lambda run: intervals.reported(run, rule))}
-    table[f"difference to {reference}"] = [_apart(made.get(label)) for label in rows]
+    made = compared(rows, wanted, lambda run: intervals.reported(run, rule))
+    said = {one.own: tables.format_difference(one.mean, one.half, one.n) for one in made}
+    table[f"difference to {reference}"] = [said.get(label, "–") for label in rows]
     return ComparedRuns(rows, table, clients, tuple(filter(None, notes)))
 
 
@@ -169,17 +170,17 @@ def told_apart(labels_: Sequence[str], runs: Sequence[Any]) -> list[str]:
     """The label of each run, so that runs of one label differ in nothing but their seed, and no two of them have the same.
 
     What two such runs keep is added, and where that is the same too (two versions of one's own method, whose specifications are
-    equal), the short key of each.
+    equal), the eight signs of each key that `fedlib runs` lists.
     """
     made = list(labels_)
-    for tell in (_kept, _short_keys):
+    for tell in (lambda run: f"keep = {run.spec.keep}", lambda run: run.key.rpartition("-")[2][:8]):
         places: dict[str, list[int]] = {}
         for place, label in enumerate(made):
             places.setdefault(label, []).append(place)
         for label, alike in places.items():
             own = [runs[place] for place in alike]
             doubled = len({run.spec.seed for run in own}) < len(own) or len({_but_seed(run) for run in own}) > 1
-            words = tell(own) if doubled else [""]
+            words = [tell(run) for run in own] if doubled else []
             if len(set(words)) > 1:
                 for place, word in zip(alike, words, strict=True):
                     made[place] = f"{label}, {word}"
@@ -190,17 +191,6 @@ def _but_seed(run: Any) -> str:
     """What a run was asked to be, but for its seed and what it keeps and measures."""
     asked = {name: value for name, value in vars(run.spec).items() if name not in ("seed", "keep", "metrics")}
     return json.dumps(asked, sort_keys=True, default=str)
-
-
-def _kept(runs: Sequence[Any]) -> list[str]:
-    return [f"keep = {run.spec.keep}" for run in runs]
-
-
-def _short_keys(runs: Sequence[Any]) -> list[str]:
-    """The end of each run's key, which no two of them share; eight signs of it where they do, as `fedlib runs` lists it."""
-    ends = [run.key.rpartition("-")[2] for run in runs]
-    short = [end[:8] for end in ends]
-    return next(words for words in (short, ends, [run.key for run in runs]) if len(set(words)) == len(runs))
 
 
 def dealt(hashed: Mapping[str, Any]) -> list[Any]:
@@ -219,10 +209,6 @@ def _row(label: str, rows: Mapping[str, Mapping[int, Any]], rule: str) -> dict[s
     own = [intervals.reported(run, rule) for run in rows[label].values()]
     diverged = sum(record.status == "diverged" for record in rows[label].values())
     return {"run": label, "n": len(own), "accuracy, %": tables.cell(*intervals.interval(own), len(own), diverged)}
-
-
-def _apart(one: paired.Difference | None) -> str:
-    return "–" if one is None or np.isnan(one.mean) else f"{tables.format_difference(one.mean, one.half)} (n = {one.n})"
 
 
 def differing(one: Any, other: Any) -> list[str]:

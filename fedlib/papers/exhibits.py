@@ -15,7 +15,7 @@ from typing import Any
 from ..algorithms import ALGORITHMS
 from ..data import DatasetInfo, info
 from ..errors import choose, distinct, require
-from ..lab import KEEP, SCALES, RunSpec, resolve
+from ..lab import SCALES, RunSpec, resolve
 from ..show import labels
 
 SMOKE, DEMO, RECORD = "smoke", "demo", "record"  # embedded data; ten minutes per exhibit; the results of record
@@ -32,7 +32,7 @@ class Grid:
 
     methods: row -> what it changes; runs: scale -> lines of the declaration; sweep: the field along the figure's x-axis;
     shown: fields that tell settings apart, in the order of their labels; keep: weights needed (`RunSpec.keep`); ours: rows
-    that the paper's exhibit does not have; reference: the row that others are compared with, and `instead`: of some rows.
+    that the paper's exhibit does not have; instead: of some rows the row that they are compared with.
     """
 
     name: str
@@ -42,7 +42,6 @@ class Grid:
     shown: Sequence[str] = ("num_clients", "participation")
     keep: str = "none"
     ours: Sequence[str] = ()
-    reference: str = ""
     instead: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -120,7 +119,14 @@ class Exhibit:
         return self.name.partition("/")[2]
 
 
-def _grid(name: str, said: Mapping[str, Any]) -> Grid:
+def _said(name: str) -> dict[str, Any]:
+    """What is declared of a grid, with what it takes from the grid that it is `like`."""
+    own = _DECLARED["grids"][name]
+    return (_said(own["like"]) if "like" in own else {}) | own
+
+
+def _grid(name: str) -> Grid:
+    said = _said(name)
     rows = said["rows"]
     methods = rows if isinstance(rows, dict) else {row: {} for row in rows}
     common = said.get("all", {})
@@ -128,14 +134,14 @@ def _grid(name: str, said: Mapping[str, Any]) -> Grid:
     for scale in SCALES:
         lines = said[scale] if isinstance(said[scale], list) else [said[scale]]
         runs[scale] = [common | line for line in lines]
-    others = {key: said[key] for key in ("sweep", "shown", "keep", "ours", "reference", "instead") if key in said}
+    others = {key: said[key] for key in ("sweep", "shown", "keep", "ours", "instead") if key in said}
     return Grid(name, methods, runs, **others)
 
 
 _DECLARED = tomllib.loads((Path(__file__).parent / "exhibits.toml").read_text())
 SEEDS: dict[str, tuple[int, ...]] = {scale: tuple(seeds) for scale, seeds in _DECLARED["seeds"].items()}
 CHOSEN: dict[str, str] = _DECLARED["chosen"]  # what the texts leave open at scale `paper`, and what is chosen there
-GRIDS: dict[str, Grid] = {name: _grid(name, said) for name, said in _DECLARED["grids"].items()}
+GRIDS: dict[str, Grid] = {name: _grid(name) for name in _DECLARED["grids"]}
 _ALL = {
     name: Exhibit(
         name, said["title"], said["notebook"], tuple(said.get("runs", ())), said.get("drawn", ""), "whole" in said
@@ -265,10 +271,7 @@ class Cell:
 def cells(
     names: str | Sequence[str], scale: str, dataset: str = "", seeds: Sequence[int] = (), **changes: Any
 ) -> list[Cell]:
-    """The runs of a grid, or of several, at a scale; `dataset` restricts them, `changes` replace fields of every specification.
-
-    A run that several exhibits share keeps the weights that any of them needs.
-    """
+    """The runs of a grid, or of several, at a scale; `dataset` restricts them, `changes` replace fields of every specification."""
     choose("scale", scale, SCALES)
     require(
         isinstance(seeds, Sequence) and not isinstance(seeds, str),
@@ -280,10 +283,10 @@ def cells(
     names = [names] if isinstance(names, str) else names
     for name in names:
         choose("grid", name, GRIDS)
-    keeping, made = tuple(grid for grid in GRIDS.values() if grid.keep != "none"), []
+    made = []
     for grid in (GRIDS[name] for name in names):
         for data in [dataset] if dataset else grid.datasets(scale):
-            for cell in _of_first_seed(grid, scale, info(data), keeping):
+            for cell in _of_first_seed(grid, scale, info(data)):
                 for seed in seeds or SEEDS[scale]:
                     own = {name: dict(getattr(cell.spec, name)) for name in ("params", "overrides")}  # not the cache's
                     spec = replace(cell.spec, **own | {"seed": seed} | changes)
@@ -292,19 +295,16 @@ def cells(
 
 
 @cache
-def _of_first_seed(grid: Grid, scale: str, data: DatasetInfo, keeping: tuple[Grid, ...]) -> list[Cell]:
-    """The cells of a grid on a data set, with seed 0, made once: of `keeping`, the grids that keep weights, a run may keep more."""
-    made = []
-    for method, settings in itertools.product(grid.methods, grid.settings(scale, data.name)):
-        cell = _cell(grid, scale, data.name, method, settings)
-        kept = _needed_weights(scale, keeping).get(_identity(cell.spec, scale), "none")
-        made.append(_keeping(cell, max(grid.keep, kept, key=KEEP.index)))
-    return made
+def _of_first_seed(grid: Grid, scale: str, data: DatasetInfo) -> list[Cell]:
+    """The cells of a grid on a data set, with seed 0, made once."""
+    rows = itertools.product(grid.methods, grid.settings(scale, data.name))
+    return [_cell(grid, scale, data.name, method, settings) for method, settings in rows]
 
 
 def _cell(grid: Grid, scale: str, data: str, method: str, settings: Mapping[str, Any]) -> Cell:
     """The cell of a row in a setting, with seed 0."""
     layers = {"scale": SCALES[scale] | {"seed": 0}, "exhibit": {**settings, "dataset": data}}
+    layers["exhibit"] |= {} if grid.keep == "none" else {"keep": grid.keep}
     layers["row"] = grid.row(method, scale, data)
     values = {name: value for fields in layers.values() for name, value in fields.items()}
     origins = {name: layer for layer, fields in layers.items() for name in fields}
@@ -326,26 +326,3 @@ def _cell(grid: Grid, scale: str, data: str, method: str, settings: Mapping[str,
         {name: layer for name, layer in origins.items() if name in _RUN_FIELDS or name in known},
         method in grid.ours,
     )
-
-
-def _keeping(cell: Cell, keep: str) -> Cell:
-    if keep == "none":
-        return cell
-    return replace(cell, spec=replace(cell.spec, keep=keep), layers={**cell.layers, "keep": "exhibit"})
-
-
-@cache
-def _needed_weights(scale: str, keeping: tuple[Grid, ...]) -> dict[str, str]:
-    """What the runs of some grids must keep, by what tells them apart (`_identity`)."""
-    needed: dict[str, str] = {}
-    for grid in keeping:
-        for data in grid.datasets(scale):
-            for method, settings in itertools.product(grid.methods, grid.settings(scale, data)):
-                run = _identity(_cell(grid, scale, data, method, settings).spec, scale)
-                needed[run] = max(grid.keep, needed.get(run, "none"), key=KEEP.index)
-    return needed
-
-
-def _identity(spec: RunSpec, scale: str) -> str:
-    """The same for two specifications of the same run, whatever their seed, however they are written, whatever they keep."""
-    return resolve(replace(spec, seed=0), scale).key

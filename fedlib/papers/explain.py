@@ -36,18 +36,6 @@ def settings_of(cells: Sequence[Cell], scale: str) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def layers_of(cells: Sequence[Cell], scale: str) -> pd.DataFrame:
-    """Which layer gives each value: field (of the specification, or a hyper-parameter), layer, its values, and how many runs have
-    one of them. What is not named has its default.
-    """
-    found: dict[tuple[str, str], list[str]] = {}
-    for cell in cells:
-        for field, value, layer in _origins(cell, scale):
-            found.setdefault((_SHORT.get(field, field), layer), []).append(_text(value))
-    rows = [(*key, ", ".join(dict.fromkeys(values)), len(values)) for key, values in found.items()]
-    return pd.DataFrame(rows, columns=["field", "layer", "values", "runs"])
-
-
 def _origins(cell: Cell, scale: str) -> list[tuple[str, Any, str]]:
     """(field, resolved value, layer) of everything that decides the run, and of hyper-parameters that are not the method's own."""
     resolved = lab.resolve(cell.spec, scale)
@@ -71,13 +59,16 @@ def _text(value: Any) -> str:
 
 
 def in_words(cells: Sequence[Cell], scale: str) -> dict[str, str]:
-    """What each layer gives, the more general layer first: `N = 100; C = 0.1, 0.5, 1; mu0 = 0 (3 of 9)`, of 9 runs."""
-    table = layers_of(cells, scale)
-    said = {}
-    for layer in LAYERS:
-        rows = table[table["layer"] == layer].to_dict("records")
-        counts = ["" if row["runs"] == len(cells) else f" ({row['runs']} of {len(cells)})" for row in rows]
-        texts = [f"{row['field']} = {row['values']}{count}" for row, count in zip(rows, counts, strict=True)]
-        if texts:
-            said[layer] = "; ".join(texts)
-    return said
+    """What each layer gives, the more general layer first: `N = 100; C = 0.1, 0.5, 1; mu0 = 0 (3 of 9)`, of 9 runs. What is not
+    named has its default.
+    """
+    found: dict[str, dict[str, list[str]]] = {layer: {} for layer in LAYERS}
+    for cell in cells:
+        for field, value, layer in _origins(cell, scale):
+            found[layer].setdefault(_SHORT.get(field, field), []).append(_text(value))
+
+    def said(field: str, values: list[str]) -> str:
+        some = "" if len(values) == len(cells) else f" ({len(values)} of {len(cells)})"
+        return f"{field} = {', '.join(dict.fromkeys(values))}{some}"
+
+    return {layer: "; ".join(said(*item) for item in given.items()) for layer, given in found.items() if given}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from .. import algorithms
 from ..errors import choose
 from ..lab import presets
 
@@ -32,8 +33,9 @@ def field_table(paper: str, scenario: str = "heterogeneous") -> pd.DataFrame:
         | {"why": reasons.get(paper, reasons["all"])}
         for field, reasons in _SAID["fields"].items()
     ]
+    methods = {name: algorithms.make(paper, presets.params(paper, name, scenario, paper)) for name in variants}
     for name in _set_apart(paper):
-        values = {variant: _said(getattr(presets.method(paper, variant, scenario), name)) for variant in variants}
+        values = {variant: _said(getattr(methods[variant], name)) for variant in variants}
         rows.append({"field": f"{name} of {paper}"} | values | {"why": WHY_PARAMS[paper][name]})
     return pd.DataFrame(rows).set_index("field")
 

@@ -21,19 +21,14 @@ def load_record(grid: str, scale: str = RECORD) -> Runs:
     """
     apart = planned.elsewhere(grid)
     known = {key: record for key, record in by_key().items() if key not in apart}
+    seeds = sorted({*exhibits.SEEDS[scale], *(planned.seeds() if scale == RECORD else ())})
     pairs = []
     for cell in exhibits.cells(grid, scale, seeds=(0,)) if known else []:
         run = lab.resolve(cell.spec, scale)
-        for seed in _seeds(scale):
+        for seed in seeds:
             if record := known.get(run.of_seed(seed).key):
                 pairs.append((replace(cell, spec=replace(cell.spec, seed=seed)), record))
     return Runs.of_pairs(pairs)
-
-
-def _seeds(scale: str) -> tuple[int, ...]:
-    """The scale's own, and at scale record those that an arm of the plan adds."""
-    own = exhibits.SEEDS[scale]
-    return tuple(sorted({*own, *planned.seeds()})) if scale == RECORD else own
 
 
 def train_cells(cells: Sequence[exhibits.Cell], jobs: int = 2, whole: bool = False) -> Runs:

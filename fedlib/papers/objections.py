@@ -235,29 +235,23 @@ def _length() -> list[str]:
     for other in ("FedProto", PLAIN):
         said += tables.lead_sentences(intervals.leads(runs.rounds(), other), "FedSSA", other, (20, 50, 100))
         seeds = [seed for seed in rows["FedSSA"] if seed in rows[other]]
-        moved = [_after(rows, "FedSSA", other, seed, None) - _after(rows, "FedSSA", other, seed, 20) for seed in seeds]
-        change = intervals.interval(moved)
+        both = [(rows["FedSSA"][seed], rows[other][seed]) for seed in seeds]
+        early, late = (
+            np.array([prices.until(own, end, SMOOTH) - prices.until(its, end, SMOOTH) for own, its in both])
+            for end in (20, spec.rounds)
+        )
+        change = intervals.interval(late - early)
         said.append(
             f"From round 20 to the end that lead changes by {tables.format_difference(*change)} (n = {len(seeds)}): {clear(change)}."
         )
     said += _arm("long", [("FedSSA", "FedProto"), ("FedSSA", PLAIN), ("FedProto", PLAIN), ("FedKD", PLAIN)])
     for case, seed, run in _each("long"):
-        part = run.rounds[run.rounds["round"] < spec.rounds]
-        last, before = (100 * intervals.selected_accuracy(rounds, LAST) for rounds in (run.rounds, part))
+        last, before = (prices.until(run, end, LAST) for end in (run.spec.rounds, spec.rounds))
         said.append(
             f"{case}, seed {seed}: {last:.2f} after {run.spec.rounds} rounds, {before:.2f} after {spec.rounds} of them; "
             f"FedSSA's Table 2 prints {_printed(run):.2f}."
         )
     return said
-
-
-def _after(rows: Rows, own: str, other: str, seed: int, rounds: int | None) -> float:
-    """own - other in points, the mean of the ten rounds until round `rounds`, or the last."""
-    values = []
-    for method in (own, other):
-        trained = intervals.trained(rows[method][seed].rounds)
-        values.append(100 * intervals.selected_accuracy(trained.head(rounds or len(trained)), SMOOTH))
-    return values[0] - values[1]
 
 
 def _tuning() -> list[str]:
@@ -424,14 +418,9 @@ def _exchange() -> list[str]:
 
 def _participation() -> list[str]:
     plan = _planned()
-    found = pd.DataFrame(
-        {
-            "place": [f"{one['dataset']}, {one['num_clients']}" for one in plan["hashed"]],
-            "rate": [one["participation"] for one in plan["hashed"]],
-            "held": plan["held"],
-        }
-    )
-    held, every = (own.groupby("place")["rate"].nunique().max() > 1 for own in (found[found["held"]], found))
+    found = pd.DataFrame(plan["hashed"].tolist())
+    rates = [own.groupby(["dataset", "num_clients"])["participation"] for own in (found[plan["held"]], found)]
+    held, every = (own.nunique().max() > 1 for own in rates)
     two = "Two rates of participation with as many clients are"
     said = f"{two} on record." if held else f"{two} planned." if every else f"{two} neither on record nor planned."
     sizes = _values("N and C", lambda run: f"N = {run['num_clients']}, C = {100 * run['participation']:.0f} %")

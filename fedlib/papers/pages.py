@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from IPython.display import Code, display
 
 from .. import algorithms, data, lab, models, randomness
 from ..algorithms.pfedhr import reassembly
@@ -37,8 +38,6 @@ class Source:
         return self.text
 
     def _repr_html_(self) -> str:
-        from IPython.display import Code
-
         html = str(Code(self.text, language="python")._repr_html_())
         return html.replace("<pre>", '<pre style="white-space: pre; word-break: normal; overflow-x: auto">')
 
@@ -413,10 +412,3 @@ def interact(function: Callable[..., Any], **choices: Any) -> None:
     for child in shown.children[:-1]:  # the last is what the function shows
         child.style.description_width = "initial"  # else a long name is cut
     display(shown)
-
-
-def display(*shown: Any) -> None:
-    """As IPython's, which is loaded on first use."""
-    from IPython import display as ipython
-
-    ipython.display(*shown)

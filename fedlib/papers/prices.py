@@ -91,7 +91,7 @@ def _lead(
             budget = min(spent[name][seed][kind][-1] for name in (own, other)) * (1 + 1e-9)
             ends = [int((spent[name][seed][kind] <= budget).sum()) for name in (own, other)]
             for name, end in zip((own, other), ends, strict=True):
-                values[name][seed] = _until(found[name][seed], end, rule)
+                values[name][seed] = until(found[name][seed], end, rule)
             at.append(ends)
         if silent:
             row[f"{kind}_why"] = f"{silent[0]} sends nothing" if kind == "words" else f"{silent[0]} computes nothing"
@@ -113,7 +113,7 @@ def _spent(run: Any) -> dict[str, np.ndarray]:
     return {"rounds": np.arange(1.0, len(trained) + 1), "flops": costs.of_run(run), "words": np.cumsum(words)}
 
 
-def _until(run: Any, end: int, rule: str) -> float:
-    """The accuracy after `end` rounds, in per cent; NaN: none."""
+def until(run: Any, end: int | None, rule: str) -> float:
+    """The accuracy after `end` rounds by a selection rule, in per cent; NaN: none."""
     part = run.rounds[run.rounds["round"] < end]
     return 100 * intervals.selected_accuracy(part, rule) if end else float("nan")

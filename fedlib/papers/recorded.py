@@ -107,27 +107,21 @@ def export() -> int:
         exported += 1
         target, contents = folder / record.key, _summary(record)
         if lab.whole(target):
-            different = [
-                name
-                for name in contents
-                if name.startswith(("rounds", "clients")) and not _same(target, name, contents)
-            ]
+            held = {file.name: file.read_bytes() for file in target.iterdir()}
+            numbers = [name for name in contents if name.startswith(("rounds", "clients"))]
+            different = [name for name in numbers if held.get(name) != contents[name]]
             if different:
                 print(
                     f"run {record.key}: {', '.join(different)} differs from what is of record, which stays",
                     file=sys.stderr,
                 )
-            if different or set(contents) <= {file.name for file in target.iterdir()}:
+            if different or contents.keys() <= held.keys():
                 continue
         said = {"status": record.status, "state": record.digest, "of_record": True}
         records.write_whole(target, contents, said)
     if not exported:
         raise FedlibError(f"runs: no finished run on real data in {lab.store()}")
     return exported
-
-
-def _same(target: Path, name: str, contents: dict[str, bytes | memoryview]) -> bool:
-    return (target / name).exists() and (target / name).read_bytes() == contents[name]
 
 
 def _summary(record: lab.Record) -> dict[str, bytes | memoryview]:

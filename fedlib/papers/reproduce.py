@@ -62,7 +62,8 @@ def plan(
     runs: dict[str, lab.Resolved] = {}
     keys: dict[str, list[str]] = {}
     for item in chosen:
-        own = [lab.resolve(cell.spec, scale) for cell in _cells(item, asked)]
+        require(bool(item.grids or not methods), "methods", ", ".join(methods), f"left out: {item.name} needs no runs")
+        own = [lab.resolve(cell.spec, scale) for cell in asked.cells(*item.grids)]
         keys[item.name] = list(dict.fromkeys(run.key for run in own))
         runs |= {run.key: runs.get(run.key, run).joined(run.spec) for run in own}
     todo = lab.missing([run.spec for run in runs.values()], scale, reuse_stale)
@@ -75,13 +76,6 @@ def plan(
         known = {key: record for key, record in known.items() if key not in needs}
     read = [known[run.key] for run in todo if run.key in known]
     return Plan(runs, keys, read, [run for run in todo if run.key not in known])
-
-
-def _cells(item: exhibits.Exhibit, asked: settings.Parameters) -> list[exhibits.Cell]:
-    """An exhibit's runs, of some methods or of all."""
-    said = ", ".join(asked.methods)
-    require(bool(item.grids or not said), "methods", said, f"left out: {item.name} needs no runs")
-    return asked.cells(*item.grids)
 
 
 def listed(
@@ -136,7 +130,7 @@ def describe(plan: Plan, jobs: int) -> str:
     where = f"{stored} stored, {len(plan.read)} of record" if plan.read else f"{stored} stored"
     if not plan.todo:
         return f"{needed} runs needed, {where if plan.read else 'all stored'}: nothing to train{of_record}"
-    seconds = lab.estimate(plan.todo, jobs, recorded.timed())
+    seconds = sum(lab.expected_seconds(plan.todo, recorded.timed())) / min(jobs, len(plan.todo))
     images = sum(item.samples for item in plan.todo)
     return (
         f"{needed} runs needed, {where}, {len(plan.todo)} to train:\n{images / 1e6:.2f} million images, about "

@@ -15,12 +15,6 @@ from ..show.intervals import RunTables
 from . import planned, recorded
 from .exhibits import SYMBOLS, Cell
 
-LABELS = (
-    "method",
-    "dataset",
-    "clients",
-    "setting",
-)  # of a run in a table, in words; then typed, as `Cell.typed` gives them
 TYPED = ("num_clients", "participation", "stands_for")
 LABELLED = ("dataset", "clients", "setting", "method", "seed", "value")  # of a row of a run's rounds and clients
 EFFECTS = [
@@ -141,7 +135,8 @@ class Runs:
         ]
         table = intervals.summarise(zip(named, records, strict=True), rule, metric)
         if not len(table):
-            return pd.DataFrame(columns=[*LABELS, "value", *TYPED, "protocol", "scale", *intervals.SUMMARY, *LEADS])
+            columns = ["method", "dataset", "clients", "setting", "value", *TYPED, "protocol", "scale"]
+            return pd.DataFrame(columns=[*columns, *intervals.SUMMARY, *LEADS])
         leads = self._leads(rule, metric)
         places = zip(table["setting"], table.get("value", [None] * len(table)), table["method"], strict=True)
         rows = [leads.get(_place(*place), ("", np.nan, np.nan, 0)) for place in places]
@@ -214,7 +209,7 @@ class Runs:
 
     def clients(self) -> pd.DataFrame:
         """key, dataset, clients, setting, method, seed, typed columns and each client's last measured row."""
-        return self._labelled(_final, ["client", "accuracy"]).drop(columns="value")
+        return self._labelled(lambda record: record.final(), ["client", "accuracy"]).drop(columns="value")
 
     def newcomers(self) -> pd.DataFrame:
         """key, dataset, clients, setting, method, seed, typed columns, visits (-1: the initial network, 0: after the download), and the
@@ -398,10 +393,6 @@ def compared(
 def _place(setting: str, value: Any, *method: str) -> tuple[Any, ...]:
     """A key of a setting and a swept value; None and NaN, as a table may say it, are the same."""
     return (setting, None if value is None or (isinstance(value, float) and np.isnan(value)) else value, *method)
-
-
-def _final(record: RunTables) -> pd.DataFrame:
-    return record.clients.groupby("client", as_index=False).last()
 
 
 def _cost(cell: Cell, record: RunTables, rule: str) -> dict[str, Any]:

@@ -16,13 +16,13 @@ last round and by the mean of the last ten, and words by what the paper counts a
 undecided. What a claim says that can be counted without a run is judged by counting, and tallied apart.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.stats import t as student_t
+from scipy.special import stdtrit
 
 from ..show import intervals, tables
 from ..show.intervals import RunTables
@@ -129,7 +129,7 @@ class Contrast:
     @property
     def half(self) -> float:
         """Half-width of its own 95 % interval; NaN: none."""
-        return float(student_t.ppf(0.5 + LEVEL / 2, self.df)) * self.se if self.df else float("nan")
+        return float(stdtrit(self.df, 0.5 + LEVEL / 2)) * self.se if self.df else float("nan")
 
     @property
     def as_claimed(self) -> bool:
@@ -153,23 +153,16 @@ class Contrast:
 
     def clearly_equal(self) -> bool:
         """Whether two one-sided tests at 5 % put a difference of points within +-MARGIN."""
-        reach = float(student_t.ppf(LEVEL, self.df)) * self.se if self.df else float("nan")
+        reach = float(stdtrit(self.df, LEVEL)) * self.se if self.df else float("nan")
         return self.unit == "points" and self.n >= MIN_SEEDS and bool(abs(self.mean) + reach < MARGIN)
 
     def __str__(self) -> str:
         if not self.ratio:
             return f"{self.what} {tables.format_difference(self.mean, self.half)} {self.unit} (n = {self.n})"
-        if self.unit == "%":
-            mean, *ends = (
-                100 * (np.exp(value) - 1) for value in (self.mean, self.mean - self.half, self.mean + self.half)
-            )
-            return f"{self.what} {mean:+.2f} %{_ends(ends, '+.2f')} (n = {self.n})"
-        mean, *ends = (np.exp(value) for value in (self.mean, self.mean - self.half, self.mean + self.half))
-        return f"{self.what} {mean:.2f} times{_ends(ends, '.2f')} (n = {self.n})"
-
-
-def _ends(ends: Sequence[float], form: str) -> str:
-    return "" if np.isnan(ends[0]) else f" ({ends[0]:{form}} to {ends[1]:{form}})"
+        quotients = np.exp([self.mean, self.mean - self.half, self.mean + self.half])
+        mean, low, high = (f"{100 * (one - 1):+.2f}" if self.unit == "%" else f"{one:.2f}" for one in quotients)
+        ends = "" if np.isnan(self.half) else f" ({low} to {high})"
+        return f"{self.what} {mean} {self.unit}{ends} (n = {self.n})"
 
 
 Comparator = Callable[..., list[Contrast]]
@@ -259,27 +252,18 @@ def judge(parts: Sequence[Part], found: Evidence, printed: float = float("nan"),
     if not parts:
         return Finding(UNDECIDED, "not testable by a run")
     readings = [Reading(rule, count, found.scale, len(parts)) for count in counts or ("published",) for rule in RULES]
-    judged = {reading: _judge(parts, found, reading, printed) for reading in readings}
-    first = judged[readings[0]]
+    judged = {(one.rule, one.count): _judge(parts, found, one, printed) for one in readings}
+    first = judged[RULES[0], readings[0].count]
+    by_rule = {rule: one for (rule, count), one in judged.items() if count == readings[0].count}
+    by_count = {count: one for (rule, count), one in judged.items() if rule == RULES[0]}
     if len({one.verdict for one in judged.values()}) == 1:
-        if len({reading.count for reading in readings}) > 1:  # words: each count has evidence of its own
-            said = [f"{COUNTS[one.count]}: {judged[one].evidence}" for one in readings if one.rule == RULES[0]]
-            return replace(first, evidence="; ".join(dict.fromkeys(said)) if first.evidence else "")
-        return first
-    if len({judged[one].verdict for one in readings if one.count == readings[0].count}) > 1:
-        said = [
-            f"{intervals.SELECTION_RULES[one.rule]}: {judged[one].verdict}"
-            for one in readings
-            if one.count == readings[0].count
-        ]
-        why = f"depends on the round ({'; '.join(said)})"
-        return replace(first, verdict=UNDECIDED, why=why)
-    said = [
-        f"{COUNTS[one.count]}: {judged[one].verdict}, {judged[one].evidence}"
-        for one in readings
-        if one.rule == RULES[0]
-    ]
-    return replace(first, verdict=UNDECIDED, why=f"depends on how words are counted ({'; '.join(said)})", evidence="")
+        said = "; ".join(dict.fromkeys(f"{COUNTS[count]}: {one.evidence}" for count, one in by_count.items()))
+        return replace(first, evidence=said) if len(by_count) > 1 and first.evidence else first
+    if len({one.verdict for one in by_rule.values()}) > 1:
+        said = "; ".join(f"{intervals.SELECTION_RULES[rule]}: {one.verdict}" for rule, one in by_rule.items())
+        return replace(first, verdict=UNDECIDED, why=f"depends on the round ({said})")
+    said = "; ".join(f"{COUNTS[count]}: {one.verdict}, {one.evidence}" for count, one in by_count.items())
+    return replace(first, verdict=UNDECIDED, why=f"depends on how words are counted ({said})", evidence="")
 
 
 def _judge(parts: Sequence[Part], found: Evidence, reading: Reading, printed: float) -> Finding:
@@ -303,7 +287,9 @@ def _judge(parts: Sequence[Part], found: Evidence, reading: Reading, printed: fl
     if foreign:
         return Finding(STAND_IN, f"on {', '.join(sorted(foreign))}", evidence)
     size = _size(comparisons, printed) if parts[0].sized else ""
-    reasons = obstacles(found.scale, {run.cell.spec.protocol for run in runs})
+    others = sorted({str(run.cell.spec.protocol) for run in runs} - {DECISIVE_PROTOCOL})
+    reasons = [] if found.scale in DECISIVE_SCALES else [f"scale {found.scale}"]
+    reasons += [f"protocol {', '.join(others)}"] if others else []
     if any(_varied(part, found) for part in parts):
         reasons.append(f"T, E or B are not those of scale {found.scale}")
     short = sorted({run.cell.spec.rounds or 0 for run in runs if _short(run)})
@@ -330,13 +316,6 @@ def _judge(parts: Sequence[Part], found: Evidence, reading: Reading, printed: fl
 def _short(run: Run) -> bool:
     """Whether a run has fewer rounds than the least of its paper's."""
     return (run.cell.spec.rounds or 0) < PAPERS_ROUNDS.get(str(run.cell.spec.paper), 0)
-
-
-def obstacles(scale: str, protocols: Collection[str]) -> list[str]:
-    """What keeps runs from deciding anything: another scale or protocol."""
-    others = sorted(set(protocols) - {DECISIVE_PROTOCOL})
-    reasons = [f"scale {scale}"] if scale not in DECISIVE_SCALES else []
-    return reasons + ([f"protocol {', '.join(others)}"] if others else [])
 
 
 def _few(comparisons: Sequence[Contrast]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
-from scipy.stats import t as student_t
+from scipy.special import stdtrit
 
 from .. import metrics
 from ..errors import FedlibError, choose, require
@@ -116,7 +116,7 @@ def interval(values: Sequence[float] | np.ndarray) -> tuple[float, float]:
     sample = np.asarray(values, dtype=float)
     if len(sample) < 2:
         return float(sample.mean()), float("nan")
-    quantile = float(student_t.ppf(0.975, len(sample) - 1))
+    quantile = float(stdtrit(len(sample) - 1, 0.975))
     return float(sample.mean()), float(quantile * sample.std(ddof=1) / np.sqrt(len(sample)))
 
 

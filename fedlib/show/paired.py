@@ -12,8 +12,7 @@ from functools import cache
 
 import numpy as np
 import pandas as pd
-from scipy.stats import chi2, norm, qmc
-from scipy.stats import t as student_t
+from scipy.special import chdtrc, ndtri, stdtrit
 
 LEVEL = 0.95
 # A grid has one error while its noisiest method is no noisier than this part of all grids with equal noise would show.
@@ -62,7 +61,7 @@ class Difference:
 
     def equal(self, margin: float) -> bool:
         """Whether two one-sided tests at 5 % put the difference within +-margin."""
-        return self.df > 0 and abs(self.mean) + float(student_t.ppf(LEVEL, self.df)) * self.se < margin
+        return self.df > 0 and abs(self.mean) + float(stdtrit(self.df, LEVEL)) * self.se < margin
 
 
 def error(values: Values) -> Error:
@@ -136,7 +135,7 @@ def differences(
         if (own, other) in sharing:
             found.append(Difference(own, other, n, mean, common.sigma * (2 / n) ** 0.5, common.df, True, wide))
         elif n > 1:
-            alone = float(student_t.ppf(1 - (1 - level) / 2 / tested, n - 1))
+            alone = float(stdtrit(n - 1, 1 - (1 - level) / 2 / tested))
             found.append(Difference(own, other, n, mean, float(apart.std(ddof=1)) / n**0.5, n - 1, False, alone))
         else:
             found.append(Difference(own, other, n, mean, float("nan"), 0, False, float("nan")))
@@ -163,7 +162,7 @@ def critical(correlation: np.ndarray, df: int, level: float = LEVEL) -> float:
     of a multivariate t with these correlations. From scrambled Sobol points, the same on every machine.
     """
     if len(correlation) == 1:
-        return float(student_t.ppf(0.5 + level / 2, df))
+        return float(stdtrit(df, 0.5 + level / 2))
     return _critical(np.round(correlation, 9).tobytes(), len(correlation), df, level)
 
 
@@ -174,11 +173,13 @@ def _critical(correlation: bytes, size: int, df: int, level: float) -> float:
     matrix = np.frombuffer(correlation).reshape(size, size)
     below = min(0.0, float(np.linalg.eigvalsh(matrix)[0]))
     factor = np.linalg.cholesky(matrix + (1e-9 if below > -5e-10 else 1e-9 - 2 * below) * np.eye(size))
+    from scipy.stats import qmc  # takes a second, and only joint intervals need it
+
     points = qmc.Sobol(size, rng=0).random_base2(_POINTS)
-    largest = np.abs(norm.ppf(np.clip(points, 1e-12, 1 - 1e-12)) @ factor.T).max(axis=1)
+    largest = np.abs(ndtri(np.clip(points, 1e-12, 1 - 1e-12)) @ factor.T).max(axis=1)
     low, high = 0.0, 200.0
     while high - low > 1e-6:
         middle = (low + high) / 2
-        inside = chi2.sf(df * (largest / middle) ** 2, df).mean()
+        inside = chdtrc(df, df * (largest / middle) ** 2).mean()
         low, high = (middle, high) if inside < level else (low, middle)
     return high

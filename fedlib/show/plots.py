@@ -16,7 +16,6 @@ from typing import Any, Literal, ParamSpec
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -391,7 +390,7 @@ def sizes(table: pd.DataFrame) -> Picture:
 @_styled
 def intervals(
     table: pd.DataFrame,
-    methods: Sequence[str] | Mapping[str, Sequence[str]],
+    methods: Sequence[str],
     metric: str = "accuracy",
     absent: str = "not run",
 ) -> Picture:
@@ -399,21 +398,17 @@ def intervals(
     paper's number, if any, is an upright bar.
 
     table: method, setting, ours, ci95, n, diverged, and perhaps paper, dataset and clients (`intervals.summarise`); methods: the
-    rows, of all panels or by setting; metric: which the table is of; absent: what a row without a result says.
+    rows of all panels; metric: which the table is of; absent: what a row without a result says.
     """
     shown_as = metrics.find(metric)
     titles = _titles(table, counted=False)
-    rows_of = methods if isinstance(methods, Mapping) else dict.fromkeys(titles, methods)
-    longest = max((len(rows_of[setting]) for setting in titles), default=0)
-    every = [name for setting in titles for name in rows_of[setting]]
-    width = 2.6 + 0.05 * max(0, max(map(len, every), default=0) - 12)  # long names leave the panel its place
-    figure, panels = _panels(titles, width, 0.6 + 0.17 * longest, xlabel=shown_as.label)
-    shown, hollow = figure.looks(name for names in rows_of.values() for name in names), False
+    width = 2.6 + 0.05 * max(0, max(map(len, methods), default=0) - 12)  # long names leave the panel its place
+    figure, panels = _panels(titles, width, 0.6 + 0.17 * len(methods), xlabel=shown_as.label)
+    shown, hollow = figure.looks(methods), False
     for setting, axes in panels.items():
-        names = list(rows_of[setting])
         rows = table[table["setting"] == setting].set_index("method")
         counts, words = {}, {}
-        for place, method in enumerate(names):
+        for place, method in enumerate(methods):
             if method not in rows.index:
                 words[place] = absent
                 continue
@@ -428,9 +423,7 @@ def intervals(
         axes.margins(x=0.08)
         _span(axes, "x", shown_as)
         _row_words(axes, words)
-        _rows(axes, names)
-        if isinstance(methods, Mapping):
-            axes.set_yticks(range(len(names)), names)
+        _rows(axes, methods)
         _row_counts(axes, {place: count for place, count in counts.items() if not np.isnan(count)})
     printed = _handle("printed in the paper", Look("black", "|"), 9)
     _legend_below(figure, [_ONE_SEED] * hollow + [printed] * ("paper" in table))
@@ -444,6 +437,8 @@ def boxes(table: pd.DataFrame, methods: Mapping[str, Sequence[str]]) -> Picture:
     table: setting, method, client, accuracy (a fraction), and perhaps round (of the last measurement; -1: before training), seed,
     dataset and clients; methods: setting -> methods shown, in order. Clients that were never visited are left out and counted.
     """
+    import seaborn as sns
+
     visited = table[table["round"] >= 0] if "round" in table else table
     titles = _titles(table[table["setting"].isin(methods)])
     for setting in titles:
@@ -492,7 +487,12 @@ def _draw_curves(axes: Axes, curves: Sequence[Curve], metric: metrics.Metric | N
     """
     low, high = metric.limits if metric else (-np.inf, np.inf)
     for place, curve in enumerate(curves):
-        axes.plot(curve.x, curve.mean, **_line(curve.look, len(curve.mean), place, len(curves)))
+        every, shown = max(1, len(curve.mean) // 8), curve.look
+        axes.plot(
+            curve.x, curve.mean, color=shown.colour, linestyle=shown.dash, linewidth=2.4 - 1.2 * place / len(curves),
+            marker=shown.marker, markersize=4 * _SIZES.get(shown.marker, 1), markevery=(place * every // len(curves), every),
+            markeredgecolor="white", markeredgewidth=0.3,
+        )  # fmt: skip
         if curve.half is not None:
             ends = (np.clip(end, low, high) for end in (curve.mean - curve.half, curve.mean + curve.half))
             axes.fill_between(curve.x, *ends, color=curve.look.colour, alpha=0.15, linewidth=0)
@@ -646,16 +646,6 @@ def comparison(rounds: pd.DataFrame, clients: pd.DataFrame, reference: str) -> P
         panels["clients"].set(xlabel="clients, by their difference", ylabel="difference (points)")
     _legend_of_curves(figure, shown)
     return figure
-
-
-def _line(shown: Look, points: int, place: int, of: int) -> dict[str, Any]:
-    """The style of one of several curves."""
-    every = max(1, points // 8)
-    return {
-        "color": shown.colour, "linestyle": shown.dash, "marker": shown.marker, "markersize": 4 * _SIZES.get(shown.marker, 1),
-        "markevery": (place * every // of, every), "markeredgecolor": "white", "markeredgewidth": 0.3,
-        "linewidth": 2.4 - 1.2 * place / of,
-    }  # fmt: skip
 
 
 @_styled
@@ -877,6 +867,8 @@ def representations(table: pd.DataFrame, classes: Sequence[str] = ()) -> Picture
 
     table: method, x, y, label (class number), architecture; classes: names of the classes, by number (`labels.classes`).
     """
+    import seaborn as sns
+
     titles = {method: str(method) for method in dict.fromkeys(table["method"])}
     figure, panels = _panels(titles, 3.2, 2.9, len(titles), "t-SNE, first dimension", "t-SNE, second dimension")
     found, architectures = sorted(table["label"].unique()), sorted(table["architecture"].unique())
@@ -958,6 +950,8 @@ def agreement(table: pd.DataFrame) -> Picture:
     table: first_table and second_table (names of the pair), models (title of its panel), dataset, num_clients, first (on the x
     axis) and second, per cent; NaN: a dash.
     """
+    import seaborn as sns
+
     found = table.dropna(subset=["first", "second"])
     pairs = found.groupby(["first_table", "second_table", "models"], sort=False)
     titles = [(key, rows["models"].iloc[0]) for key, rows in pairs]
@@ -1053,6 +1047,8 @@ def heat_map(
     label: of the colour bar; groups: of the rows, which are also the columns' and in order, with a white line between two;
     marked: (row, column) places to frame; numbers: format of the numbers inside, none by default; size: in inches, at the least.
     """
+    import seaborn as sns
+
     figure = Picture(figsize=[max(inches, 0.16 * len(table.columns)) for inches in size], layout="constrained")
     axes = figure.add_subplot()
     small: Any = {"fontsize": 6.5} if len(table.columns) > 12 else {}

@@ -26,11 +26,13 @@ def cell(mean: float, half: float, n: int, diverged: int = 0) -> str:
     return f"{mean:.2f} (n = 1)" if n == 1 else f"{mean:.2f} ± {half:.2f}"
 
 
-def format_difference(mean: float, half: float) -> str:
-    """`+1.20 ± 0.80` of a difference in points; without an interval (NaN), of one seed, the difference alone; a dash for NaN."""
+def format_difference(mean: float, half: float, n: int = 0) -> str:
+    """`+1.20 ± 0.80 (n = 3)` of a difference in points, n where it is given; without an interval (NaN), of one seed, the
+    difference alone; a dash for NaN.
+    """
     if np.isnan(mean):
         return "–"
-    return f"{mean:+.2f}" + ("" if np.isnan(half) else f" ± {half:.2f}")
+    return f"{mean:+.2f}" + ("" if np.isnan(half) else f" ± {half:.2f}") + (f" (n = {n})" if n else "")
 
 
 def plain(value: float) -> str:

@@ -1,7 +1,6 @@
 """What goes between server and clients: bytes are enough for every method, and the round hands back what it is to."""
 
 import dataclasses
-import re
 from typing import Any
 
 import numpy as np
@@ -213,37 +212,6 @@ def test_the_servers_numbers_are_rounds_and_the_rest_details():
     rest = {"why": "", "none": None, "ids": [1, 2], "matrix": [[1.0, 0.0], [0.0, 1.0]]}
     assert outcome.detail_rows == [{"round": 0} | rest, {"round": 1} | rest]
     assert posted(outcome.round_rows[1:]) == outcome.round_rows[1:]  # plain numbers, which a checkpoint can hold
-
-
-@pytest.mark.parametrize(
-    ("method", "message"),
-    [
-        (
-            Reporting(client={"mu": "half"}),
-            "Reporting.local_round in round 0 of client 0: diagnostic mu = 'half': must be a number, as it is a client's",
-        ),
-        (
-            Reporting(client={"accuracy": 1.0}),
-            "Reporting.local_round in round 0 of client 0: diagnostic = 'accuracy': must be a text, and none of round,",
-        ),
-        (
-            Reporting(server={"round": [1]}),
-            "Reporting.aggregate: diagnostic = 'round': must be a text, and none of round,",
-        ),
-    ],
-)
-def test_diagnostics_that_cannot_be_recorded(method, message):
-    with pytest.raises(FedlibError) as error:
-        simulate(four_clients(), method, 1)
-    assert re.sub("client [1-3]", "client 0", str(error.value)).startswith(message) and "\n" not in str(error.value)
-
-
-def test_a_step_that_returns_no_message_is_named(monkeypatch):
-    for step in ("download", "local_round"):
-        with monkeypatch.context() as patch:
-            patch.setattr(Reporting, step, lambda *given: None)
-            with pytest.raises(FedlibError, match=rf"^Reporting.{step}.* = None: must be a Message, .* Message\(\)$"):
-                simulate(four_clients(), Reporting(), 1)
 
 
 def test_contexts_reach_no_further_than_their_side():

@@ -6,7 +6,7 @@ import tiny
 import torch
 from tiny import LABELS, same
 
-from fedlib import models, simulate
+from fedlib import models
 from fedlib.algorithms.fccl import FCCL, correlation_loss, standardise
 
 PUBLIC = 6
@@ -83,11 +83,3 @@ def test_fccl_a_batch_without_variance_gives_no_nan(size: int) -> None:
     loss.backward()
     assert torch.isfinite(loss)
     assert all(torch.isfinite(parameter.grad).all() for parameter in model.parameters())
-
-
-def test_fccl_finishes_when_all_public_images_are_equal() -> None:
-    count = sum(len(own) + 2 for own in LABELS)
-    images = np.random.default_rng(0).integers(0, 256, (count + PUBLIC, 1, 32, 32), dtype=np.uint8)
-    images[count:] = 128
-    federation = tiny.federation_of(LABELS, public=PUBLIC, lr=0.1, images=images)
-    assert simulate(federation, FCCL(), 3).status == "finished"

@@ -4,10 +4,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tiny
 from test_exchange import Elsewhere, with_a_posted_server
 
 from fedlib import ALGORITHMS, FedlibError, RunSpec, lab, simulate
-from fedlib.lab import checkpoint, clientfiles
+from fedlib.lab import clientfiles
 
 SMALL, LARGE = "ResNet-4,MobileNet-V3-S,ViT-T", "ResNet-18,MobileNet-V2,ViT-T"
 SAME = [name for name, method in ALGORITHMS.items() if method.needs == "architecture"]
@@ -27,32 +28,6 @@ def resolved(name: str, scenario: str, **changes: Any) -> lab.Resolved:
     return lab.resolve(RunSpec(name, scenario=scenario, **size | asked | changes))
 
 
-class Stopped(Exception):
-    pass
-
-
-def stopped(*given: Any) -> None:
-    raise Stopped
-
-
-def check(name: str, scenario: str, folder: Any) -> None:
-    run = resolved(name, scenario)
-    whole = simulate(lab.federation_of(run), run.simulated, 2)
-    assert whole.status == "finished" and np.isfinite([row["loss"] for row in whole.round_rows[1:]]).all()
-
-    path = folder / "checkpoint.pt"
-    with pytest.raises(Stopped):
-        checkpoint.simulate(lab.federation_of(run), run.simulated, 2, checkpoint=path, every=0, progress=stopped)
-    assert path.exists() and len(list(clientfiles.folder_of(path).iterdir())) == 3
-    resumed = checkpoint.simulate(lab.federation_of(run), run.simulated, 2, checkpoint=path)
-    assert len(resumed.round_rows) == 3 and resumed.digest() == whole.digest()
-
-    server = lab.federation_of(run)
-    there = Elsewhere(run)
-    other = simulate(server, with_a_posted_server(run.algorithm), 2, exchange=there)
-    assert lab.clients_of(other).to_csv() == lab.clients_of(whole).to_csv() and len(there.snapshots) == 3
-
-
 def marked(name: str, scenario: str) -> Any:
     """ResNet-18 and MobileNet-V2 take minutes a method: they are for `make nightly`."""
     marks = [] if (name, scenario) == QUICK else pytest.mark.nightly if "ResNet-18" in scenario else pytest.mark.slow
@@ -61,7 +36,19 @@ def marked(name: str, scenario: str) -> Any:
 
 @pytest.mark.parametrize(("name", "scenario"), [marked(*case) for case in CASES])
 def test_a_method_trains_resumes_and_travels(name, scenario, small_digits, tmp_path):
-    check(name, scenario, tmp_path)
+    run = resolved(name, scenario)
+    whole = simulate(lab.federation_of(run), run.simulated, 2)
+    assert whole.status == "finished" and np.isfinite([row["loss"] for row in whole.round_rows[1:]]).all()
+
+    path = tmp_path / "checkpoint.pt"
+    resumed = tiny.stopped_and_resumed(lambda: lab.federation_of(run), run.simulated, 2, path)
+    assert len(list(clientfiles.folder_of(path).iterdir())) == len(resumed.round_rows) == 3
+    assert resumed.digest() == whole.digest()
+
+    server = lab.federation_of(run)
+    there = Elsewhere(run)
+    other = simulate(server, with_a_posted_server(run.algorithm), 2, exchange=there)
+    assert lab.clients_of(other).to_csv() == lab.clients_of(whole).to_csv() and len(there.snapshots) == 3
 
 
 def test_pfedhr_refuses_what_has_no_layers_to_group(small_digits):

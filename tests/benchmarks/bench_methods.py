@@ -3,26 +3,21 @@
 Five clients, CNN-1..5 (CNN-3 alone for methods that average whole models), 480 training images each, as of N = 100 on
 CIFAR-10; E = 1, B = 64. Standalone and the method run in turns; a run's first round, with its first visits, is left out.
 Prints the ratio of a round's times, beside what `fedlib.lab.estimates` takes for it. Wanted: FedKD at most 2.2, pFedES
-(E_fe = E) at most 3.0, FedProto, FD and FedGH at most 1.2. Below, with --parts, what the two that miss it are made of,
-each part timed alone, in turns, as a share of the same training by Standalone.
+(E_fe = E) at most 3.0, FedProto, FD and FedGH at most 1.2.
 
-    python tests/benchmarks/bench_methods.py [--short] [--methods FedKD,pFedES] [--precision bf16] [--parts]
+    python tests/benchmarks/bench_methods.py [--short] [--methods FedKD,pFedES] [--precision bf16]
 """
 
 import argparse
 import time
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from machine import describe, random_images, spread
 
-from fedlib import Federation, RunSpec, lab, models, simulate, training
-from fedlib.algorithms import ALGORITHMS, Algorithm, make, pfedes
+from fedlib import Federation, RunSpec, lab, models, simulate
+from fedlib.algorithms import ALGORITHMS, Algorithm, make
 from fedlib.protocol import Protocol
-from fedlib.randomness import generator
 
 PARAMS = {"pFedES": {"extractor_epochs": 0}}  # as many epochs as the model's
 WANTED = {"FedKD": 2.2, "pFedES": 3.0, "FedProto": 1.2, "FD": 1.2, "FedGH": 1.2}
@@ -59,53 +54,11 @@ def estimated(name: str, architectures: tuple[str, ...]) -> float:
     return lab.relative_work(lab.resolve(spec))
 
 
-def parts(name: str, count: int, turns: int, precision: str) -> dict[str, float]:
-    """Processor time over that of training the network once on `count` images: of the forward pass that class means
-    (FedProto, FD, FedGH) cost; of pFedES's two steps; of the proxy extractor alone, forwards in the first step,
-    forwards and backwards in the second.
-    """
-    data, indices = random_images(count), torch.arange(count)
-    mean, std = (torch.tensor(values).view(-1, 1, 1) * 255 for values in (data.mean, data.std))
-    pool = training.Pool(data.images, data.labels, mean, std, precision)
-    settings = training.Settings(1, 64, 0.01)
-    model = models.build(name, 10, 3, generator(0, "init"))
-    proxy = models.proxy_extractor(3).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    images = pool.batch(indices[:64])
-
-    def train(loss: Callable[..., torch.Tensor], modules: Any, **named: Any) -> None:
-        training.train(loss, modules, pool, indices, settings, np.random.default_rng(0), named)
-
-    def enhance(backwards: bool) -> None:
-        for batch in indices.split(64):
-            with torch.set_grad_enabled(backwards), pool.autocast():
-                enhanced = proxy(images[: len(batch)])
-            if backwards:
-                enhanced.backward(torch.ones_like(enhanced))
-
-    timed: dict[str, Callable[[], object]] = {
-        "training": lambda: train(training.cross_entropy, {"model": model}),
-        "class means": lambda: training.class_means(model.extractor, pool, indices, torch.arange(10)),
-        "step 1": lambda: train(pfedes.mixed_loss, {"model": model}, extractor=proxy, mu=0.1),
-        "extractor in it": lambda: enhance(False),
-        "step 2": lambda: train(pfedes.enhanced_loss, {"extractor": proxy}, model=model),
-        "extractor in that": lambda: enhance(True),
-    }
-    seconds = {part: np.empty(turns + 1) for part in timed}
-    for turn in range(turns + 1):  # the first warms up
-        for part, function in timed.items():
-            started = time.process_time()
-            function()
-            seconds[part][turn] = time.process_time() - started
-    medians = {part: float(np.median(taken[1:])) for part, taken in seconds.items()}
-    return {part: taken / medians["training"] for part, taken in medians.items()}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--short", action="store_true", help="few images: shows that it runs, not how fast")
     parser.add_argument("--methods", help="some of them, by name (default: all but Standalone and pFedHR)")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
-    parser.add_argument("--parts", action="store_true", help="also the parts of pFedES and of the class means alone")
     arguments = parser.parse_args()
     names = [name for name in ALGORITHMS if name not in ("Standalone", "pFedHR")]
     names = arguments.methods.split(",") if arguments.methods else names
@@ -125,10 +78,6 @@ def main() -> None:
         expected = estimated(name, turn)
         wanted = f"{WANTED[name]:.1f}" if name in WANTED else ""
         print(f"{name:<12}  {spread(np.concatenate(ratios)):<30}{wanted:>6}  {expected:8.2f}", flush=True)
-    if arguments.parts:
-        found = pd.DataFrame({each: parts(each, count, turns, arguments.precision) for each in models.CNN_WIDTHS})
-        print(f"\nparts alone, {arguments.precision}")
-        print(found.assign(mean=found.mean(axis=1)).drop(index="training").round(2).to_string())
 
 
 if __name__ == "__main__":

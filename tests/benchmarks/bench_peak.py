@@ -54,13 +54,6 @@ def seconds(function: Callable[[], object]) -> float:
     return time.process_time() - started
 
 
-def memory() -> float:
-    """GB a second, read and written, of copying 256 MB."""
-    one = torch.ones(2**25)
-    other = torch.empty_like(one)
-    return 2 * 4 * len(one) / min(seconds(lambda: other.copy_(one)) for _ in range(5)) / 1e9
-
-
 def speeds(
     name: str, batch: int, precision: str, protocol: Protocol, count: int, repeats: int
 ) -> tuple[np.ndarray, float]:
@@ -110,7 +103,7 @@ def main() -> None:
     repeats, least = (2, 64) if short else (5, 1024)
     print(describe())
     with training.one_thread():
-        print(f"memory {memory():.0f} GB/s; images a second (share of the peak), {repeats} turns")
+        print(f"images a second (share of the peak), {repeats} turns")
         print(f"{'':<24}{''.join(f'{name:>14}' for name in models.CNN_WIDTHS)}{'mean':>8}{'kernels':>9}{'peak':>6}")
         for precision in DTYPES:
             rows, peaks = {}, []

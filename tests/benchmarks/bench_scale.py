@@ -5,11 +5,9 @@ CNN-1 to CNN-5 in turn, K = 100 clients a round, E = 1, B = 64, a checkpoint aft
 its own. In turn: what a visited client costs in memory beyond its model, without files; a run of the first method with
 the largest N that is killed by SIGKILL in its middle and goes on, whose final state must have the SHA-256 of an
 undisturbed one; for each method a run for each N, --rounds rounds with the largest, a tenth with the others and in the
-run that is killed. It needs room on the disk for all visited clients, 5.7 MiB each. --figure writes the curves and,
-beside them, their numbers (committed: figures/benchmarks/scale.png).
+run that is killed. It needs room on the disk for all visited clients, 5.7 MiB each.
 
     python tests/benchmarks/bench_scale.py [--short] [--rounds T] [--clients N ...] [--methods NAME ...] [--folder DIR]
-        [--figure PNG]
 """
 
 import argparse
@@ -179,46 +177,6 @@ def report(method: str, clients: int, rows: pd.DataFrame, facts: dict[str, float
     )
 
 
-def returning(method: str, rows: pd.DataFrame) -> None:
-    """What a round costs by how many of its clients come back, mostly from a file, instead of being new."""
-    later = rows.iloc[1:]
-    back = K - later["visited"].to_numpy() + rows["visited"].to_numpy()[:-1]
-    for what, column in (("on a processor", "cpu"), ("by the clock", "seconds")):
-        each, none = np.polyfit(back, later[column], 1)
-        print(
-            f"  {method:<9} a round {what}: {none:.2f} s with new clients only, {1000 * each:.1f} ms more for each that "
-            f"comes back, so at most {none + K * each:.2f} s",
-            flush=True,
-        )
-
-
-def draw(table: pd.DataFrame, path: str) -> None:
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(2, 2, figsize=(9, 6), layout="constrained")
-    most = table["clients"].max()
-    for method, rows in table[table["clients"] == most].groupby("method", sort=False):
-        axes[0, 0].plot(rows["visited"], rows["cpu"], label=f"{method}, round")
-        axes[0, 0].plot(rows["visited"], rows["checkpoint_cpu"], "--", label=f"{method}, checkpoint")
-        axes[0, 1].plot(rows["visited"], rows["rss"] / GIB, label=method)
-        axes[1, 0].plot(rows["visited"], rows["checkpoint_bytes"] / MIB, label=method)
-    axes[0, 1].axhline(3, color="grey", linewidth=0.8)
-    for axis, label in (
-        (axes[0, 0], "seconds on a processor"),
-        (axes[0, 1], "memory, GiB"),
-        (axes[1, 0], "checkpoint, MiB"),
-    ):
-        axis.set(xlabel=f"visited clients of {most}", ylabel=label, ylim=(0, None))
-        axis.legend(frameon=False)
-    for method, rows in table.groupby("method", sort=False):
-        by_clients = rows.groupby("clients")
-        axes[1, 1].plot(by_clients["cpu"].median(), marker="o", label=f"{method}, round of {K}")
-        axes[1, 1].plot(by_clients["setup"].first(), "--", marker="s", label=f"{method}, set-up")
-    axes[1, 1].set(xlabel="clients, N", ylabel="seconds", xscale="log", ylim=(0, None))
-    axes[1, 1].legend(frameon=False)
-    figure.savefig(path)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
@@ -228,7 +186,6 @@ def main() -> None:
     parser.add_argument("--clients", type=int, nargs="+", default=[100, 1000, 10_000], help="N, ascending")
     parser.add_argument("--methods", nargs="+", default=["FedSSA", "FedProto"])
     parser.add_argument("--folder", help="where the checkpoints are written, by default a temporary folder")
-    parser.add_argument("--figure", help="write the curves as a picture")
     parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
@@ -241,7 +198,6 @@ def main() -> None:
     if not arguments.short:
         of_a_client(arguments.methods)
     print(f"\nruns with checkpoints, {K} clients a round, {HELD} images a client")
-    tables = []
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         file = Path(folder) / "checkpoint.pt"
         interrupted(arguments.methods[0], counts[-1], max(6, rounds // 10), file)
@@ -250,13 +206,6 @@ def main() -> None:
                 rows, facts, _ = run(method, clients, rounds if clients == counts[-1] else max(5, rounds // 10), file)
                 clientfiles.remove(file)
                 report(method, clients, rows, facts)
-                if clients == counts[-1]:
-                    returning(method, rows)
-                tables.append(rows.assign(method=method, setup=facts["setup"]))
-                if arguments.figure:
-                    numbers = pd.concat(tables).round(4)
-                    numbers.to_csv(Path(arguments.figure).with_suffix(".csv"), index=False, lineterminator="\n")
-                    draw(numbers, arguments.figure)
 
 
 if __name__ == "__main__":

@@ -7,10 +7,10 @@ folder is empty. Skipped where Flower is not installed (the extra `fedlib[flower
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from processes import wait_for
 from united import rows, simulated_run, tables
 
 pytest.importorskip("flwr")
@@ -64,13 +64,6 @@ def deal(federation, spec):
     return shares.deal(spec, federation.folder, NODES)
 
 
-def until(condition, what, seconds=600):
-    began = time.monotonic()
-    while not condition():
-        assert time.monotonic() - began < seconds, f"waited in vain: {what}"
-        time.sleep(0.1)
-
-
 def rounds_done(out):
     return len({row["round"] for row in rows(out / "messages.csv")}) - 1 if (out / "messages.csv").exists() else 0
 
@@ -110,9 +103,9 @@ def test_a_node_that_is_killed_in_a_round_and_started_again(federation, tmp_path
     run = deal(federation, RunSpec("FedSSA", **COMMON | {"participation": 1.0}))
     log, out = federation.own / "node-1.log", tmp_path / "out"
     number = federation.start(run.key, out)
-    until(lambda: rounds_done(out) >= 1, "the first round")
+    wait_for(lambda: rounds_done(out) >= 1, "first round", 600)
     before = log.read_text().count("Receiving: train")
-    until(lambda: log.read_text().count("Receiving: train") > before, "another round begins")
+    wait_for(lambda: log.read_text().count("Receiving: train") > before, "further round", 600)
     federation.kill_node(1)
     assert rounds_done(out) < 3
     federation.start_node(1)
@@ -124,7 +117,7 @@ def test_a_server_that_is_killed_and_resumed(federation, tmp_path):
     run = deal(federation, RunSpec("pFedES", **COMMON))
     out = tmp_path / "out"
     federation.start(run.key, out)
-    until(lambda: rounds_done(out) >= 1, "the first round")
+    wait_for(lambda: rounds_done(out) >= 1, "first round", 600)
     federation.kill_server()
     assert not (out / "rounds.csv").exists()
     federation.start_server()
@@ -142,7 +135,7 @@ def test_a_node_that_never_answers(federation, tmp_path):
     run = deal(federation, RunSpec("FedGH", seed=1, **COMMON | {"participation": 1.0, "rounds": 2}))
     out = tmp_path / "out"
     number = federation.start(run.key, out, patience=60)
-    until(lambda: rounds_done(out) >= 1, "the first round")
+    wait_for(lambda: rounds_done(out) >= 1, "first round", 600)
     federation.kill_node(2)
     federation.wait(number, out)
     assert [row["absent"] for row in rows(out / "rounds.csv")] == ["", "", "2.0"]

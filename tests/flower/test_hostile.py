@@ -325,7 +325,7 @@ def check_finite(found, honest):
                     assert 0 <= float(row[key]) <= 1
 
 
-def attack(name, cases, folder, monkeypatch, round=1):
+def attack(name, cases, folder, monkeypatch, capsys, round=1):
     monkeypatch.setattr(server, "PAUSE", 0.0)
     public = {"public_images": 16} if ALGORITHMS[name].public_data != "none" else {}
     scenario = {"scenario": "homogeneous"} if ALGORITHMS[name].needs == "architecture" else {}
@@ -351,6 +351,9 @@ def attack(name, cases, folder, monkeypatch, round=1):
         if case in REFUSED:
             assert message["reason"] and "\n" not in message["reason"], case
             assert (own["absent"], own["selected"]) == ("1.0", "0" if round < 0 else "3"), case
+            assert not any(row["absent"] for row in found["rounds"] if row is not own), case
+            said = f"round {round}: client 2: {message['reason']}; the round goes on without it\n"
+            assert said in capsys.readouterr().err, case
             others = [row for row in honest["clients"] if (row["round"], row["client"]) != victim]
             assert found["clients"] == others, case
         else:
@@ -363,19 +366,19 @@ def attack(name, cases, folder, monkeypatch, round=1):
 
 @pytest.mark.thorough("FedSSA")
 @pytest.mark.parametrize("name", ["FedSSA", "FedProto"])
-def test_a_few_hostile_replies(name, small_digits, tmp_path, monkeypatch):
+def test_a_few_hostile_replies(name, small_digits, tmp_path, monkeypatch, capsys):
     assert len(REFUSED) >= 100
     cases = {case: REFUSED[case] for case in SAMPLE}
-    assert attack(name, cases, tmp_path, monkeypatch) == len(SAMPLE)
+    assert attack(name, cases, tmp_path, monkeypatch, capsys) == len(SAMPLE)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_every_hostile_reply_to_every_method(name, small_digits, tmp_path, monkeypatch):
-    assert attack(name, REFUSED | BELIEVED, tmp_path, monkeypatch) >= 80
+def test_every_hostile_reply_to_every_method(name, small_digits, tmp_path, monkeypatch, capsys):
+    assert attack(name, REFUSED | BELIEVED, tmp_path, monkeypatch, capsys) >= 80
 
 
 @pytest.mark.nightly
-def test_every_hostile_reply_before_round_0(small_digits, tmp_path, monkeypatch):
+def test_every_hostile_reply_before_round_0(small_digits, tmp_path, monkeypatch, capsys):
     """Where every method's clients say the same: how good their initial models are."""
-    assert attack("FedSSA", REFUSED, tmp_path, monkeypatch, round=-1) >= 75
+    assert attack("FedSSA", REFUSED, tmp_path, monkeypatch, capsys, round=-1) >= 75

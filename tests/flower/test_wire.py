@@ -77,9 +77,6 @@ def with_structure(structure) -> bytes:
 PLACE = json.loads(CONTENT[8:HEADER])["0"]["data_offsets"]
 BILLION = {"dtype": "F32", "shape": [10**9], "data_offsets": [0, 4 * 10**9]}
 HOSTILE = {
-    "nothing": b"",
-    "cut in the header": CONTENT[: HEADER // 2],
-    "cut in the tensors": CONTENT[:-1],
     "longer": CONTENT + b"\0",
     "a pickle": b"\x80\x04cos\nsystem\n(S'true'\ntR.",
     "a header of 2**64": b"\xff" * 8 + CONTENT[8:],
@@ -113,7 +110,7 @@ def test_bytes_that_nobody_of_ours_wrote_are_one_line(content):
 
 def test_every_cut_is_noticed():
     for cut in range(len(CONTENT)):
-        with pytest.raises(FedlibError):
+        with pytest.raises(FedlibError, match=r"\Amessage: .*\Z"):
             wire.from_bytes(CONTENT[:cut])
 
 

@@ -9,6 +9,7 @@ from fedlib import Dataset, Federation, FedlibError, RunSpec, models, partition,
 from fedlib.algorithms import make
 from fedlib.lab import launch, simulate
 from fedlib.papers import exhibits
+from fedlib.partition import Dealing
 
 DATA = tiny.dataset(num_classes=3, per_class=20)
 HELD = [np.arange(0, 20), np.arange(20, 40)]
@@ -64,6 +65,11 @@ def test_fields_of_a_specification(fields, message, home):
         (lambda: partition.iid([np.zeros(9)], 0, None), "num_clients = 0: must be at least 1"),
         (lambda: partition.dirichlet([np.zeros(9, int)], 2, None, None, [3]), "alpha = None: must be a number"),
         (lambda: partition.by_class([np.zeros(9, int)], 0, 1, 1, None), "num_clients = 0: must be at least 1"),
+        (lambda: partition.dirichlet([np.zeros(9, int)], 2, 0, None, [3]), "alpha = 0.0: must be above 0"),
+        (lambda: partition.by_class([LABELS], 5, 3, 0, None), "classes_per_client = 0: must be between 1 and 3"),
+        (lambda: partition.by_class([LABELS], 5, 3, 4, None), "classes_per_client = 4: must be between 1 and 3"),
+        (lambda: partition.local_split(LABELS, HELD[0][:2], None), "images of a client = 2: must be at least 3"),
+        (lambda: partition.client_images(LABELS, 6, Dealing(3, 2, "iid"), 0), "client 0 would hold 2"),
     ],
 )
 def test_arguments(call, message, home, monkeypatch):
@@ -103,6 +109,7 @@ def test_arguments(call, message, home, monkeypatch):
             lambda: built([(np.arange(9), np.arange(8, 12), np.arange(20, 22))]),
             "image 8 is held twice, by client 0 and by client 0",
         ),
+        (lambda: built([np.arange(5), np.arange(5, 7)]), "that each holds 3 images or more; client 1 would hold 2"),
         (lambda: built([([], [1], [2])]), "an image of each part of split local-8:1:1; client 0 would hold (0, 1, 1)"),
         (lambda: built(public=np.arange(39, 45)), "image 39 is held twice, by client 1 and by the public data"),
         (lambda: built(public=np.arange(55, 65)), "public = 64: must be within 0..59"),
@@ -142,6 +149,12 @@ LABELS = np.arange(6) % 3
         ((IMAGES, LABELS, IMAGES.repeat(3, 1), LABELS), "own: test images' channels = 3: must be 1"),
         ((IMAGES, LABELS, IMAGES, LABELS, 3.5), "own: num_classes = 3.5: must be a whole number"),
         ((IMAGES, LABELS, IMAGES, LABELS, 0), "own: labels = [0, 1, 2]: must be within"),
+        ((IMAGES.astype(int), LABELS, IMAGES, LABELS), "own: train images' dtype = 'torch.int64': must be torch.uint8"),
+        ((IMAGES[:, 0], LABELS, IMAGES, LABELS), "own: train images' shape = (6, 32, 32): must be (n, channels"),
+        ((IMAGES[:, :, :0], LABELS, IMAGES, LABELS), "own: train images' shape = (6, 1, 0, 32): must be (n, channels"),
+        ((IMAGES, np.zeros(7, int), IMAGES, np.zeros(5, int)), "own: number of train labels = 7: must be 6"),
+        ((IMAGES, LABELS - 1, IMAGES, LABELS - 1), "own: labels = [-1, 0, 1]: must be within 0..1"),
+        ((IMAGES, LABELS + 1, IMAGES, LABELS, 3), "own: labels = [0, 1, 2, 3]: must be within 0..2"),
     ],
 )
 def test_data_of_ones_own(arguments, message):

@@ -1,9 +1,8 @@
 """Runs that end by what they have spent, words or FLOPs."""
 
-import signal
-
 import numpy as np
 import pytest
+from processes import interrupted
 
 from fedlib import FedlibError, RunSpec, lab, run, study
 from fedlib.__main__ import main
@@ -49,12 +48,7 @@ def test_a_run_with_a_budget_resumes_to_the_bit(small_digits, home, monkeypatch)
     whole = run(spec, progress=False)
     monkeypatch.setenv("FEDLIB_HOME", str(home / "other"))
     for after in (0, 1):
-        with pytest.raises(KeyboardInterrupt, match=f"stopped after round {after + 1} of 9"):
-            run(
-                spec,
-                progress=False,
-                log=lambda row, at=after: row["round"] == at and signal.raise_signal(signal.SIGINT),
-            )
+        interrupted(spec, after)
     resumed = run(spec, progress=False)
     assert resumed.digest == whole.digest and resumed.path != whole.path and len(resumed.rounds) == 4
 

@@ -7,11 +7,10 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import tiny
 
-from fedlib import Federation, FedlibError, lab, simulation
+from fedlib import Federation, FedlibError, lab, simulation, training
 from fedlib import simulate as plain
 from fedlib.algorithms import Algorithm, make
 from fedlib.lab import checkpoint, clientfiles, simulate
@@ -36,7 +35,7 @@ def run(
 def in_memory(federation: Federation) -> tuple[int, int]:
     """How many clients are, and their bytes."""
     there = [client for client in federation.clients if client._model is not None]
-    return len(there), sum(part.nbytes for client in there for part in clientfiles._tensors(client.snapshot()))
+    return len(there), sum(part.nbytes for client in there for part in training.tensors(client.snapshot()))
 
 
 def stop_after(round: int):
@@ -249,12 +248,3 @@ def test_the_same_federation_goes_on_after_it_was_stopped_inside_a_round(room, t
     expected = plain(built(inherit="first_visit"), make("FedSSA"), ROUNDS, PARTICIPATION)
     assert outcome.digest() == expected.digest()
     assert lab.clients_of(outcome).equals(lab.clients_of(expected))
-
-
-def test_a_visited_client_costs_its_model_and_its_state(monkeypatch):
-    """No gradients, which are as large, and no copies: for every method in `tests/algorithms/test_exchange.py`."""
-    federation = built()
-    outcome = plain(federation, make("Standalone"), 2, PARTICIPATION)
-    parameters = [part for client in outcome.clients if client.visited for part in client.model.parameters()]
-    assert len(parameters) >= 3 * 3 and all(part.grad is None for part in parameters)
-    assert np.all([client._model is None for client in outcome.clients if not client.visited])

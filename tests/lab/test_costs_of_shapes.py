@@ -22,23 +22,12 @@ SAMPLES = {
 }
 
 
-@pytest.fixture
-def register(monkeypatch, tmp_path):
-    monkeypatch.setattr(data, "REGISTERED", dict(data.REGISTERED))
-    monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
-    data.load.cache_clear()
-
-    def made(name: str) -> RunSpec:
-        sample = SAMPLES[name]
-        values, labels = sample.random(60, np.random.default_rng(0)), np.arange(60) % 4
-        arrays = values[:50], labels[:50], values[50:], labels[50:]
-        data.register("shaped", lambda: Dataset.from_arrays("shaped", *arrays, 4, kind=sample.kind))
-        return RunSpec(
-            "FedGH", dataset="shaped", scenario=name, num_clients=3, participation=1.0, rounds=2, batch_size=8
-        )
-
-    yield made
-    data.load.cache_clear()
+def register(name: str) -> RunSpec:
+    sample = SAMPLES[name]
+    values, labels = sample.random(60, np.random.default_rng(0)), np.arange(60) % 4
+    arrays = values[:50], labels[:50], values[50:], labels[50:]
+    data.register("shaped", lambda: Dataset.from_arrays("shaped", *arrays, 4, kind=sample.kind))
+    return RunSpec("FedGH", dataset="shaped", scenario=name, num_clients=3, participation=1.0, rounds=2, batch_size=8)
 
 
 def linear(*widths: int) -> int:
@@ -63,9 +52,7 @@ def test_what_a_round_costs_is_measured_on_samples_of_the_shape(name):
     assert cost.epoch == costs.training_flops(name, 4, SAMPLES[name]) and cost.fixed == 0
 
 
-def test_what_is_defined_again_is_counted_again(monkeypatch):
-    monkeypatch.setattr(models, "BUILDERS", dict(models.BUILDERS))
-    monkeypatch.setattr(algorithms, "ALGORITHMS", dict(algorithms.ALGORITHMS))
+def test_what_is_defined_again_is_counted_again():
     for hidden, passes in ((4, 1), (8, 2)):
 
         def network(num_classes, channels, sample, hidden=hidden):
@@ -92,7 +79,7 @@ def test_what_is_defined_again_is_counted_again(monkeypatch):
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_a_run_is_estimated_costed_and_read_back(name, register):
+def test_a_run_is_estimated_costed_and_read_back(name):
     spec = register(name)
     run = lab.resolve(spec, "smoke")
     assert estimates.expected_seconds([run])[0] > 0 and lab.relative_work(run) > 1
@@ -107,7 +94,7 @@ def test_a_run_is_estimated_costed_and_read_back(name, register):
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_a_share_holds_the_samples_as_they_are(name, register, tmp_path):
+def test_a_share_holds_the_samples_as_they_are(name, tmp_path):
     run = shares.deal(register(name), tmp_path, 2, "smoke")
     whole = lab.federation_of(run)
     for node, held in enumerate(([0, 2], [1])):

@@ -145,19 +145,6 @@ def test_a_specification_that_is_none_is_one_line(content, line, tmp_path, capsy
     assert line in said and said.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        ((), "algorithm: must be given, see `fedlib list`, or --spec FILE"),
-        (("FedSSA", "--spec", "a"), "--spec cannot be combined with algorithm"),
-        (("--spec", "a", "--rounds", "3", "--set", "mu0=1"), "--spec cannot be combined with --rounds, --set"),
-    ],
-)
-def test_a_specification_stands_alone(arguments, line, capsys):
-    assert fedlib("run", *arguments) == 2
-    assert line in capsys.readouterr().err
-
-
 def test_a_plan_is_what_reproduce_would_train(capsys):
     assert fedlib("reproduce", "fedssa", "--plan", "json") == 0
     plan = json.loads(capsys.readouterr().out)

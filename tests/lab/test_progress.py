@@ -171,7 +171,6 @@ def test_an_estimate_goes_by_the_runs_most_like_it():
 def test_without_any_timed_run_an_ordinary_core_is_assumed():
     run = timed(0, algorithm="FedSSA").run
     assert lab.expected_seconds([run], []) == [lab.training_work(run) / estimates.ORDINARY]
-    assert lab.estimate([run, run], 2, []) == lab.estimate([run], 1, [])
 
 
 @pytest.mark.thorough(None)

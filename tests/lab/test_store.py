@@ -13,6 +13,7 @@ from unittest.mock import Mock
 import numpy as np
 import processes
 import pytest
+from processes import interrupted
 
 from fedlib import FedlibError, RunSpec, lab, models, run, simulation
 from fedlib.__main__ import main
@@ -28,19 +29,6 @@ FLIPS = 100  # of a finished run, and as many of an unfinished one
 @pytest.fixture(autouse=True)
 def tiny_scenario(monkeypatch, small_digits):
     monkeypatch.setitem(models.SCENARIOS, "tiny", ("tiny-a", "tiny-b"))
-
-
-def interrupted(spec: RunSpec, after: int = 0) -> None:
-    """Run it up to the end of round `after`, where a SIGTERM arrives."""
-    seen: list[int] = []
-
-    def report(row: dict[str, Any]) -> None:
-        seen.append(row["round"])
-        if len(seen) == after + 1:
-            signal.raise_signal(signal.SIGTERM)
-
-    with pytest.raises(lab.Interrupted, match=f"stopped after round {after + 1} of {spec.rounds}"):
-        run(spec, progress=False, log=report)
 
 
 def flips(folder) -> list[tuple[str, int]]:
@@ -309,13 +297,6 @@ def test_prune(home, monkeypatch, capsys, tmp_path):
     assert capsys.readouterr().out.count("a whole run is never pruned") == 2
     assert [path.name for path in lab.stored()] == [finished.key, f"{finished.key}.stale-1"]
     assert not list((home / "runs").glob(f".{key}.lock"))
-
-
-@pytest.mark.parametrize("days", ["soon", "-1", "nan"])
-def test_prune_refuses_an_age_that_is_none(days, capsys):
-    assert main(["runs", "prune", "--older-than", days]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "older-than = " in said
 
 
 def test_what_a_killed_process_left_beside_a_finished_run_is_cleared_by_the_next_reader(home):

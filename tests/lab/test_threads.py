@@ -130,11 +130,11 @@ def after_round(row):
         while not second.waits:
             pass
         signal.raise_signal(signal.SIGINT)
-second.waits, alone = False, launch._alone
-def noted(label):
+second.waits, usable = False, launch.usable
+def noted(*given, **named):
     second.waits = second.waits or threading.current_thread() is second
-    return alone(label)
-launch._alone = noted
+    return usable(*given, **named)
+launch.usable = noted
 try:
     run(specs[0], progress=False, log=after_round)
 except KeyboardInterrupt as stopped:

@@ -183,15 +183,6 @@ def test_a_cell_follows_its_specification():
     assert (own.method, own.setting) == ("FedProto", "digits, N = 4, C = 100 %")
 
 
-@pytest.mark.parametrize("scale", lab.SCALES)
-def test_a_run_that_exhibits_share_keeps_what_any_of_them_needs(scale):
-    kept = {}
-    for cell in exhibits.cells(tuple(exhibits.GRIDS), scale, seeds=(0,)):
-        kept.setdefault(lab.resolve(cell.spec, scale).key, set()).add(cell.spec.keep)
-    assert {keep for keeps in kept.values() for keep in keeps} == set(lab.KEEP)
-    assert all(len(keeps) == 1 for keeps in kept.values())
-
-
 def test_every_value_of_a_run_names_its_layer():
     cell = next(cell for cell in exhibits.cells("audit/pfedes", "smoke") if cell.method == "E_fe = 5")
     named = {"row": ("paper", "extractor_epochs"), "scale": ("rounds", "local_epochs", "seed")}
@@ -295,7 +286,7 @@ def test_a_scale_fixes_no_swept_quantity_and_no_setting(scale):
 
 
 def test_plan_at_scale_paper_prints_what_is_chosen(home, monkeypatch, capsys):
-    monkeypatch.setattr(lab, "estimate", lambda todo, jobs, known: 7200.0 * len(todo))
+    monkeypatch.setattr(lab, "expected_seconds", lambda todo, known: [7200.0] * len(todo))
     run = lab.resolve(lab.RunSpec(), "smoke")
     monkeypatch.setattr(reproduce, "plan", lambda *given: reproduce.Plan({"one": run, "two": run}, {}, [], [run]))
     assert reproduce.reproduce("fedssa/table2", "paper", jobs=2, only="plan")

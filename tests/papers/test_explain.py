@@ -70,6 +70,7 @@ def test_an_exhibit_without_runs_and_a_wrong_name(capsys):
 
 def test_what_a_row_and_a_protocol_give_is_told_apart():
     cells = [cell for cell in exhibits.cells("audit/fedssa", "smoke") if cell.method == "as released"]
-    layers = explain.layers_of(cells, "smoke").set_index("field")["layer"]
-    assert layers["protocol"] == "row" and layers["lr"] == layers["stable_rounds"] == "default"
-    assert layers["classes_per_client"] == "default" and "mu0" not in layers
+    given = {layer: text.split("; ") for layer, text in explain.in_words(cells, "smoke").items()}
+    assert "protocol = released" in given["row"] and not any("mu0" in text for own in given.values() for text in own)
+    named = {text.split(" = ")[0] for text in given["default"]}
+    assert {"lr", "stable_rounds", "classes_per_client"} <= named

@@ -10,6 +10,7 @@ import sys
 import nbformat
 import papermill
 import pytest
+from results_of_record import settings
 
 from fedlib import ALGORITHMS
 from fedlib.errors import FedlibError
@@ -187,11 +188,6 @@ def test_papermill_with_a_wrong_parameter_fails_in_one_line(tmp_path):
     result = papermill_command(tmp_path, "-p", "sclae", "demo")
     assert result.returncode != 0
     assert "notebook parameter = 'sclae' is unknown: did you mean 'scale'?" in result.stderr
-
-
-def settings(**changed):
-    """`notebook.settings` with every parameter at its default but those of `changed`."""
-    return notebook.settings(**{name: default for name, (_, default, _) in notebook.PARAMETERS.items()} | changed)
 
 
 @pytest.mark.parametrize(

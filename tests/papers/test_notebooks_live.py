@@ -9,6 +9,7 @@ from functools import partial
 import nbformat
 import numpy as np
 import pytest
+import results_of_record
 import torch
 from IPython.core.interactiveshell import InteractiveShell
 from torch import nn
@@ -156,15 +157,10 @@ def test_a_notebook_runs_again_changed_and_after_an_interruption(name, kernel, h
     for item in EXHIBITS[name]:
         assert of(first, item, "--dataset-digits--rounds-1")
         assert not of(both, item, "")
-    made = [item for item in EXHIBITS[name] if of(set(both) - set(first), item, f"--{variation(**changed)}")]
+    variation = results_of_record.settings(**changed).variation
+    made = [item for item in EXHIBITS[name] if of(set(both) - set(first), item, f"--{variation}")]
     said = capsys.readouterr().out
     assert made == EXHIBITS[name] or "not among these" in said  # a figure of an absent method says so
-
-
-def variation(**changed):
-    return notebook.settings(
-        **{key: default for key, (_, default, _) in notebook.PARAMETERS.items()} | changed
-    ).variation
 
 
 @pytest.mark.slow

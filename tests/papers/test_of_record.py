@@ -110,13 +110,6 @@ def test_a_plan_starts_with_what_takes_longest():
     assert planned[0] == "pFedES" and set(planned[1:3]) == {"FML", "FedKD"}
 
 
-@pytest.mark.parametrize("name", ["fedssa/table2", "fedssa/fig6", "fedssa/table3"])
-def test_a_method_that_an_exhibit_does_not_have_is_refused(name, capsys):
-    assert main(["reproduce", name, "--scale", "record", "--methods", "FedKEMF", "--dry-run"]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "method" in said and "FedKEMF" in said
-
-
 def test_a_notebook_reads_them(cells, monkeypatch, capsys):
     asked = trained(monkeypatch)
     found = notebook.train_cells(cells[:-1])

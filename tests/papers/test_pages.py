@@ -9,16 +9,12 @@ import pandas as pd
 import pytest
 from nbformat import v4
 from PIL import Image
-from results_of_record import of_record
+from results_of_record import of_record, settings
 
 from fedlib import ALGORITHMS, FedlibError, lab
 from fedlib.algorithms import pfedes
 from fedlib.papers import exhibits, notebook, pages, recorded, reproduce
 from fedlib.papers.printed import accuracies
-
-
-def settings(**changed):
-    return notebook.settings(**{name: default for name, (_, default, _) in notebook.PARAMETERS.items()} | changed)
 
 
 def shown(monkeypatch):

@@ -156,14 +156,6 @@ def test_first_rounds_are_compared_with_the_digits_on_record(exported, monkeypat
     assert "differs by 0.003" in capsys.readouterr().out and "1 differ, by 0.003" in checked.last_agreed()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"), [(["long", "--check"], "arm = 'long'"), (["--check", "FedNothing"], "key = 'FedNothing'")]
-)
-def test_a_check_of_what_is_not_there_is_one_line(arguments, said, store, capsys):
-    assert main(["record", *arguments]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
-
-
 @pytest.fixture
 def four(tmp_path, monkeypatch):
     """The folder of four results of record, FedSSA and FedProto with two seeds."""

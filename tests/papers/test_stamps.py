@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from results_of_record import settings
 
 from fedlib import ALGORITHMS, data, lab, models
 from fedlib.algorithms.base import Algorithm
@@ -15,10 +16,6 @@ from fedlib.papers import exhibits, notebook, pages, stamps
 from fedlib.show import plots, tables
 
 NAMES = ("fedssa/table1", "fedgh/table1", "fedgh/fig2", "pfedhr/table4", "fedssa/fig3")
-
-
-def settings(**changed):
-    return notebook.settings(**{name: default for name, (_, default, _) in notebook.PARAMETERS.items()} | changed)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -101,11 +101,9 @@ def test_intervals_end_at_100_and_one_seed_is_hollow():
     ]
 
 
-def test_rows_may_differ_by_setting_and_divergence_is_said():
+def test_a_row_that_diverged_says_so():
     rows = ROWS.assign(ours=[np.nan, 97.2, 60.0])
-    figure = plots.intervals(rows, {"cifar10, N = 10": METHODS, "mnist, N = 100": ["FedProto"]})
-    assert [texts(axes.get_yticklabels()) for axes in figure.axes] == [METHODS, ["FedProto"]]
-    assert "diverged" in words(figure) and "not run" not in words(figure)
+    assert "diverged" in words(plots.intervals(rows, METHODS))
 
 
 def curves_table(methods=("FedSSA", "FedProto"), seeds=(0, 1), rounds=4, level=0.9):
