@@ -33,7 +33,6 @@ def cells(written, tmp_path, monkeypatch):
     results, every = written
     shutil.copytree(results, tmp_path / "results")
     monkeypatch.setattr(recorded, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr(lab, "estimate", lambda todo, jobs, known: 60.0 * len(todo))
     monkeypatch.setattr(lab, "expected_seconds", lambda todo, known: [60.0] * len(todo))
     return every
 
