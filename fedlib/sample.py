@@ -1,7 +1,7 @@
 """What one sample of a data set looks like, without any data: its kind, shape and numbers. Networks are built for it."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -95,7 +95,3 @@ class Sample:
         if self.dtype == "float32":
             return stream.standard_normal(shape, dtype=np.float32)
         return stream.integers(0, self.vocabulary or 256, shape, dtype=self.dtype)
-
-    def with_channels(self, channels: int) -> "Sample":
-        """The same with another length of the first axis."""
-        return replace(self, shape=(channels, *self.shape[1:]))

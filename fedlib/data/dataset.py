@@ -4,7 +4,7 @@ import hashlib
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -194,22 +194,16 @@ class Dataset:
         the grey values (the mean), repeated. Raises FedlibError where they are of another kind, shape or dtype.
         """
         own = self.sample
-        if own.kind == sample.kind == "image" and own.with_channels(sample.channels) == sample:
-            return self.with_channels(sample.channels)
+        if own.kind == "image" and own != sample and replace(own, shape=(sample.channels, *own.shape[1:])) == sample:
+            grey = self.images.float().mean(1, keepdim=True)
+            grey = grey if self.images.is_floating_point() else grey.round().to(torch.uint8)
+            return grey.expand(-1, sample.channels, -1, -1).contiguous(memory_format=torch.channels_last)
         alike = own == sample or (own.kind == "tokens" and own.shape == sample.shape)
         require(alike, "public_dataset", f"{self.name}, {own}", f"of samples like the clients', {sample}")
         require(
             own.vocabulary <= sample.vocabulary, "vocabulary of public_dataset", own.vocabulary, f"{sample.vocabulary}"
         )
         return self.images
-
-    def with_channels(self, channels: int) -> Tensor:
-        """The images with another number of channels: as they are, or their grey values (the mean) repeated."""
-        if self.images.shape[1] == channels:
-            return self.images
-        grey = self.images.float().mean(1, keepdim=True)
-        grey = grey if self.images.is_floating_point() else grey.round().to(torch.uint8)
-        return grey.expand(-1, channels, -1, -1).contiguous(memory_format=torch.channels_last)
 
     @cached_property
     def info(self) -> DatasetInfo:

@@ -33,7 +33,6 @@ from ...training import weighted_mean
 Shape = tuple[int, ...]  # of one image's activations: (channels, height, width) or (width,)
 MERGED = -1  # the origin of a layer of an averaged model
 PUBLIC = -2  # of a layer of a network that has seen public images alone
-PUBLIC = -2  # of a layer of a network that has seen public images alone
 FARTHEST = 1e6  # Eq. 3 where neither inputs nor outputs are alike, which is infinitely far
 
 
