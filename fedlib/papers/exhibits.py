@@ -304,7 +304,8 @@ def _of_first_seed(grid: Grid, scale: str, data: DatasetInfo) -> list[Cell]:
 def _cell(grid: Grid, scale: str, data: str, method: str, settings: Mapping[str, Any]) -> Cell:
     """The cell of a row in a setting, with seed 0."""
     layers = {"scale": SCALES[scale] | {"seed": 0}, "exhibit": {**settings, "dataset": data}}
-    layers["exhibit"] |= {} if grid.keep == "none" else {"keep": grid.keep}
+    if grid.keep != "none":
+        layers["exhibit"]["keep"] = grid.keep
     layers["row"] = grid.row(method, scale, data)
     values = {name: value for fields in layers.values() for name, value in fields.items()}
     origins = {name: layer for layer, fields in layers.items() for name in fields}

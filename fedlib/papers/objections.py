@@ -130,10 +130,10 @@ class _Lead:
 
     @property
     def verdict(self) -> str:
-        if self.n == 1:
-            return "one seed, which decides nothing"
+        if self.n < verdicts.MIN_SEEDS:
+            return "one seed, which decides nothing" if self.n == 1 else f"{self.n} seeds, which decide nothing"
         word = clear(self.last, self.smooth)
-        same = word != "clear" and self.equal and self.n >= verdicts.MIN_SEEDS
+        same = word != "clear" and self.equal
         return f"no difference within {verdicts.MARGIN:g} point" if same else word
 
     def __str__(self) -> str:
@@ -229,6 +229,7 @@ def _length() -> list[str]:
     theirs = [cell.spec for cell in exhibits.cells("fedssa/heterogeneous", "paper", "cifar100", (0,))]
     own = [cell.spec for cell in runs.cells]
     spec = own[0]
+    assert spec.rounds
     here, there = results.epochs(own), results.epochs(results.of_column(spec, theirs))
     said = [f"A client trains {here:g} epochs here on average, in the papers' runs of this setting up to {there:g}."]
     rows = _by_method(runs)

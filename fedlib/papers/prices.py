@@ -113,7 +113,7 @@ def _spent(run: Any) -> dict[str, np.ndarray]:
     return {"rounds": np.arange(1.0, len(trained) + 1), "flops": costs.of_run(run), "words": np.cumsum(words)}
 
 
-def until(run: Any, end: int | None, rule: str) -> float:
+def until(run: Any, end: int, rule: str) -> float:
     """The accuracy after `end` rounds by a selection rule, in per cent; NaN: none."""
     part = run.rounds[run.rounds["round"] < end]
     return 100 * intervals.selected_accuracy(part, rule) if end else float("nan")
