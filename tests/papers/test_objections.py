@@ -164,7 +164,7 @@ def test_a_difference_within_the_margin_is_none_and_a_clear_one_is_clear():
         return str(objections._Lead(**lead)).split(": ")[-1]
 
     assert word() == "no difference within 1 point."
-    assert word(n=2) == "not clear."
+    assert word(n=2) == word(n=2, last=(0.6, 0.5), smooth=(0.6, 0.5)) == "2 seeds, which decide nothing."
     assert word(equal=False) == "not clear."
     assert word(last=(0.6, 0.5), smooth=(0.6, 0.5)) == "clear."
 

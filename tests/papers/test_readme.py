@@ -95,8 +95,8 @@ def test_what_it_says_of_the_exchange_is_what_the_isolated_runs_give():
 def test_what_it_says_of_500_rounds_is_what_the_runs_of_that_length_give():
     text = re.sub(r"\s+", " ", (ROOT / "README.md").read_text().replace("\u00a0", " "))
     (found,) = re.findall(
-        r"500 rounds, .*? history counts in twenty, FedSSA ends (\S+) \((\d seeds?.+?)\) and FedProto (\S+) points \((\d seeds?.+?)\) above "
-        r"training alone; the paper prints (\S+) and (\S+) ",
+        r"500 rounds, .*? history counts in twenty, FedSSA ends (\S+) \((\d seeds?.+?)\) and FedProto (\S+) points "
+        r"\((\d seeds?.+?)\) above training alone; the paper prints (\S+) and (\S+) ",
         text,
     )
     said = objections.answers("length")["length"]
