@@ -440,7 +440,7 @@ MUTANTS: dict[str, tuple[str, list[Change]]] = {
         "tests/papers/test_recorded.py::test_own_parts_that_make_something_else_from_the_same_source_are_another_run tests/lab/test_border_of_runs.py tests/lab/test_own_parts.py tests/lab/test_bits.py tests/lab/test_store.py tests/lab/test_bad_calls.py",
         [
             ("            stdout=2,\n", ""),
-            ("    with suppress(KeyboardInterrupt, EOFError, OSError):\n        while spec", "    if True:\n        while spec"),
+            ("    with suppress(KeyboardInterrupt, EOFError, OSError), checkpoint", "    with checkpoint"),
             ("if status and not stop:", "if False:"),
             ("changed = [part for part in made if made[part] != known.get(part)]", "changed: list[str] = []"),
             ("if row[\"round\"] == 0:\n                        resolved.check_own_parts()", "if False:\n                        resolved.check_own_parts()"),

@@ -141,9 +141,10 @@ _received: list[int] | None = None  # the signals that the outermost `signals` o
 
 
 @contextmanager
-def signals() -> Iterator[list[int]]:
+def signals(quiet: bool = False) -> Iterator[list[int]]:
     """Collect the first SIGINT, SIGTERM or SIGHUP, so that the round or the writing of a record can end; a second one
-    stops at once. Main thread only; an inner block shares the outer one's list.
+    stops at once. Main thread only; an inner block shares the outer one's list. quiet: says nothing, as in a worker, for which
+    its parent speaks.
     """
     global _received
     if threading.current_thread() is not threading.main_thread():
@@ -158,6 +159,8 @@ def signals() -> Iterator[list[int]]:
         if received:
             raise Interrupted("stopped inside a round; the last checkpoint, if any, is kept")
         received.append(number)
+        if quiet:
+            return
         said = "\nFinishing this round, then saving. Press Ctrl-C again to stop now."
         with suppress(OSError):  # the terminal may be gone
             try:

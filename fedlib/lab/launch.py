@@ -366,7 +366,7 @@ def work(descriptor: int, reuse_stale: bool, share: int) -> None:
         except OSError:  # the parent is gone
             signal.raise_signal(signal.SIGTERM)
 
-    with suppress(KeyboardInterrupt, EOFError, OSError):
+    with suppress(KeyboardInterrupt, EOFError, OSError), checkpoint.signals(quiet=True):
         while spec := parent.recv():
             said = "finished", ""
             try:
