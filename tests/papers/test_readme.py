@@ -95,15 +95,17 @@ def test_what_it_says_of_the_exchange_is_what_the_isolated_runs_give():
 def test_what_it_says_of_500_rounds_is_what_the_runs_of_that_length_give():
     text = re.sub(r"\s+", " ", (ROOT / "README.md").read_text().replace("\u00a0", " "))
     (found,) = re.findall(
-        r"500 rounds, .*? history counts in twenty, FedSSA ends (\S+) \((\d seeds?.+?)\) and FedProto (\S+) points "
-        r"\((\d seeds?.+?)\) above training alone; the paper prints (\S+) and (\S+) ",
+        r"500 rounds, .*? history counts in twenty, FedSSA ends (\S+) points above training alone \((\d seeds?.+?)\), "
+        r"FedProto (\S+) \((\d seeds?.+?)\), and FedSSA (\S+) against FedProto \((\d seeds?.+?)\); "
+        r"the paper prints (\S+), (\S+) and (\S+) ",
         text,
     )
     said = objections.answers("length")["length"]
-    alone = reported.accuracy("FedSSA", "Table 2", "Standalone", "cifar100", 100)
-    for method, gain, word, theirs in zip(("FedSSA", "FedProto"), found[:4:2], found[1:4:2], found[4:], strict=True):
-        assert theirs == f"{reported.accuracy('FedSSA', 'Table 2', method, 'cifar100', 100) - alone:+.2f}"
-        (line,) = [one for one in said if one.startswith(f"CIFAR-100, T = 500: {method} against Standalone: ")]
+    pairs = ("FedSSA", "Standalone"), ("FedProto", "Standalone"), ("FedSSA", "FedProto")
+    for (own, other), gain, word, theirs in zip(pairs, found[:6:2], found[1:6:2], found[6:], strict=True):
+        printed = [reported.accuracy("FedSSA", "Table 2", name, "cifar100", 100) for name in (own, other)]
+        assert theirs == f"{printed[0] - printed[1]:+.2f}"
+        (line,) = [one for one in said if one.startswith(f"CIFAR-100, T = 500: {own} against {other}: ")]
         assert line.split(": ")[2].split()[0].rstrip(",") == gain
         n, verdict = re.findall(r"\(n = (\d)\): (.+)\.$", line)[0]
         assert word == (verdict if "seed" in verdict else f"{n} seeds: {verdict}")
