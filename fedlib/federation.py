@@ -325,7 +325,7 @@ class Federation:
         require(1 <= batch_size < 2**63, "batch_size", batch_size, "between 1 and 2**63 - 1")
         seed = coerce("seed", seed, int)
         require(0 <= seed < 2**63, "seed", seed, "between 0 and 2**63 - 1")
-        choose("precision", precision, ("fp32", "bf16"))
+        choose("precision", precision, training.PRECISIONS)
         listed = isinstance(architectures, Sequence) and not isinstance(architectures, str) and len(architectures) > 0
         require(listed, "architectures", architectures, "a list of names, at least one")
         for architecture in architectures:

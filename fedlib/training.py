@@ -111,6 +111,9 @@ def _in_memory_order(samples: Tensor) -> Tensor:
     return samples.permute(0, 2, 3, 1) if samples.ndim == 4 else samples
 
 
+PRECISIONS = ("fp32", "bf16")
+
+
 @dataclass(frozen=True)
 class Settings:
     """How a local round trains: E epochs in batches of B (all from the run's spec and protocol).

@@ -90,6 +90,7 @@ def reproduce_(
     scale: Scale = "smoke",
     methods: str = "",
     device: completed(devices.KNOWN) = "cpu",  # type: ignore[valid-type]
+    precision: Literal["fp32", "bf16"] | None = None,
     afresh: bool = False,
     jobs: Jobs = None,
     dry_run: Part = False,
@@ -114,6 +115,8 @@ def reproduce_(
     device
         where runs train: cpu, cuda, one of several such as cuda:1, several such as cuda:0,cuda:1, mps, auto; on another than
         the CPU the files have a name of their own
+    precision
+        fp32, or bf16 arithmetic; default the scale's; in another the files have a name of their own
     afresh
         train what the results of record hold, too; without it, a run of record that is not stored is read from there
     dry_run
@@ -132,7 +135,15 @@ def reproduce_(
     exhibit = spelled("exhibit", exhibit, KNOWN)
     rows = [name.strip() for name in methods.split(",") if name.strip()]
     if plan is not None:
-        listed = reproduce.listed(exhibit, scale, reuse_stale=reuse_stale, methods=rows, afresh=afresh, device=device)
+        listed = reproduce.listed(
+            exhibit,
+            scale,
+            reuse_stale=reuse_stale,
+            methods=rows,
+            afresh=afresh,
+            device=device,
+            precision=precision or "",
+        )
         print(json.dumps(listed, indent=1))
         return 0
     parts = {"plan": dry_run, "runs": train_only, "figures": figures_only, "check": check}
@@ -146,6 +157,7 @@ def reproduce_(
             methods=rows,
             afresh=afresh,
             device=device,
+            precision=precision or "",
         )
     return 0 if made else 1
 

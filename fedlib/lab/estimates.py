@@ -2,13 +2,15 @@
 
 import contextlib
 import os
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
+import torch
 
-from .. import algorithms, data, models, simulation
+from .. import algorithms, data, models, simulation, training
 from ..errors import FedlibError
 from . import costs
 from .records import Record, state, stored
@@ -58,16 +60,25 @@ WORK = dict.fromkeys(PLAIN, Work()) | {
 
 # FLOPs of training per second of an ordinary core (2800 images of CNN-1 to CNN-5): where no run has been timed yet.
 ORDINARY = 5.5e10
+# A training step in bf16 by one in fp32 on a processor that has instructions for bf16: the median of five pairs of runs of record.
+WITH_INSTRUCTIONS = 0.63
+SLOW = 2.0  # where a line says so
 NEWEST = 100  # stored runs that are looked at
 NEAREST = 9  # of them, whose median speed counts: a machine that does other things beside makes single runs slow
 
 
 @dataclass(frozen=True, eq=False)
 class Timed:
-    """A finished run and the processor seconds that its rounds took."""
+    """A finished run, the processor seconds that its rounds took, and whether that processor has instructions for bf16."""
 
     run: Resolved
     seconds: float
+    bf16: bool = False
+
+    @property
+    def slowness(self) -> float:
+        """What its arithmetic cost there, by fp32: a processor without instructions is taken to be like this one."""
+        return WITH_INSTRUCTIONS if self.bf16 and _in_bf16(self.run.spec) else slowness(self.run.spec)
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> "list[Timed]":
@@ -79,7 +90,8 @@ class Timed:
             seconds = record.provenance.get("processor_seconds", 0)
             if record.status == "finished" and seconds > 0 and record.spec.device == "cpu":
                 with contextlib.suppress(FedlibError):  # its method or data set may not be known here
-                    found.append(cls(resolve(record.spec), float(seconds)))
+                    flags = record.provenance.get("flags", "bf16")  # which older results of record lack
+                    found.append(cls(resolve(record.spec), float(seconds), "bf16" in flags))
         return found
 
 
@@ -93,7 +105,7 @@ def timed() -> list[Timed]:
 
 def expected_seconds(resolved: Sequence[Resolved], known: Sequence[Timed] | None = None) -> list[float]:
     """Seconds that each run will take on one core, about: its `training_work` at the median speed of the runs of `known`
-    (of the store, unless given) that are most like it.
+    (of the store, unless given) that are most like it, and what bf16 costs here where that is its arithmetic (`slowness`).
     """
     known = timed() if known is None else known
     with_work = [(one, training_work(one.run)) for one in known] if resolved else []
@@ -104,11 +116,50 @@ def _expected(item: Resolved, known: Sequence[tuple[Timed, float]]) -> float:
     work = training_work(item)
     unlike = {one: _distance(item.spec, one.run.spec) + abs(np.log10(done / work)) for one, done in known}
     speeds = [
-        done / one.seconds
+        done * one.slowness / one.seconds
         for one, done in sorted(known, key=lambda other: unlike[other[0]])[:NEAREST]
         if unlike[one] <= min(unlike.values()) + 1
     ]
-    return work / float(np.median(speeds) if speeds else ORDINARY)
+    return work * slowness(item.spec) / float(np.median(speeds) if speeds else ORDINARY)
+
+
+def _in_bf16(spec: FilledSpec) -> bool:
+    return spec.precision == "bf16" and spec.device == "cpu"
+
+
+def slowness(spec: FilledSpec) -> float:
+    """What a run's arithmetic costs on this processor, by fp32: 1 but for bf16 on the CPU."""
+    return bf16_cost() if _in_bf16(spec) else 1.0
+
+
+@cache
+def bf16_cost() -> float:
+    """A training step of CNN-1 in bf16 by one in fp32 on this processor, timed once (a second): about 0.6 where it has
+    instructions for bf16, and 8 where it has not.
+    """
+    with training.one_thread(), torch.random.fork_rng(devices=[]):
+        network = models.BUILDERS["CNN-1"](10, 3)
+        images = torch.ones(16, 3, 32, 32).to(memory_format=torch.channels_last)
+
+        def step(bf16: bool) -> float:
+            started = time.process_time()
+            with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+                loss = network(images).square().sum()
+            loss.backward()
+            return time.process_time() - started
+
+        fp32, bf16 = (min(step(kind) for _ in range(4)) for kind in (False, True))
+    return bf16 / fp32
+
+
+def slow_arithmetic(runs: Iterable[Resolved]) -> str:
+    """A line for who is about to train `runs` in bf16 where that is slower than fp32, with what can be done; else empty."""
+    if not any(_in_bf16(run.spec) for run in runs) or bf16_cost() < SLOW:
+        return ""
+    return (
+        f"precision = 'bf16' takes about {bf16_cost():.0f} times as long as 'fp32' on this processor, which has no instructions "
+        "for it; --precision fp32 trains other runs, to accuracies that were the same within a point"
+    )
 
 
 def _distance(one: FilledSpec, other: FilledSpec) -> int:

@@ -19,7 +19,7 @@ from ..errors import FedlibError, coerce, others_code, require
 from ..federation import Federation
 from . import checkpoint, costs, files, tracking
 from .build import federation_of, made_by_own_parts
-from .estimates import cores, expected_seconds, training_work
+from .estimates import cores, expected_seconds, slow_arithmetic, training_work
 from .progress import Progress, notice
 from .records import Record, begin_session, lock_of, read, state, store, tidy, usable, write
 from .spec import Resolved, RunSpec, resolve
@@ -86,6 +86,8 @@ def _run(
             record = usable(resolved, reuse_stale, mend=True)
             if record is not None:
                 return record
+            if share is None and progress and (line := slow_arithmetic([resolved])):
+                notice(line)
             with randomness.exclusive:  # before the signals: Ctrl-C ends the waiting for another thread
                 return _compute(resolved, built, made, progress, log, share or cores())
         except BaseException:
@@ -220,6 +222,8 @@ def sweep(
         _fetch(todo)
         seconds = expected_seconds(todo) if progress else [1.0] * len(todo)
         expected = {item.key: one for item, one in zip(todo, seconds, strict=True)}
+        if progress and (line := slow_arithmetic(todo)):
+            notice(line)
         with Progress(f"0 of {len(todo)} runs", sum(seconds), progress) as bar:
             failures = _in_workers(todo, min(jobs, len(todo)), bar, expected, reuse_stale, each)
     for item in wanted:

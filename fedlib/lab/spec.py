@@ -10,7 +10,7 @@ from typing import Any
 
 import filelock
 
-from .. import algorithms, data, devices, fields, metrics, models, numerics, partition, simulation
+from .. import algorithms, data, devices, fields, metrics, models, numerics, partition, simulation, training
 from ..errors import FedlibError, choose, coerce, require, whole_or_part
 from ..fields import setting
 from ..isolated import Isolated, check_isolated
@@ -102,8 +102,8 @@ class RunSpec:
     public_labels: bool = setting(True, help="whether the public images have labels")
     precision: str | None = setting(
         None,
-        choices=("fp32", "bf16"),
-        help="fp32, or bf16 arithmetic (faster, other numbers); default the scale's",
+        choices=training.PRECISIONS,
+        help="fp32, or bf16 arithmetic (other numbers; faster on processors with instructions for it); default the scale's",
     )
     device: str = setting(
         "cpu",

@@ -271,7 +271,9 @@ class Cell:
 def cells(
     names: str | Sequence[str], scale: str, dataset: str = "", seeds: Sequence[int] = (), **changes: Any
 ) -> list[Cell]:
-    """The runs of a grid, or of several, at a scale; `dataset` restricts them, `changes` replace fields of every specification."""
+    """The runs of a grid, or of several, at a scale; `dataset` restricts them, `changes` replace fields of every specification,
+    but not the precision of a row that is about it.
+    """
     choose("scale", scale, SCALES)
     require(
         isinstance(seeds, Sequence) and not isinstance(seeds, str),
@@ -289,8 +291,10 @@ def cells(
             for cell in _of_first_seed(grid, scale, info(data)):
                 for seed in seeds or SEEDS[scale]:
                     own = {name: dict(getattr(cell.spec, name)) for name in ("params", "overrides")}  # not the cache's
-                    spec = replace(cell.spec, **own | {"seed": seed} | changes)
-                    made.append(replace(cell, spec=spec, layers={**cell.layers, **dict.fromkeys(changes, "yours")}))
+                    about_it = cell.layers.get("precision") == "row"
+                    yours = {name: value for name, value in changes.items() if name != "precision" or not about_it}
+                    spec = replace(cell.spec, **own | {"seed": seed} | yours)
+                    made.append(replace(cell, spec=spec, layers={**cell.layers, **dict.fromkeys(yours, "yours")}))
     return made
 
 

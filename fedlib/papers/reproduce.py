@@ -51,14 +51,16 @@ def plan(
     methods: Sequence[str] = (),
     afresh: bool = False,
     device: str = "cpu",
+    precision: str = "",
 ) -> Plan:
-    """What the exhibits need of some methods (labels or algorithms), or of all, on a device (`devices.several`).
+    """What the exhibits need of some methods (labels or algorithms), or of all, on a device (`devices.several`), in a precision
+    that is not the scale's.
 
     A run that the store does not have is read from the results of record where it is among them, unless an exhibit needs more
     of it than they hold (weights, what a method noted in a round) or `afresh`. Raises FedlibError for a method that an exhibit
     does not have.
     """
-    asked = settings.defaults(scale, methods, device)
+    asked = settings.defaults(scale, methods, device, precision)
     runs: dict[str, lab.Resolved] = {}
     keys: dict[str, list[str]] = {}
     for item in chosen:
@@ -85,6 +87,7 @@ def listed(
     methods: Sequence[str] = (),
     afresh: bool = False,
     device: str = "cpu",
+    precision: str = "",
 ) -> dict[str, Any]:
     """The plan as plain values, for an engine that starts `fedlib run --spec` and `fedlib reproduce --figures-only`; what they
     are says workflow/plan.schema.json, and the engines refuse a plan of another schema or version of fedlib.
@@ -96,7 +99,7 @@ def listed(
     """
     chosen = exhibits.choose_exhibits(name)
     choose("scale", scale, lab.SCALES)
-    made = plan(chosen, scale, reuse_stale, methods, afresh, device)
+    made = plan(chosen, scale, reuse_stale, methods, afresh, device, precision)
     of_record, missing = {record.key for record in made.read}, {run.key for run in made.todo}
     runs = [run for key, run in made.runs.items() if key not in of_record]
     runs.sort(key=lab.training_work, reverse=True)
@@ -162,6 +165,8 @@ def _print_plan(todo: Sequence[lab.Resolved]) -> None:
     shown = ", ".join(f"{method}\u00a0{100 * share:.0f}\u00a0%" for method, share in shares.items())
     lines = textwrap.fill(f"hours: on one core; of them {shown}", 80, break_on_hyphens=False)
     print(lines.replace("\u00a0", " "))
+    if line := lab.slow_arithmetic(todo):
+        print(textwrap.fill(line, 80))
     plain = costs.training_flops("CNN-1", 10, 3)
     for name in sorted({name for run in todo for name in run.architectures if models.is_built_in(name)}):
         times = costs.training_flops(name, 10, 3) / plain
@@ -185,11 +190,13 @@ def reproduce(
     methods: Sequence[str] = (),
     afresh: bool = False,
     device: str = "cpu",
+    precision: str = "",
 ) -> bool:
     """Make the exhibits that `name` means at `scale`; prints a line an exhibit and returns whether all artefacts are fresh.
 
     methods: labels or algorithms of the exhibits' rows, if not all; device: where runs train (`devices.several`), if not on the
-    CPU; with either the files have a name of their own. afresh: train also what the results of record hold.
+    CPU; precision: if not the scale's; with each of these the files have a name of
+    their own. afresh: train also what the results of record hold.
 
     jobs: runs, then notebooks, side by side. only: `plan` says what would be trained; `runs` trains what is missing;
     `figures` trains nothing, leaves out what is missing, and raises FedlibError where every run is; `check` says whether each
@@ -203,10 +210,10 @@ def reproduce(
     chosen = exhibits.choose_exhibits(name)
     choose("scale", scale, lab.SCALES)
     device = devices.several(device)
-    asked = settings.defaults(scale, methods, device)
+    asked = settings.defaults(scale, methods, device, precision)
     if only == "check":
         return _check(chosen, asked)
-    planned = plan(chosen, scale, reuse_stale, methods, afresh, device)
+    planned = plan(chosen, scale, reuse_stale, methods, afresh, device, precision)
     todo = planned.todo
     blank = {run.key for run in todo} if only == "figures" else set()
     if blank:
@@ -311,6 +318,7 @@ def execute(file: str, asked: settings.Parameters, train: bool = True) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     parameters: dict[str, Any] = {"scale": asked.scale} | ({"methods": list(asked.methods)} if asked.methods else {})
     parameters |= {"device": asked.device} if asked.device != "cpu" else {}
+    parameters |= {"precision": asked.precision} if asked.precision else {}
     parameters |= {} if train else {"jobs": 0}
     unknown = set(parameters) - set(papermill.inspect_notebook(source))
     if unknown:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from .. import data, devices, lab
+from .. import data, devices, lab, training
 from ..errors import FedlibError, choose, coerce, require, shown
 from ..lab import presets
 from ..show import intervals, tables
@@ -40,6 +40,7 @@ class Parameters:
     protocol: str = _parameter(
         "", "reconstructed, paper (the text alone) or released (what its code does); empty: the exhibit's own"
     )
+    precision: str = _parameter("", "fp32 or bf16 arithmetic; empty: the scale's")
     device: str = _parameter("cpu", "cpu, cuda, or auto (cuda where there is one)")
     jobs: int = _parameter(2, "runs trained side by side, one thread each")
     rule: str = _parameter("last", "round that a table reports: last, last10, validation or best")
@@ -59,7 +60,7 @@ class Parameters:
         The order of `methods` does not count; a name that would be too long ends in a digest of the whole.
         """
         own, parts = defaults(self.scale), []
-        for name in ("dataset", "methods", "seeds", "rounds", "protocol", "device", "rule"):
+        for name in ("dataset", "methods", "seeds", "rounds", "protocol", "precision", "device", "rule"):
             value = getattr(self, name)
             if value != getattr(own, name):
                 words = value if name == "seeds" else sorted(set(value)) if name == "methods" else [value]
@@ -82,7 +83,7 @@ class Parameters:
         `methods` keeps those whose label or algorithm it names, in the grids that have one; raises FedlibError for a name that
         none of `names` has.
         """
-        changes = {name: getattr(self, name) for name in ("rounds", "protocol") if getattr(self, name)}
+        changes = {name: getattr(self, name) for name in ("rounds", "protocol", "precision") if getattr(self, name)}
         changes |= {"device": self.device} if self.device != "cpu" else {}
         every = {name: exhibits.cells(name, self.scale, self.dataset, self.seeds, **changes) for name in names}
         known = [cell.method for cells in every.values() for cell in cells]
@@ -132,13 +133,23 @@ for _item in fields(Parameters):
     PARAMETERS[_item.name] = (type(_default), _default, _item.metadata["help"])
 
 
-def defaults(scale: str, methods: Sequence[str] = (), device: str = "cpu") -> Parameters:
-    """What a notebook has where nothing but the scale, and perhaps some methods or a device, is given."""
-    return Parameters(scale, methods=tuple(methods), seeds=exhibits.SEEDS[scale], device=device)
+def defaults(scale: str, methods: Sequence[str] = (), device: str = "cpu", precision: str = "") -> Parameters:
+    """What a notebook has where nothing but the scale, and perhaps some methods, a device or a precision, is given."""
+    precision = "" if precision == lab.SCALES[scale]["precision"] else precision
+    return Parameters(scale, methods=tuple(methods), seeds=exhibits.SEEDS[scale], device=device, precision=precision)
 
 
 def settings(
-    scale: Any, dataset: Any, methods: Any, seeds: Any, rounds: Any, protocol: Any, device: Any, jobs: Any, rule: Any
+    scale: Any,
+    dataset: Any,
+    methods: Any,
+    seeds: Any,
+    rounds: Any,
+    protocol: Any,
+    precision: Any,
+    device: Any,
+    jobs: Any,
+    rule: Any,
 ) -> Parameters:
     """Check a notebook's parameters, print them resolved and hand them back; call it right after the parameters cell.
 
@@ -158,6 +169,10 @@ def settings(
         choose("dataset", values["dataset"], data.names())
     if values["protocol"]:
         choose("protocol", values["protocol"], dict.fromkeys(variant for _, variant in presets.PRESETS))
+    if values["precision"]:
+        choose("precision", values["precision"], training.PRECISIONS)
+    if values["precision"] == lab.SCALES[values["scale"]]["precision"]:
+        values["precision"] = ""
     values["device"] = devices.several(values["device"])
     require(values["rounds"] >= 0, "rounds", values["rounds"], "at least 1, or 0 for the scale's")
     require(values["jobs"] >= 0, "jobs", values["jobs"], "at least 1, or 0 to train nothing")
@@ -166,7 +181,8 @@ def settings(
     say(
         f"scale {made.scale}; data {', '.join(made.datasets)}; methods {', '.join(made.methods) or 'all of the exhibit'}; "
         f"seeds {', '.join(map(str, made.seeds))}; rounds {made.rounds or 'as the scale says'}; "
-        f"protocol {made.protocol or 'of the exhibit'}; device {made.device}; jobs {made.jobs}; "
+        f"protocol {made.protocol or 'of the exhibit'}; {made.precision and f'precision {made.precision}; '}"
+        f"device {made.device}; jobs {made.jobs}; "
         f"selection rule {made.rule}"
     )
     return made

@@ -5,6 +5,7 @@ import io
 
 import nbformat
 import pytest
+import torch
 from IPython.core.interactiveshell import InteractiveShell
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_output
@@ -171,6 +172,34 @@ def test_an_estimate_goes_by_the_runs_most_like_it():
 def test_without_any_timed_run_an_ordinary_core_is_assumed():
     run = timed(0, algorithm="FedSSA").run
     assert lab.expected_seconds([run], []) == [lab.training_work(run) / estimates.ORDINARY]
+
+
+def test_bf16_counts_as_what_it_costs_on_this_processor(monkeypatch):
+    """A minute in fp32 is eight here in bf16; one in bf16 where there are instructions for it was 60 / 0.63 s in fp32."""
+    monkeypatch.setattr(estimates, "bf16_cost", lambda: 8.0)
+    assert expected([timed(60)], precision="bf16") == pytest.approx(480)
+    assert expected([timed(60, precision="bf16")], precision="fp32") == pytest.approx(60 / 8)
+    assert expected([timed(60, precision="bf16")], precision="bf16") == pytest.approx(60)
+    elsewhere = estimates.Timed(timed(0, precision="bf16").run, 60, bf16=True)
+    assert expected([elsewhere], precision="fp32") == pytest.approx(60 / 0.63)
+    assert expected([elsewhere], precision="bf16") == pytest.approx(8 * 60 / 0.63)
+
+
+def test_who_trains_in_slow_bf16_is_told_so(tmp_path, monkeypatch, capsys):
+    runs = {name: [timed(0, precision=name).run] for name in ("fp32", "bf16")}
+    before = torch.get_rng_state()
+    assert estimates.bf16_cost() > 0 and torch.equal(torch.get_rng_state(), before)
+    monkeypatch.setattr(estimates, "bf16_cost", lambda: 0.6)
+    assert not any(map(lab.slow_arithmetic, runs.values()))
+    monkeypatch.setattr(estimates, "bf16_cost", lambda: 7.9)
+    assert not lab.slow_arithmetic(runs["fp32"])
+    line = lab.slow_arithmetic(runs["bf16"])
+    assert line.startswith("precision = 'bf16' takes about 8 times as long as 'fp32' on this processor")
+    monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
+    spec = RunSpec("Standalone", num_clients=2, rounds=1, precision="bf16")
+    lab.run(spec)
+    lab.run(spec)  # read, so nothing is said
+    assert capsys.readouterr().err.count(line) == 1
 
 
 @pytest.mark.thorough(None)

@@ -264,7 +264,7 @@ def test_a_method_that_no_grid_has_is_refused_in_one_line():
 
 
 def test_every_variation_has_a_name_of_its_own():
-    assert settings().variation == settings(seeds=[0], jobs=1, device="cpu").variation == ""
+    assert settings().variation == settings(seeds=[0], jobs=1, device="cpu", precision="fp32").variation == ""
     named = {
         "rounds-3": {"rounds": 3},
         "dataset-digits": {"dataset": "digits"},
@@ -272,6 +272,7 @@ def test_every_variation_has_a_name_of_its_own():
         "seeds-1-0": {"seeds": [1, 0]},
         "rule-best": {"rule": "best"},
         "protocol-released": {"protocol": "released"},
+        "precision-bf16": {"precision": "bf16"},
         "methods-FedProto-FedSSA": {"methods": ["FedSSA", "FedProto"]},
         "dataset-digits--rounds-3--rule-best": {"dataset": "digits", "rounds": 3, "rule": "best"},
     }

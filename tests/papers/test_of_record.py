@@ -183,6 +183,19 @@ def test_another_device_has_runs_and_files_of_its_own(cells, monkeypatch, capsys
     assert not planned.read and not {run.key for run in planned.todo} & {lab.resolve(cell.spec).key for cell in cells}
 
 
+def test_another_precision_has_runs_and_files_of_its_own(monkeypatch):
+    """But rows that are about a precision keep theirs; and the scale's own is no other."""
+    given: list = []
+    monkeypatch.setattr(lab, "sweep", lambda specs, *_, **__: given.extend(specs))
+    monkeypatch.setattr(reproduce, "execute", lambda file, asked, train: given.append(asked))
+    main(["reproduce", "fedssa/fig6", "--scale", "demo", "--precision", "fp32"])
+    *specs, asked = given
+    assert {spec.precision for spec in specs} == {"fp32"} and asked.variation == "precision-fp32"
+    assert reproduce.listed("fedssa/fig6", "demo", precision="bf16") == reproduce.listed("fedssa/fig6", "demo")
+    rows = settings.Parameters("demo", precision="fp32").cells("audit/precision")
+    assert {cell.method.split(", ")[1]: cell.spec.precision for cell in rows} == {"fp32": "fp32", "bf16": "bf16"}
+
+
 def test_an_exhibit_without_any_run_is_not_drawn(cells, monkeypatch, capsys):
     """Of two, the one that has some is: Table 1's runs are of homogeneous models."""
     two = [exhibits.every()[name] for name in ("fedssa/table1", "fedssa/table2")]
