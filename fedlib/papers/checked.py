@@ -1,6 +1,7 @@
 """Whether today's code still computes the results of record: their first rounds, trained again."""
 
 import sys
+import textwrap
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -124,12 +125,24 @@ def _row(record: lab.Record) -> dict[str, Any]:
 
 def print_check(keys: Sequence[str]) -> bool:
     """Check, print a line each and the worst difference; whether all agree."""
-    chosen, worst = sample(keys), 0.0
+    chosen, worst, elsewhere = sample(keys), 0.0, set()
+    here = torch.backends.cpu.get_cpu_capability()
     print(f"{len(chosen)} of {len(recorded.read_results())} results of record, rounds 1 to {ROUNDS} of each")
-    for number, row in enumerate(check(chosen), 1):
+    for number, (record, row) in enumerate(zip(chosen, check(chosen), strict=True), 1):
         worst = max(worst, row["worst"])
+        if row["worst"]:
+            elsewhere |= {record.provenance.get("capability", "an unknown one")} - {here}
         said = "agrees" if row["worst"] == 0 else f"differs by {row['worst']:.3g}"
         print(f"{number:3}/{len(chosen)} {row['key']}: {said} ({row['numbers']} numbers)")
         sys.stdout.flush()
     print(f"worst difference: {worst:.3g}; written to {_file()}")
+    if elsewhere:
+        print(
+            textwrap.fill(
+                f"What differs was trained with other vector instructions ({', '.join(sorted(elsewhere))}) than this processor "
+                f"has ({here}): sums are rounded in another order, and training carries that to single test images. Only "
+                "processors with the same instructions are to agree to the last digit.",
+                80,
+            )
+        )
     return worst == 0

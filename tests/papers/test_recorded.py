@@ -153,7 +153,13 @@ def test_first_rounds_are_compared_with_the_digits_on_record(exported, monkeypat
     contents["rounds.csv"] = rounds.to_csv(index=False, lineterminator="\n").encode()
     lab.records.write_whole(folder, contents, {"status": "finished", "state": "", "of_record": True})
     assert main(["record", "--check", exported.key[:12]]) == 1
-    assert "differs by 0.003" in capsys.readouterr().out and "1 differ, by 0.003" in checked.last_agreed()
+    said = capsys.readouterr().out
+    assert "differs by 0.003" in said and "vector instructions" not in said
+    assert "1 differ, by 0.003" in checked.last_agreed()
+    contents["provenance.json"] = json.dumps(exported.provenance | {"capability": "VSX"}).encode()
+    lab.records.write_whole(folder, contents, {"status": "finished", "state": "", "of_record": True})
+    assert main(["record", "--check", exported.key[:12]]) == 1
+    assert "with other vector instructions (VSX)" in capsys.readouterr().out
 
 
 @pytest.fixture
