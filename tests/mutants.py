@@ -436,6 +436,20 @@ MUTANTS: dict[str, tuple[str, list[Change]]] = {
             ("self.changed | {id for id in self.newest if self._name(id) not in present}", "self.changed"),
         ],
     ),
+    "lab/estimates.py": (
+        "tests/lab/test_progress.py",
+        [
+            ("done * one.slowness / one.seconds", "done / one.seconds"),
+            ("return work * slowness(item.spec) /", "return work /"),
+            ('spec.precision == "bf16" and spec.device == "cpu"', 'spec.precision == "bf16"'),
+            ("if self.bf16 and _in_bf16", "if _in_bf16"),
+            (" or bf16_cost() < SLOW", ""),
+            ("return bf16 / fp32", "return 0.0"),
+            ("torch.random.fork_rng(devices=[])", "contextlib.nullcontext()"),
+            ('record.status == "finished" and seconds', "seconds"),
+            ("if unlike[one] <= min(unlike.values()) + 1", "if True"),
+        ],
+    ),
     "lab/launch.py": (
         "tests/papers/test_recorded.py::test_own_parts_that_make_something_else_from_the_same_source_are_another_run tests/lab/test_border_of_runs.py tests/lab/test_own_parts.py tests/lab/test_bits.py tests/lab/test_store.py tests/lab/test_bad_calls.py",
         [

@@ -11,7 +11,7 @@ from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_output
 from traitlets.config import Config
 
-from fedlib import FedlibError, RunSpec, lab, sweep
+from fedlib import FedlibError, RunSpec, devices, lab, sweep
 from fedlib.lab import costs, estimates, launch, progress
 from fedlib.papers import reproduce
 
@@ -193,6 +193,8 @@ def test_who_trains_in_slow_bf16_is_told_so(tmp_path, monkeypatch, capsys):
     assert not any(map(lab.slow_arithmetic, runs.values()))
     monkeypatch.setattr(estimates, "bf16_cost", lambda: 7.9)
     assert not lab.slow_arithmetic(runs["fp32"])
+    monkeypatch.setattr(devices, "is_there", lambda device: True)
+    assert not lab.slow_arithmetic([timed(0, precision="bf16", device="cuda").run])
     line = lab.slow_arithmetic(runs["bf16"])
     assert line.startswith("precision = 'bf16' takes about 8 times as long as 'fp32' on this processor")
     monkeypatch.setenv("FEDLIB_HOME", str(tmp_path))
