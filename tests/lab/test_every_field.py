@@ -74,7 +74,7 @@ ARRAYS = {
     "std": (0.5,), "augment": False,
 }  # fmt: skip
 SETTINGS = {
-    "scale": "smoke", "dataset": "", "methods": "", "seeds": "", "rounds": 0, "protocol": "", "device": "cpu", "jobs": 1,
+    "scale": "smoke", "dataset": "", "methods": "", "seeds": "", "rounds": 0, "protocol": "", "precision": "", "device": "cpu", "jobs": 1,
     "rule": "last",
 }  # fmt: skip
 FEDERATION = {
