@@ -33,7 +33,7 @@ SAMPLE = [
     ("FML", (9, 128), "float32"),
     ("FedMD", (561,), "uint8"),
     ("FedProto", (1, 28, 28), "uint8"),
-    ("pFedES", (3, 64, 64), "float32"),
+    ("pFedES", (1, 28, 28), "float32"),
     ("pFedES", (561,), "float32"),
     ("pFedHR", (16,), "int64"),
     ("Standalone", (3, 32, 32), "int64"),
