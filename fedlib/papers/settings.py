@@ -135,8 +135,13 @@ for _item in fields(Parameters):
 
 def defaults(scale: str, methods: Sequence[str] = (), device: str = "cpu", precision: str = "") -> Parameters:
     """What a notebook has where nothing but the scale, and perhaps some methods, a device or a precision, is given."""
-    precision = "" if precision == lab.SCALES[scale]["precision"] else precision
+    precision = _other_precision(scale, precision)
     return Parameters(scale, methods=tuple(methods), seeds=exhibits.SEEDS[scale], device=device, precision=precision)
+
+
+def _other_precision(scale: str, precision: str) -> str:
+    """Empty where it is the scale's own, so that nothing counts as changed."""
+    return "" if precision == lab.SCALES[scale]["precision"] else precision
 
 
 def settings(
@@ -171,8 +176,7 @@ def settings(
         choose("protocol", values["protocol"], dict.fromkeys(variant for _, variant in presets.PRESETS))
     if values["precision"]:
         choose("precision", values["precision"], training.PRECISIONS)
-    if values["precision"] == lab.SCALES[values["scale"]]["precision"]:
-        values["precision"] = ""
+    values["precision"] = _other_precision(values["scale"], values["precision"])
     values["device"] = devices.several(values["device"])
     require(values["rounds"] >= 0, "rounds", values["rounds"], "at least 1, or 0 for the scale's")
     require(values["jobs"] >= 0, "jobs", values["jobs"], "at least 1, or 0 to train nothing")
