@@ -6,7 +6,6 @@ from .checkpoint import Interrupted as Interrupted
 from .checkpoint import simulate as simulate
 from .estimates import cores as cores
 from .estimates import expected_seconds as expected_seconds
-from .estimates import relative_work as relative_work
 from .estimates import slow_arithmetic as slow_arithmetic
 from .estimates import training_work as training_work
 from .files import write_bytes as write_bytes

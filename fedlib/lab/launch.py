@@ -19,7 +19,7 @@ from ..errors import FedlibError, coerce, others_code, require
 from ..federation import Federation
 from . import checkpoint, costs, files, tracking
 from .build import federation_of, made_by_own_parts
-from .estimates import cores, expected_seconds, slow_arithmetic, training_work
+from .estimates import cores, expected_seconds, slow_arithmetic
 from .progress import Progress, notice
 from .records import Record, begin_session, lock_of, read, state, store, tidy, usable, write
 from .spec import Resolved, RunSpec, resolve
@@ -198,7 +198,7 @@ def sweep(
     each: Callable[[int], None] | None = None,
 ) -> list[Record]:
     """The records of `specs` in order; what is missing is trained by `jobs` single-threaded workers, side by side, longest first
-    or as `specs` has it (in_order). each: called with how many runs remain whenever a worker has finished one.
+    or as `specs` has it (in_order); a single run here. each: called with how many runs remain whenever one is finished.
 
     On Ctrl-C or SIGTERM the workers finish their rounds and save; the same call resumes. An error of one run is
     raised when all others are done; missing data that cannot be downloaded, before anything is trained.
@@ -211,29 +211,32 @@ def sweep(
     require(jobs >= 1, "jobs", jobs, "at least 1")
     require(each is None or callable(each), "each", each, "a function of how many runs remain, or None")
     wanted = missing(specs, scale, reuse_stale)
-    todo = [item for item in wanted if item.portable]
-    if not in_order:
-        todo.sort(key=training_work, reverse=True)
-    if jobs > 1 and len(wanted) - len(todo) > 1:
-        line = f"{len(wanted) - len(todo)} of {len(wanted)} runs use classes or data of this session"
+    single = len(wanted) == 1  # a worker would take seconds to start
+    here = [item for item in wanted if single or not item.portable]
+    todo = [item for item in wanted if item not in here]
+    if jobs > 1 and len(here) > 1:
+        line = f"{len(here)} of {len(wanted)} runs use classes or data of this session"
         notice(f"{line}; worker processes do not know them, so they run here, one after the other")
     failures = []
     if todo:
         _fetch(todo)
-        seconds = expected_seconds(todo) if progress else [1.0] * len(todo)
-        expected = {item.key: one for item, one in zip(todo, seconds, strict=True)}
+        expected = dict(zip((item.key for item in todo), expected_seconds(todo), strict=True))
+        if not in_order:
+            todo.sort(key=lambda item: expected[item.key], reverse=True)
         if progress and (line := slow_arithmetic(todo)):
             notice(line)
-        with Progress(f"0 of {len(todo)} runs", sum(seconds), progress) as bar:
+        with Progress(f"0 of {len(todo)} runs", sum(expected.values()), progress) as bar:
             failures = _in_workers(todo, min(jobs, len(todo)), bar, expected, reuse_stale, each)
-    for item in wanted:
-        if not item.portable:
-            try:
-                run(item.spec, progress=False, reuse_stale=reuse_stale)
-            except FedlibError as error:
-                if len(wanted) == 1:
-                    raise
-                failures.append(str(error))
+    for remaining, item in zip(reversed(range(len(here))), here, strict=True):
+        try:
+            run(item.spec, progress=progress and single, reuse_stale=reuse_stale)
+        except FedlibError as error:
+            if single:
+                raise
+            failures.append(str(error))
+        else:
+            if each:
+                each(remaining)
     if failures:
         raise FedlibError("; ".join(failures))
     return [run(spec, scale, progress=False, reuse_stale=reuse_stale) for spec in specs]

@@ -2,7 +2,6 @@
 runs cost and where they come from.
 """
 
-import functools
 import inspect
 import os
 import sys
@@ -17,9 +16,9 @@ from IPython.display import Code, display
 
 from .. import algorithms, data, lab, models, randomness
 from ..algorithms.pfedhr import reassembly
-from ..errors import FedlibError, choose, require
+from ..errors import FedlibError, choose
 from ..lab import costs as measured
-from ..lab import plugins
+from ..lab import estimates
 from ..sample import Sample
 from ..show import intervals, labels, plots, tables
 from . import conclusions, exhibits, notebook, parts, prices, printed, recorded, reproduce, results
@@ -355,32 +354,29 @@ def scales() -> pd.DataFrame:
     return pd.DataFrame(rows).set_index("scale")
 
 
-def costs(images_per_second: float) -> pd.DataFrame:
+def costs() -> pd.DataFrame:
     """What each notebook's runs cost at each scale: their number, and hours on one core to two digits; two cores take half
     as long. A run that several notebooks share is counted in each, and once in the last row.
 
-    Nothing is timed: `lab.training_work` by a core's speed. images_per_second: that it trains plainly, the mean of CNN-1 to
-    CNN-5 with ten classes in fp32. Where a scale trains in bf16, up to twice too much.
+    The hours are `lab.expected_seconds` by the results of record, on processors like theirs, which have instructions for bf16.
     """
-    require(images_per_second > 0, "images_per_second", images_per_second, "above 0")
-    speed = images_per_second * np.mean([measured.training_flops(name, 10, 3) for name in models.CNN_WIDTHS])
-    own = {name: list(dict.fromkeys(_grids(name))) for name in reproduce.all_notebooks()}
+    own = {name: _grids(name) for name in reproduce.all_notebooks()}
     own["all, shared runs once"] = [grid for grids in own.values() for grid in grids]
-    rows: dict[str, dict[str, str]] = {name: {} for name in own}
+    known, rows = estimates.Timed.of(recorded.read_results()), dict[str, dict[str, str]]()
     for scale in lab.SCALES:
-        work = {grid: _work(grid, scale, plugins.registered()) for grids in own.values() for grid in grids}
+        keys, runs = dict[str, list[str]](), dict[str, lab.Resolved]()
+        for grid in dict.fromkeys(own["all, shared runs once"]):
+            resolved = [lab.resolve(cell.spec, scale) for cell in exhibits.cells(grid, scale)]
+            keys[grid] = [run.key for run in resolved]
+            runs |= {run.key: run for run in resolved}
+        seconds = lab.expected_seconds([*runs.values()], known, bf16=estimates.WITH_INSTRUCTIONS)
+        took = dict(zip(runs, seconds, strict=True))
         for name, grids in own.items():
-            runs = {key: one for grid in grids for key, one in work[grid].items()}
-            rows[name][f"{scale}: runs"] = str(len(runs))
-            rows[name][f"{scale}: core-hours"] = f"{float(f'{sum(runs.values()) / speed / 3600:.2g}'):g}"
+            needed = {key for grid in grids for key in keys[grid]}
+            hours = sum(took[key] for key in needed) / 3600
+            row = {f"{scale}: runs": str(len(needed)), f"{scale}: core-hours": f"{float(f'{hours:.2g}'):g}"}
+            rows[name] = rows.get(name, {}) | row
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("notebook")
-
-
-@functools.cache
-def _work(grid: str, scale: str, _registered: tuple[Any, ...]) -> dict[str, float]:
-    """FLOPs of each run of a grid, by its key."""
-    cells = [lab.resolve(cell.spec, scale) for cell in exhibits.cells(grid, scale)]
-    return {run.key: lab.training_work(run) for run in cells}
 
 
 def _grids(name: str) -> list[str]:

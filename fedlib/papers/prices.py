@@ -40,9 +40,10 @@ def leads(runs: Runs, pairs: Sequence[tuple[str, str]], rule: str = "last") -> p
         values = {
             name: {seed: intervals.reported(run, rule) for seed, run in own_.items()} for name, own_ in found.items()
         }
+        spent = {record.key: _spent(record) for cell, record in own if any(cell.method in pair for pair in wanted)}
         for one in paired.differences(values, wanted, error, outside):
             named = {"dataset": own[0][0].dataset, "setting": setting}
-            rows.append(named | _lead({name: found[name] for name in (one.own, one.other)}, one, rule, error, outside))
+            rows.append(named | _lead(found, spent, one, rule, error, outside))
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
@@ -60,17 +61,18 @@ def over(runs: Runs, reference: str, rule: str = "last") -> pd.DataFrame:
 
 def _lead(
     found: dict[str, dict[int, Any]],
+    spent_by: dict[str, dict[str, np.ndarray]],
     whole: paired.Difference,
     rule: str,
     error: paired.Error,
     outside: frozenset[str],
 ) -> dict[str, Any]:
-    """A row of `leads` from the runs of both; whole: their difference at equal rounds, whose share of the pairs' joint interval
-    the other two have as well.
+    """A row of `leads`. found: method -> seed -> run; spent_by: `_spent` by a run's key; whole: the difference at equal rounds, whose
+    share of the pairs' joint interval the other two have as well.
     """
     own, other = whole.own, whole.other
     seeds = [seed for seed in found[own] if seed in found[other]]
-    spent = {name: {seed: _spent(found[name][seed]) for seed in seeds} for name in (own, other)}
+    spent = {name: {seed: spent_by[found[name][seed].key] for seed in seeds} for name in (own, other)}
 
     def ratio(kind: str) -> float:
         shares = [spent[own][seed][kind][-1] / (spent[other][seed][kind][-1] or np.nan) for seed in seeds]

@@ -42,22 +42,23 @@ def trained(rows: pd.DataFrame) -> pd.DataFrame:
 def selected_accuracy(rounds: pd.DataFrame, rule: str, column: str = "accuracy") -> float:
     """The accuracy (a fraction) that `rule` reports from a record's rounds; see SELECTION_RULES."""
     choose("selection rule", rule, SELECTION_RULES)
-    found = trained(rounds)
+    there = rounds["round"].to_numpy() >= 0
+    values = rounds[column][there]
     if rule == "last":
-        return float(found[column].iloc[-1])
+        return float(values.iloc[-1])
     if rule == "last10":
-        return float(found[column].tail(10).mean())
-    by = "validation_accuracy" if rule == "validation" else column
+        return float(values.tail(10).mean())
+    by = rounds["validation_accuracy"][there] if rule == "validation" else values
     allowed = "last, last10 or best: under this protocol clients have no validation images"
-    require(bool(found[by].notna().any()), "rule", rule, allowed)
-    return float(found[column].iloc[int(np.nanargmax(found[by].to_numpy(float)))])
+    require(bool(by.notna().any()), "rule", rule, allowed)
+    return float(values.iloc[int(np.nanargmax(by.to_numpy(float)))])
 
 
 def whole(run: RunTables) -> bool:
     """Whether a run has numbers to print: it did not diverge, and none of its rounds is missing; one that may end early has
     had its last one.
     """
-    trained = [int(number) for number in run.rounds["round"] if number >= 0]
+    trained = [number for number in run.rounds["round"].tolist() if number >= 0]
     spec = getattr(run, "spec", None)
     asked = len(trained) if getattr(spec, "may_end_early", False) else getattr(spec, "rounds", None) or len(trained)
     return run.status != "diverged" and trained == list(range(max(1, asked)))

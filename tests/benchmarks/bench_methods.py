@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from machine import describe, random_images, spread
 
-from fedlib import Federation, RunSpec, lab, models, simulate
+from fedlib import Federation, models, simulate
 from fedlib.algorithms import ALGORITHMS, Algorithm, make
 from fedlib.protocol import Protocol
 
@@ -45,15 +45,6 @@ def rounds(method: Algorithm, architectures: tuple[str, ...], count: int, number
     return np.diff(ends)
 
 
-def estimated(name: str, architectures: tuple[str, ...]) -> float:
-    """What a plan takes for the ratio."""
-    spec = RunSpec(
-        algorithm=name, params=PARAMS.get(name, {}), dataset="cifar10", scenario=architectures, num_clients=100,
-        participation=0.05, local_epochs=1, public_images=PUBLIC,
-    )  # fmt: skip
-    return lab.relative_work(lab.resolve(spec))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--short", action="store_true", help="few images: shows that it runs, not how fast")
@@ -65,7 +56,7 @@ def main() -> None:
     count, number, turns = (16, 1, 1) if arguments.short else (480, 1, 3)
     torch.set_num_threads(1)
     print(describe())
-    print(f"{'':<12}  round by Standalone's          wanted  estimated")
+    print(f"{'':<12}  round by Standalone's          wanted")
     for name in names:
         method = make(name, PARAMS.get(name, {}))
         turn = ("CNN-3",) if method.needs == "architecture" else tuple(models.CNN_WIDTHS)
@@ -75,9 +66,8 @@ def main() -> None:
                 rounds(each, turn, count, number, arguments.precision) for each in (make("Standalone"), method)
             )
             ratios.append(own / plain)
-        expected = estimated(name, turn)
         wanted = f"{WANTED[name]:.1f}" if name in WANTED else ""
-        print(f"{name:<12}  {spread(np.concatenate(ratios)):<30}{wanted:>6}  {expected:8.2f}", flush=True)
+        print(f"{name:<12}  {spread(np.concatenate(ratios)):<30}{wanted:>6}", flush=True)
 
 
 if __name__ == "__main__":

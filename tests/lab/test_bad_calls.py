@@ -1,5 +1,7 @@
 """Mistakes in calls from Python: one line that names the field, before anything is trained or written."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import tiny
@@ -177,5 +179,7 @@ def test_an_iterator_is_swept_once(small_digits, monkeypatch):
 @pytest.mark.thorough
 def test_what_a_worker_cannot_train_is_an_error_of_the_sweep_that_names_the_run(home):
     spec = RunSpec("Standalone", dataset="digits", partition="dirichlet", alpha=0.01, num_clients=300, rounds=1)
-    with pytest.raises(FedlibError, match=r"^Standalone on digits: alpha = 0\.01: none of 100 Dirichlet draws"):
-        sweep([spec], jobs=1, progress=False)
+    with pytest.raises(
+        FedlibError, match=r"^Standalone on digits and 1 more: alpha = 0\.01: none of 100 Dirichlet draws"
+    ):
+        sweep([spec, replace(spec, rounds=2)], jobs=1, progress=False)

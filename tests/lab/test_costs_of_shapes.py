@@ -73,16 +73,14 @@ def test_what_is_defined_again_is_counted_again():
         algorithms.register(Mine)
         cost = costs.flops(make("Standalone"), "mine", 6, SAMPLES["MLP"])
         assert cost.epoch == costs.training_flops("mine", 6, SAMPLES["MLP"]) == linear(561, hidden, 6)
-        resolved = lab.resolve(RunSpec("Mine", dataset="digits"))
-        alone = lab.resolve(RunSpec("Standalone", dataset="digits"))
-        assert lab.relative_work(resolved) == pytest.approx(passes * lab.relative_work(alone))
+        assert costs.flops(make("Mine"), "mine", 6, SAMPLES["MLP"]).epoch == passes * cost.epoch
 
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_run_is_estimated_costed_and_read_back(name):
     spec = register(name)
     run = lab.resolve(spec, "smoke")
-    assert estimates.expected_seconds([run])[0] > 0 and lab.relative_work(run) > 1
+    assert estimates.expected_seconds([run])[0] > 0
     record = lab.run(dataclasses.replace(spec, keep="clients"), "smoke", progress=False)
     assert lab.read(record.path).hashed == record.hashed == run.hashed and record.key == run.key
     spent, plain = costs.of_run(record), costs.training_flops(name, 4, SAMPLES[name])

@@ -288,7 +288,7 @@ def test_a_network_for_grey_images_alone_runs_and_is_counted_on_such():
     models.register("Grey", grey)
     data.register("noise", noise)
     spec = RunSpec("Standalone", dataset="noise", scenario="Grey", num_clients=2, participation=1.0, rounds=1)
-    assert lab.relative_work(lab.resolve(spec)) == pytest.approx(1)
+    assert lab.expected_seconds([lab.resolve(spec)], [])[0] > 0
     assert [record.status for record in sweep([spec], jobs=1, progress=False)] == ["finished"]
 
 

@@ -19,7 +19,7 @@ from fedlib import Model, lab, models
 from fedlib.algorithms.pfedhr import reassembly
 from fedlib.errors import FedlibError
 from fedlib.flower import loopback
-from fedlib.lab import checkpoint, estimates
+from fedlib.lab import checkpoint
 from fedlib.papers import exhibits, notebook, reproduce, settings, views
 from fedlib.show import plots
 
@@ -63,9 +63,7 @@ def tiny_networks(monkeypatch):
     monkeypatch.setattr(plots.Picture, "png", lambda figure: png)
     monkeypatch.setattr(plots.Picture, "_repr_png_", lambda figure: png)
     monkeypatch.setattr(views, "tsne", lambda features, *settings: np.ascontiguousarray(features[:, :2]))
-    estimates._counted_work.cache_clear()  # of networks of these names
     yield
-    estimates._counted_work.cache_clear()
 
 
 class Kernel:

@@ -161,35 +161,18 @@ def test_scales_as_numbers():
     assert (row["T"], row["E"], row["B"], row["C"], row["rate"]) == (100, 10, 64, "10%", 0.01)
 
 
-@pytest.fixture
-def plain_costs(monkeypatch):
-    """Two notebooks that share runs and one without, whose images all cost the same."""
+def test_costs_are_the_hours_of_runs_shared_ones_once(monkeypatch):
+    """Two notebooks that share runs and one without, whose runs take half an hour each."""
     names = ["fedgh/1_method.ipynb", "fedssa/3_heterogeneous.ipynb", "fedssa/4_representations.ipynb"]
     monkeypatch.setattr(pages.reproduce, "all_notebooks", lambda: names)
-    monkeypatch.setattr(pages.measured, "training_flops", lambda name, classes, channels: 10.0)
-    monkeypatch.setattr(pages.lab, "training_work", lambda run: 60.0 * run.samples)
-    pages._work.cache_clear()
-    yield names
-    pages._work.cache_clear()
-
-
-def test_costs_are_images_by_speed(plain_costs):
-    table = pages.costs(images_per_second=100.0)
-    assert list(table.index) == [*plain_costs, "all, shared runs once"]
-    runs = {
-        run.key: run.samples
-        for cell in exhibits.cells("fedssa/representations", "smoke")
-        for run in [pages.lab.resolve(cell.spec, "smoke")]
-    }
-    expected = sum(runs.values()) * 60 / 10 / 100 / 3600
-    assert table.loc[plain_costs[2], "smoke: runs"] == str(len(runs))
-    assert float(table.loc[plain_costs[2], "smoke: core-hours"]) == pytest.approx(expected, rel=0.05)
-    assert table.loc[plain_costs[0]].unique().tolist() == ["0"]
-    assert table.iloc[-1]["record: runs"] == table.loc[plain_costs[1], "record: runs"]  # of which the third's are part
-    twice = pages.costs(images_per_second=200.0)
-    assert float(twice.iloc[-1, 3]) == pytest.approx(float(table.iloc[-1, 3]) / 2, rel=0.1)
-    with pytest.raises(FedlibError, match="images_per_second = 0: must be above 0"):
-        pages.costs(0)
+    monkeypatch.setattr(pages.lab, "expected_seconds", lambda runs, known, bf16: [1800.0] * len(runs))
+    table = pages.costs()
+    assert list(table.index) == [*names, "all, shared runs once"]
+    runs = {pages.lab.resolve(cell.spec, "smoke").key for cell in exhibits.cells("fedssa/representations", "smoke")}
+    assert table.loc[names[2], "smoke: runs"] == str(len(runs))
+    assert float(table.loc[names[2], "smoke: core-hours"]) == pytest.approx(len(runs) / 2, rel=0.05)
+    assert table.loc[names[0]].unique().tolist() == ["0"]
+    assert table.iloc[-1]["record: runs"] == table.loc[names[1], "record: runs"]  # of which the third's are part
 
 
 def test_a_function_is_put_under_sliders_and_called_with_their_values(monkeypatch, capsys):
