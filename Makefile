@@ -1,7 +1,7 @@
 # make reproduce   train what the exhibits need at scale smoke (embedded data), make figures and tables
 # make test        style, types, unit tests, notebooks; every exhibit of the papers is made at scale smoke and fresh
 # make slow        what takes longer: the audit's notebooks, the site in a browser, the wheel, every method in every way
-# make nightly     what takes longer still: planted faults, hostile replies, the largest networks, every notebook changed and interrupted
+# make nightly     what takes longer still: planted faults, hostile replies, every method on networks of today and in bf16, every notebook changed
 # make mutants     plant faults one at a time and see whether a test fails: about an hour on two cores, nothing for every day
 # make lab         open the notebooks in JupyterLab
 # make CPU=1       with any of these, at the first call: PyTorch without CUDA, 2 GB in place of 5

@@ -27,7 +27,8 @@ def pytest_collection_modifyitems(items):
     for item in items:
         mark = item.get_closest_marker("thorough")
         parameters = item.callspec.params.values() if mark and hasattr(item, "callspec") else []
-        if mark and not any(value in (mark.args or QUICK) for value in parameters if isinstance(value, str)):
+        quick = any(value in (mark.args or QUICK) for value in parameters if isinstance(value, str)) if mark else True
+        if not quick and not item.get_closest_marker("nightly"):
             item.add_marker(pytest.mark.slow)
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -76,20 +77,25 @@ def said(name: str, shape: tuple[int, ...], dtype: str, precision: str) -> str:
     return ""
 
 
+def marked(*case: Any) -> Any:
+    """What is no sample is slow in fp32, and for `make nightly` in bf16, which takes long without instructions for it."""
+    marks = [] if case[:3] in SAMPLE else pytest.mark.nightly if case[3] == "bf16" else pytest.mark.slow
+    return pytest.param(*case, marks=marks)
+
+
 @pytest.mark.parametrize(
-    ("name", "shape", "dtype"),
-    [pytest.param(*case, marks=[] if case in SAMPLE else pytest.mark.slow) for case in CASES],
+    ("name", "shape", "dtype", "precision"),
+    [marked(*case, precision) for case in CASES for precision in ("fp32", "bf16")],
 )
-def test_every_method_runs_or_refuses_in_one_line(name, shape, dtype):
-    for precision in ("fp32", "bf16"):
-        line = said(name, shape, dtype, precision)
-        kind = SHAPES[shape][0]
-        refused = (dtype == "int64") != (kind == "tokens") and not (kind == "tokens" and dtype == "uint8")
-        refused |= kind != "image" and ALGORITHMS[name].needs == "images"
-        assert bool(line) == refused, line or "it ran"
-        assert "\n" not in line and (not line or any(word in line for word in ("needs images", "images' dtype")))
-        if refused and ALGORITHMS[name].needs != "images":
-            assert KINDS[kind].dtypes[0] in line
+def test_every_method_runs_or_refuses_in_one_line(name, shape, dtype, precision):
+    line = said(name, shape, dtype, precision)
+    kind = SHAPES[shape][0]
+    refused = (dtype == "int64") != (kind == "tokens") and not (kind == "tokens" and dtype == "uint8")
+    refused |= kind != "image" and ALGORITHMS[name].needs == "images"
+    assert bool(line) == refused, line or "it ran"
+    assert "\n" not in line and (not line or any(word in line for word in ("needs images", "images' dtype")))
+    if refused and ALGORITHMS[name].needs != "images":
+        assert KINDS[kind].dtypes[0] in line
 
 
 @pytest.mark.parametrize(

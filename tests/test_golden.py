@@ -20,8 +20,14 @@ STATED = {  # the protocol's choices, each a part of fedlib
 }
 
 
+# A minute each where the processor has no instructions for bf16, and no run of record is in bf16.
+LONGEST = ("FedMD bf16", "FCCL bf16", "FedKEMF bf16")
+
+
 @pytest.mark.thorough(*(case for case in golden.CASES if case.endswith("fp32")))
-@pytest.mark.parametrize("case", golden.CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.nightly] * (case in LONGEST)) for case in golden.CASES]
+)
 def test_numbers_stay_as_they_are_or_have_a_new_version(case):
     wrong = golden.verdict(case)
     assert not wrong, wrong

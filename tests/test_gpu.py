@@ -91,11 +91,11 @@ def test_the_notebooks_own_method_runs_on_a_gpu(small_digits):
 
 # Networks of today, beside a ResNet that is small: no step of any waits or copies, and each has deterministic kernels.
 ZOO = [name for name, kind in models.ZOO.items() if kind == "image"]
-DEEPEST = ("ResNet-50", "ResNet-101", "ResNet-152", "EfficientNet-V2-S")  # a minute each and more
+SMALLEST = ("ResNet-6", "ResNet-8", "ResNet-10", "MobileNet-V3-S", "ViT-T")  # the others take up to minutes
 
 
 def marked(name):
-    marks = [] if name == "ResNet-4" else pytest.mark.nightly if name in DEEPEST else pytest.mark.slow
+    marks = [] if name == "ResNet-4" else pytest.mark.slow if name in SMALLEST else pytest.mark.nightly
     return pytest.param(name, marks=marks)
 
 

@@ -15,6 +15,7 @@ SAME = [name for name, method in ALGORITHMS.items() if method.needs == "architec
 PARAMS: dict[str, dict[str, Any]] = {name: {"shared": "ResNet-4"} for name in ("FML", "FedKD")}
 PARAMS |= {"FedKEMF": {"knowledge": "ResNet-4", "server_epochs": 1}}
 QUICK = ("FedAvg", "ResNet-4")
+SLOW = ("FedAvg", "FML", "FedProto", "FedSSA", "FedGH", "FedMD")  # a method of each kind of exchange
 CASES = [(name, scenario) for name in ALGORITHMS if name not in (*SAME, "pFedHR") for scenario in (SMALL, LARGE)]
 CASES.remove(("FedL2G", SMALL))  # refused, see below
 CASES += [("FedProto", "ResNet-4,MobileNet-V3-S")] + [
@@ -29,9 +30,9 @@ def resolved(name: str, scenario: str, **changes: Any) -> lab.Resolved:
 
 
 def marked(name: str, scenario: str) -> Any:
-    """ResNet-18 and MobileNet-V2 take minutes a method: they are for `make nightly`."""
-    marks = [] if (name, scenario) == QUICK else pytest.mark.nightly if "ResNet-18" in scenario else pytest.mark.slow
-    return pytest.param(name, scenario, marks=marks)
+    """ResNet-18 and MobileNet-V2 take minutes a method: they are for `make nightly`, and so are most methods."""
+    slow = pytest.mark.slow if name in SLOW and "ResNet-18" not in scenario else pytest.mark.nightly
+    return pytest.param(name, scenario, marks=[] if (name, scenario) == QUICK else slow)
 
 
 @pytest.mark.parametrize(("name", "scenario"), [marked(*case) for case in CASES])
