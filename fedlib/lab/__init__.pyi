@@ -7,7 +7,6 @@ from .checkpoint import simulate as simulate
 from .estimates import cores as cores
 from .estimates import expected_seconds as expected_seconds
 from .estimates import slow_arithmetic as slow_arithmetic
-from .estimates import training_work as training_work
 from .files import write_bytes as write_bytes
 from .launch import missing as missing
 from .launch import run as run

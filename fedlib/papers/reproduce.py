@@ -102,7 +102,8 @@ def listed(
     made = plan(chosen, scale, reuse_stale, methods, afresh, device, precision)
     of_record, missing = {record.key for record in made.read}, {run.key for run in made.todo}
     runs = [run for key, run in made.runs.items() if key not in of_record]
-    runs.sort(key=lab.training_work, reverse=True)
+    expected = dict(zip((run.key for run in runs), lab.expected_seconds(runs, recorded.timed()), strict=True))
+    runs.sort(key=lambda run: expected[run.key], reverse=True)
     return {
         "schema": SCHEMA,
         "version": __version__,

@@ -124,7 +124,7 @@ def expected(known, **fields):
 def test_only_the_networks_that_take_part_count():
     """Three clients of pFedHR's scenario have no M4, whose images cost a hundred times M1's."""
     few, with_m4 = (lab.resolve(RunSpec("pFedHR", num_clients=count, participation=1.0)) for count in (3, 4))
-    assert lab.training_work(with_m4) > 10 * lab.training_work(few)
+    assert estimates.training_work(with_m4) > 10 * estimates.training_work(few)
 
 
 def test_an_estimate_goes_by_the_runs_most_like_it():
@@ -141,7 +141,7 @@ def test_an_estimate_goes_by_the_runs_most_like_it():
 
 def test_without_any_timed_run_an_ordinary_core_is_assumed():
     run = timed(0, algorithm="FedSSA").run
-    assert lab.expected_seconds([run], []) == [lab.training_work(run) / estimates.ORDINARY]
+    assert lab.expected_seconds([run], []) == [estimates.training_work(run) / estimates.ORDINARY]
 
 
 def test_bf16_counts_as_what_it_costs_on_this_processor(monkeypatch):
