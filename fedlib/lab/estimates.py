@@ -17,10 +17,11 @@ from . import costs
 from .records import Record, state, stored
 from .spec import FilledSpec, Resolved, resolve
 
-# FLOPs of training per second of an ordinary core (2800 images of CNN-1 to CNN-5): where no run has been timed yet.
-ORDINARY = 5.5e10
-# A training step in bf16 by one in fp32 on a processor that has instructions for bf16: the median of five pairs of runs of record.
-WITH_INSTRUCTIONS = 0.63
+# Of the processors that trained the results of record: FLOPs per second of training steps of 64 images of CNN-1 in fp32, and what a
+# step in bf16, for which they have instructions, takes by one in fp32 (the median of five pairs of runs).
+OF_RECORD, BF16_OF_RECORD = 8.1e10, 0.63
+USUAL = 0.9  # a run's FLOPs per second by those of its steps alone, where no run has been timed yet
+LARGEST = 64  # images of a step that is timed: larger ones are hardly faster
 SLOW = 2.0  # where a line says so
 NEWEST = 100  # stored runs that are looked at
 NEAREST = 9  # of them, whose median speed counts: a machine that does other things beside makes single runs slow
@@ -29,11 +30,13 @@ CLOSE = 0.5  # how much less alike than the nearest they may be; of those as nea
 
 @dataclass(frozen=True, eq=False)
 class Timed:
-    """A finished run, the processor seconds that its rounds took, and whether that processor has instructions for bf16."""
+    """A finished run, the processor seconds that its rounds took, and whether it was trained by a processor of the results of record
+    (else by this one).
+    """
 
     run: Resolved
     seconds: float
-    bf16: bool = False
+    of_record: bool = False
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> "list[Timed]":
@@ -45,8 +48,7 @@ class Timed:
             seconds = record.provenance.get("processor_seconds", 0)
             if record.status == "finished" and seconds > 0 and record.spec.device == "cpu":
                 with contextlib.suppress(FedlibError):  # its method or data set may not be known here
-                    flags = record.provenance.get("flags", "bf16")  # which older results of record lack
-                    found.append(cls(resolve(record.spec), float(seconds), "bf16" in flags))
+                    found.append(cls(resolve(record.spec), float(seconds), record.of_record))
         return found
 
 
@@ -59,35 +61,38 @@ def timed() -> list[Timed]:
 
 
 def expected_seconds(
-    resolved: Sequence[Resolved], known: Sequence[Timed] | None = None, bf16: float = 0.0
+    resolved: Sequence[Resolved], known: Sequence[Timed] | None = None, of_record: bool = False
 ) -> list[float]:
-    """Seconds that each run will take on one core, about: its `training_work` at the median speed of the runs of `known`
-    (of the store, unless given) that are most like it.
+    """Seconds that each run will take on one core, about: its `training_work` at the pace of its training steps (`_pace`) times
+    how much of it the runs of `known` (of the store, unless given) that are most like it had.
 
-    bf16: what a training step in bf16 costs, by fp32; 0: what it costs on this processor (`bf16_cost`).
+    of_record: on a processor like those of the results of record, in place of this one.
     """
     known = timed() if known is None else known
-
-    def slowness(spec: FilledSpec, instructions: bool = False) -> float:
-        if not _in_bf16(spec):
-            return 1.0
-        return WITH_INSTRUCTIONS if instructions else bf16 or bf16_cost()
-
-    # A run in bf16 was made with instructions for it, or on a processor that is taken to be like this one.
-    works = [(one, training_work(one.run)) for one in known] if resolved else []
-    speeds = [(one, done, done * slowness(one.run.spec, one.bf16) / one.seconds) for one, done in works]
-    return [_expected(item, speeds) * slowness(item.spec) for item in resolved]
+    shares = []
+    for one in known if resolved else ():
+        work = training_work(one.run)
+        shares.append((one, work, work / one.seconds / _pace(one.run.spec, one.of_record)))
+    return [_expected(item, shares) / _pace(item.spec, of_record) for item in resolved]
 
 
 def _expected(item: Resolved, known: Sequence[tuple[Timed, float, float]]) -> float:
+    """`training_work`, and what else a run does, as much more work."""
     work = training_work(item)
     near = [
-        (_distance(item.spec, one.run.spec) + abs(math.log10(done / work)), speed)
-        for one, done, speed in reversed(known)
+        (_distance(item.spec, one.run.spec) + abs(math.log10(done / work)), share)
+        for one, done, share in reversed(known)
     ]
     near.sort(key=lambda one: one[0])
-    speeds = [speed for distance, speed in near[:NEAREST] if distance <= near[0][0] + CLOSE]
-    return work / (statistics.median(speeds) if speeds else ORDINARY)
+    shares = [share for distance, share in near[:NEAREST] if distance <= near[0][0] + CLOSE]
+    return work / (statistics.median(shares) if shares else USUAL)
+
+
+def _pace(spec: FilledSpec, of_record: bool) -> float:
+    """FLOPs per second of a run's training steps, with its batch size and precision: on a processor of record or on this one."""
+    if of_record:
+        return OF_RECORD / (BF16_OF_RECORD if _in_bf16(spec) else 1.0)
+    return step_speed(min(spec.batch_size, LARGEST)) / (bf16_cost() if _in_bf16(spec) else 1.0)
 
 
 def _in_bf16(spec: FilledSpec) -> bool:
@@ -95,23 +100,25 @@ def _in_bf16(spec: FilledSpec) -> bool:
 
 
 @cache
-def bf16_cost() -> float:
-    """A training step of CNN-1 in bf16 by one in fp32 on this processor, timed once (a second): about 0.6 where it has
-    instructions for bf16, and 8 where it has not.
-    """
+def step_speed(batch_size: int, bf16: bool = False) -> float:
+    """FLOPs per second of training steps of CNN-1 on this processor, timed once (a fifth of a second)."""
     with training.one_thread(), torch.random.fork_rng(devices=[]):
         network = models.BUILDERS["CNN-1"](10, 3)
-        images = torch.ones(16, 3, 32, 32).to(memory_format=torch.channels_last)
+        images = torch.ones(batch_size, 3, 32, 32).to(memory_format=torch.channels_last)
 
-        def step(bf16: bool) -> float:
+        def step() -> float:
             started = time.process_time()
             with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
                 loss = network(images).square().sum()
             loss.backward()
             return time.process_time() - started
 
-        fp32, bf16 = (min(step(kind) for _ in range(4)) for kind in (False, True))
-    return bf16 / fp32
+        return batch_size * costs.training_flops("CNN-1", 10, 3) / min(step() for _ in range(4))
+
+
+def bf16_cost() -> float:
+    """A training step in bf16 by one in fp32 on this processor: about 0.6 where it has instructions for bf16, and 8 where not."""
+    return step_speed(16) / step_speed(16, True)
 
 
 def slow_arithmetic(runs: Iterable[Resolved]) -> str:

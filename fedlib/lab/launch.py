@@ -213,7 +213,7 @@ def sweep(
     wanted = missing(specs, scale, reuse_stale)
     single = len(wanted) == 1  # a worker would take seconds to start
     here = [item for item in wanted if single or not item.portable]
-    todo = [item for item in wanted if item not in here]
+    todo = [item for item in wanted if item.portable and not single]
     if jobs > 1 and len(here) > 1:
         line = f"{len(here)} of {len(wanted)} runs use classes or data of this session"
         notice(f"{line}; worker processes do not know them, so they run here, one after the other")

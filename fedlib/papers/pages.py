@@ -369,7 +369,7 @@ def costs() -> pd.DataFrame:
             resolved = [lab.resolve(cell.spec, scale) for cell in exhibits.cells(grid, scale)]
             keys[grid] = [run.key for run in resolved]
             runs |= {run.key: run for run in resolved}
-        seconds = lab.expected_seconds([*runs.values()], known, bf16=estimates.WITH_INSTRUCTIONS)
+        seconds = lab.expected_seconds([*runs.values()], known, of_record=True)
         took = dict(zip(runs, seconds, strict=True))
         for name, grids in own.items():
             needed = {key for grid in grids for key in keys[grid]}

@@ -16,8 +16,9 @@ def main() -> None:
     records = sorted(recorded.read_results(), key=lambda record: record.provenance["finished"])
     timed = estimates.Timed.of(records)
     first = max(1, len(timed) - LAST)
-    there = estimates.WITH_INSTRUCTIONS  # the runs' processor is not this one
-    predicted = [estimates.expected_seconds([timed[at].run], timed[:at], there)[0] for at in range(first, len(timed))]
+    predicted = [
+        estimates.expected_seconds([timed[at].run], timed[:at], of_record=True)[0] for at in range(first, len(timed))
+    ]
     seconds = np.array([one.seconds for one in timed[first:]])
     ratios = np.array(predicted) / seconds
     print(f"{'method':<12}{'data set':<10}{'T':>4}{'E':>4}{'predicted s':>13}{'took s':>9}{'ratio':>7}")

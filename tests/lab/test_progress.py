@@ -127,32 +127,53 @@ def test_only_the_networks_that_take_part_count():
     assert estimates.training_work(with_m4) > 10 * estimates.training_work(few)
 
 
-def test_an_estimate_goes_by_the_runs_most_like_it():
-    """The median of the nearest, of one's own method first; rounds scale it, and another setting's images by their FLOPs."""
+@pytest.fixture
+def paced(monkeypatch):
+    """This processor makes steps at half the speed of those of record, with half as many images at half of that; bf16 takes eight
+    times as long as fp32.
+    """
+    speed = estimates.OF_RECORD / 2
+    monkeypatch.setattr(estimates, "step_speed", lambda size, bf16=False: speed * size / 64 / (8 if bf16 else 1))
+
+
+def test_an_estimate_goes_by_the_runs_most_like_it(paced):
+    """The median of the nearest, of one's own method first; rounds scale it, another setting's images by their FLOPs, another
+    batch size by the pace of its steps.
+    """
     own = [timed(seconds, algorithm="FedSSA", seed=seed) for seed, seconds in enumerate((50.0, 60.0, 100.0))]
     other = [timed(240.0, algorithm="pFedES")]
     assert expected(own + other, algorithm="FedSSA", seed=7) == pytest.approx(60)
     assert expected(own + other, algorithm="FedSSA", rounds=20) == pytest.approx(120)
-    assert expected(own + other, algorithm="pFedES", rounds=20, batch_size=8, num_clients=20) == pytest.approx(
-        240, rel=0.02
-    )
+    assert expected(own + other, algorithm="FedSSA", batch_size=8) == pytest.approx(240)  # 32 at the scale
+    ten_of_twenty = expected(own + other, algorithm="pFedES", rounds=20, num_clients=20, batch_size=16)
+    assert ten_of_twenty == pytest.approx(2 * 240, rel=0.02)
     assert expected(own, algorithm="Standalone") == pytest.approx(60)
 
 
-def test_without_any_timed_run_an_ordinary_core_is_assumed():
-    run = timed(0, algorithm="FedSSA").run
-    assert lab.expected_seconds([run], []) == [estimates.training_work(run) / estimates.ORDINARY]
+def test_runs_of_record_count_at_the_pace_of_this_processor(paced):
+    """A minute there, with steps of 64, is two minutes here, and four with steps of 32; there it stays a minute."""
+    there = estimates.Timed(timed(0, batch_size=64).run, 60, of_record=True)
+    assert expected([there], batch_size=64) == expected([there], batch_size=512) == pytest.approx(120)
+    assert expected([there], batch_size=32) == pytest.approx(240)
+    assert lab.expected_seconds([there.run], [there], of_record=True) == [pytest.approx(60)]
 
 
-def test_bf16_counts_as_what_it_costs_on_this_processor(monkeypatch):
-    """A minute in fp32 is eight here in bf16; one in bf16 where there are instructions for it was 60 / 0.63 s in fp32."""
-    monkeypatch.setattr(estimates, "bf16_cost", lambda: 8.0)
+def test_without_any_timed_run_the_pace_of_steps_alone_counts(paced):
+    """A tenth of a run's time is for other things, as is usual."""
+    run = timed(0, algorithm="FedSSA", batch_size=64).run
+    assert lab.expected_seconds([run], []) == [
+        pytest.approx(estimates.training_work(run) / (0.9 * estimates.OF_RECORD / 2))
+    ]
+
+
+def test_bf16_counts_as_what_it_costs_on_this_processor(paced):
+    """A minute in fp32 is eight here in bf16; one in bf16 on a processor of record was 60 / 0.63 s there in fp32, twice that here."""
     assert expected([timed(60)], precision="bf16") == pytest.approx(480)
     assert expected([timed(60, precision="bf16")], precision="fp32") == pytest.approx(60 / 8)
     assert expected([timed(60, precision="bf16")], precision="bf16") == pytest.approx(60)
-    elsewhere = estimates.Timed(timed(0, precision="bf16").run, 60, bf16=True)
-    assert expected([elsewhere], precision="fp32") == pytest.approx(60 / 0.63)
-    assert expected([elsewhere], precision="bf16") == pytest.approx(8 * 60 / 0.63)
+    there = estimates.Timed(timed(0, precision="bf16", batch_size=64).run, 60, of_record=True)
+    assert expected([there], precision="fp32", batch_size=64) == pytest.approx(2 * 60 / 0.63)
+    assert expected([there], precision="bf16", batch_size=64) == pytest.approx(8 * 2 * 60 / 0.63)
 
 
 def test_who_trains_in_slow_bf16_is_told_so(tmp_path, monkeypatch, capsys):

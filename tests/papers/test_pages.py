@@ -165,7 +165,7 @@ def test_costs_are_the_hours_of_runs_shared_ones_once(monkeypatch):
     """Two notebooks that share runs and one without, whose runs take half an hour each."""
     names = ["fedgh/1_method.ipynb", "fedssa/3_heterogeneous.ipynb", "fedssa/4_representations.ipynb"]
     monkeypatch.setattr(pages.reproduce, "all_notebooks", lambda: names)
-    monkeypatch.setattr(pages.lab, "expected_seconds", lambda runs, known, bf16: [1800.0] * len(runs))
+    monkeypatch.setattr(pages.lab, "expected_seconds", lambda runs, known, of_record: [1800.0] * len(runs))
     table = pages.costs()
     assert list(table.index) == [*names, "all, shared runs once"]
     runs = {pages.lab.resolve(cell.spec, "smoke").key for cell in exhibits.cells("fedssa/representations", "smoke")}
