@@ -118,7 +118,6 @@ CHANGES: dict[str, tuple[dict[str, list[tuple[str, str]]], bool]] = {
                 ("encoder_epochs: int = setting(5,", 'encoder_epochs: int = renamed(5, "extractor_epochs",'),
                 ("from ..fields import", "from ..fields import renamed,"),
             ],
-            "lab/estimates.py": [('params["extractor_epochs"]', 'params["encoder_epochs"]')],
         },
         True,
     ),
