@@ -21,8 +21,8 @@ QUICK = ("Standalone", "FedProto", "FedSSA", "FedGH")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """A test marked `thorough` is slow, but for those of its parameters that the mark names: without any the methods of QUICK,
-    with None none.
+    """A test marked `thorough` is slow, unless it is nightly, but for those of its parameters that the mark names: without any the
+    methods of QUICK, with None none.
     """
     for item in items:
         mark = item.get_closest_marker("thorough")

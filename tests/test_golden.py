@@ -20,7 +20,7 @@ STATED = {  # the protocol's choices, each a part of fedlib
 }
 
 
-# A minute each where the processor has no instructions for bf16, and no run of record is in bf16.
+# A minute each where the processor has no instructions for bf16; none of these methods has a result of record.
 LONGEST = ("FedMD bf16", "FCCL bf16", "FedKEMF bf16")
 
 

@@ -226,8 +226,9 @@ def sweep(
         if progress and (line := slow_arithmetic(todo)):
             notice(line)
         with Progress(f"0 of {len(todo)} runs", sum(expected.values()), progress) as bar:
-            failures = _in_workers(todo, min(jobs, len(todo)), bar, expected, reuse_stale, each)
-    for remaining, item in zip(reversed(range(len(here))), here, strict=True):
+            told = each and (lambda remaining: each(remaining + len(here)))
+            failures = _in_workers(todo, min(jobs, len(todo)), bar, expected, reuse_stale, told)
+    for place, item in enumerate(here, 1):
         try:
             run(item.spec, progress=progress and single, reuse_stale=reuse_stale)
         except FedlibError as error:
@@ -236,7 +237,7 @@ def sweep(
             failures.append(str(error))
         else:
             if each:
-                each(remaining)
+                each(len(here) - place)
     if failures:
         raise FedlibError("; ".join(failures))
     return [run(spec, scale, progress=False, reuse_stale=reuse_stale) for spec in specs]

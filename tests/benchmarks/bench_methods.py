@@ -2,8 +2,8 @@
 
 Five clients, CNN-1..5 (CNN-3 alone for methods that average whole models), 480 training images each, as of N = 100 on
 CIFAR-10; E = 1, B = 64. Standalone and the method run in turns; a run's first round, with its first visits, is left out.
-Prints the ratio of a round's times, beside what `fedlib.lab.estimates` takes for it. Wanted: FedKD at most 2.2, pFedES
-(E_fe = E) at most 3.0, FedProto, FD and FedGH at most 1.2.
+Prints the ratio of a round's times. Wanted: FedKD at most 2.2, pFedES (E_fe = E) at most 3.0, FedProto, FD and FedGH at
+most 1.2.
 
     python tests/benchmarks/bench_methods.py [--short] [--methods FedKD,pFedES] [--precision bf16]
 """

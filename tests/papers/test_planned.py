@@ -125,6 +125,12 @@ def test_hours_are_those_of_runs_on_record_where_there_are_some(monkeypatch):
     assert planned.expected_hours([half, half], recorded.timed()) == pytest.approx(1.0)
 
 
+def test_the_pace_of_the_processors_of_record_is_what_their_runs_in_fp32_reach():
+    known = [one for one in estimates.Timed.of(recorded.read_results()) if one.run.spec.precision == "fp32"]
+    reached = np.median([estimates.training_work(one.run) / one.seconds for one in known])
+    assert len(known) >= 5 and pytest.approx(reached, rel=0.05) == estimates.USUAL * estimates.OF_RECORD
+
+
 def test_further_seeds_of_the_plan_are_read(monkeypatch):
     (cell,) = [
         c
