@@ -148,6 +148,11 @@ def test_an_estimate_goes_by_the_runs_most_like_it(paced):
     ten_of_twenty = expected(own + other, algorithm="pFedES", rounds=20, num_clients=20, batch_size=16)
     assert ten_of_twenty == pytest.approx(2 * 240, rel=0.02)
     assert expected(own, algorithm="Standalone") == pytest.approx(60)
+    another_method, another_size = (
+        timed(600.0, algorithm="LG-FedAvg"),
+        timed(120.0, algorithm="Standalone", protocol="paper", batch_size=16),
+    )
+    assert expected([another_size, another_method], algorithm="Standalone") == pytest.approx(60)
 
 
 def test_runs_of_record_count_at_the_pace_of_this_processor(paced):
