@@ -11,9 +11,10 @@ from typing import Any
 
 from . import algorithms, models, partition
 
-# Part (see `parts`) -> the version of its numbers. A part that is not listed has version 1, and so have the parts of a
-# record that was stored before records named their versions.
+# Part (see `parts`) -> the version of its numbers. A part that is not listed has version 1, and so has one that a record does not
+# name, since it was stored before there were such parts.
 VERSIONS: dict[str, int] = {
+    "fp32 on cuda": 2,  # convolutions no longer round to TF32
     "network M4": 2,  # has batch normalisation, for which a last batch of one joins the batch before it
 }
 
@@ -30,7 +31,9 @@ def parts(hashed: Mapping[str, Any]) -> list[str]:
     hashed: what the run's key is made of (`lab.Resolved.hashed`). What a person defined is no part: its source is in
     the key.
     """
-    found = ["training", f"precision {hashed['precision']}", *(["isolated"] if hashed.get("isolated") else [])]
+    device, precision = hashed.get("device", "cpu"), hashed["precision"]
+    found = ["training", f"precision {precision}", *([f"{precision} on {device}"] if device != "cpu" else [])]
+    found += ["isolated"] if hashed.get("isolated") else []
     if hashed["partition"] in partition.BUILT_IN:
         found.append(f"partition {hashed['partition']}")
     chosen = {name: value for name, value in hashed["protocol"].items() if isinstance(value, str)}
@@ -53,5 +56,5 @@ def moved(hashed: Mapping[str, Any], stored: Mapping[str, int] | None) -> list[s
 
     stored: the record's versions, None of one that was stored before there were any.
     """
-    known = dict.fromkeys(parts(hashed), 1) if stored is None else stored
+    known = dict.fromkeys(parts(hashed), 1) | dict(stored or {})
     return [part for part, number in known.items() if version(part) != number]

@@ -10,7 +10,7 @@ import ctypes
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -142,6 +142,17 @@ def keep_memory() -> None:
         mallopt(-2, 64 << 20)  # M_TOP_PAD: fetch 64 MiB at a time
 
 
+# What multiplies float32 numbers and may round them to TF32 or bfloat16 first, as cuDNN's convolutions do unless told otherwise.
+PRODUCTS: tuple[Any, ...] = (
+    torch.backends.cuda.matmul,
+    torch.backends.cudnn.conv,
+    torch.backends.cudnn.rnn,
+    torch.backends.mkldnn.matmul,
+    torch.backends.mkldnn.conv,
+    torch.backends.mkldnn.rnn,
+)
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
     """What decides bits and is the process's, for this Python thread alone (others that ask for it wait): one intra-op
@@ -159,10 +170,15 @@ def one_thread() -> Iterator[None]:
         if not torch.backends.mkldnn.enabled:
             stack.callback(setattr, torch.backends.mkldnn, "enabled", False)
             torch.backends.mkldnn.enabled = True  # type: ignore[assignment]  # a property of the module
-        stack.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
+        for kind in PRODUCTS:
+            stack.callback(setattr, kind, "fp32_precision", kind.fp32_precision)
+        with suppress(RuntimeError):  # whoever has set the kinds one by one has no precision of all
+            stack.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
         stack.callback(torch.set_default_dtype, torch.get_default_dtype())
         stack.callback(torch.set_num_threads, torch.get_num_threads())
         torch.set_float32_matmul_precision("highest")
+        for kind in PRODUCTS:
+            kind.fp32_precision = "ieee"
         torch.set_default_dtype(torch.float32)
         torch.set_num_threads(THREADS)
         yield

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import tiny
 import torch
+import torch.nn.functional as F
 from test_gpu import pooled
 
-from fedlib import ALGORITHMS, FedlibError, RunSpec, lab, models, simulate
+from fedlib import ALGORITHMS, FedlibError, RunSpec, lab, models, simulate, training
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device, and this machine has none")
 
@@ -47,6 +48,23 @@ def test_every_method_agrees_with_the_cpu(name, small_digits):
         assert outcome.status == "finished"
         losses.append([row["loss"] for row in outcome.client_rows if row["round"] >= 0])
     np.testing.assert_allclose(*losses, rtol=0.05)
+
+
+def test_products_in_fp32_are_not_rounded_to_tf32():
+    """As convolutions are on a GPU unless told otherwise."""
+    stream = torch.Generator("cuda").manual_seed(0)
+    images, kernel = (
+        torch.randn(*shape, generator=stream, device="cuda") for shape in ((8, 64, 16, 16), (64, 64, 3, 3))
+    )
+    with training.one_thread():
+        errors = [
+            (ours.double() - exact).norm() / exact.norm()
+            for ours, exact in (
+                (F.conv2d(images, kernel), F.conv2d(images.double(), kernel.double())),
+                (images.flatten(1) @ images.flatten(1).T, images.double().flatten(1) @ images.double().flatten(1).T),
+            )
+        ]
+    assert max(errors) < 1e-5  # TF32: 3e-4
 
 
 def test_a_layer_without_a_deterministic_kernel_is_named(small_digits):

@@ -143,13 +143,17 @@ def test_the_second_gpu_and_several(small_digits):
         resolved = lab.resolve(RunSpec(device="cuda:1,cuda:0", **asked))
         assert lab.federation_of(resolved).pool.stored.device == torch.device("cuda:1")
         for given, said in {
-            "cuda:2": "device = 'cuda:2': must be cpu, cuda, one of several such as cuda:1",
             "cuda,cpu": "device = 'cuda,cpu': must be devices of one kind",
             "cuda:1,cuda:1": "device = 'cuda:1,cuda:1': must be different devices",
             "gpu": "device = 'gpu': must be cpu, cuda",
         }.items():
             with pytest.raises(FedlibError, match=f"^{said}"):
                 lab.resolve(RunSpec(device=given, **asked))
+        for train in (lab.run, lambda spec: lab.sweep([spec])):
+            with pytest.raises(
+                FedlibError, match="^device = 'cuda:2': must be cpu, cuda, one of several such as cuda:1"
+            ):
+                train(RunSpec(device="cuda:2", **asked))
     with pytest.raises(FedlibError, match="deterministic = False: must be true but on CUDA"):
         lab.resolve(RunSpec(deterministic=False, **asked))
 

@@ -60,6 +60,7 @@ def _run(
     record = usable(resolved, reuse_stale)
     if record is not None and not resolved.own:
         return record
+    devices.present(resolved.spec.device)
     before = None if record else state(store() / resolved.key)[1]
     resolved = resolved.joined(before.spec) if before else resolved  # trained again, it has no less than it had
     lost = {*before.spec.metrics.split(",")} - {*resolved.spec.metrics.split(","), ""} if before else set()
@@ -211,6 +212,8 @@ def sweep(
     require(jobs >= 1, "jobs", jobs, "at least 1")
     require(each is None or callable(each), "each", each, "a function of how many runs remain, or None")
     wanted = missing(specs, scale, reuse_stale)
+    for device in dict.fromkeys(item.spec.device for item in wanted):
+        devices.present(device)
     single = len(wanted) == 1  # a worker would take seconds to start
     here = [item for item in wanted if single or not item.portable]
     todo = [item for item in wanted if item.portable and not single]

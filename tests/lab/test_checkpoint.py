@@ -87,3 +87,11 @@ def test_a_record_of_before_there_were_versions_is_of_the_first():
     assert resolved.session == f"{resolved.key}, network M4 2"  # nor is a checkpoint of the first gone on with
     assert numerics.version("network M4") == 2 and numerics.moved(hashed, None) == ["network M4"]
     assert numerics.moved(hashed, numerics.versions(hashed)) == []
+
+
+def test_a_record_that_names_versions_but_not_of_a_later_part_has_that_of_the_first():
+    hashed = {**lab.resolve(RunSpec("FedAvg", scenario="CNN-5", device="cuda", precision="fp32")).hashed}
+    versions = numerics.versions(hashed)
+    assert versions.pop("fp32 on cuda") == 2 and numerics.moved(hashed, versions) == ["fp32 on cuda"]
+    bf16 = lab.resolve(RunSpec("FedAvg", scenario="CNN-5", device="cuda", precision="bf16")).hashed
+    assert not numerics.moved(bf16, {part: 1 for part in numerics.versions(bf16) if part != "bf16 on cuda"})

@@ -56,9 +56,30 @@ def use_onednn(used):
     torch.backends.mkldnn.enabled = used
 
 
+def use_tf32(precision):
+    torch.backends.fp32_precision = precision
+
+
+def products():
+    """How products of float32 are rounded: of each kind, and of all where there is such a number."""
+    with contextlib.suppress(RuntimeError):
+        return torch.get_float32_matmul_precision(), *(kind.fp32_precision for kind in training.PRODUCTS)
+    return tuple(kind.fp32_precision for kind in training.PRODUCTS)
+
+
+@contextlib.contextmanager
+def coarse_kind():
+    """After which torch has no precision of all products to tell."""
+    before = torch.backends.cuda.matmul.fp32_precision
+    with changed(lambda value: setattr(torch.backends.cuda.matmul, "fp32_precision", value), "tf32", before):
+        yield
+
+
 CALLERS = {
     "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
     "coarse products": lambda: changed(torch.set_float32_matmul_precision, "medium", "highest"),
+    "coarse convolutions": lambda: changed(use_tf32, "tf32", "none"),
+    "coarse products of a kind": coarse_kind,
     "no oneDNN": lambda: changed(use_onednn, False, True),
     "another device": lambda: torch.device("meta"),
     "doubles": lambda: changed(torch.set_default_dtype, torch.float64, torch.float32),
@@ -78,13 +99,15 @@ def test_what_the_caller_has_set_changes_no_bit_and_stays_set(caller):
         return [simulate(one, resolved.simulated, rounds).digest() for one, rounds in federations]
 
     def settings():
-        kept = torch.is_autocast_enabled("cpu"), torch.get_float32_matmul_precision(), torch.get_default_device()
+        kept = torch.is_autocast_enabled("cpu"), products(), torch.get_default_device()
         kept += torch.get_default_dtype(), torch.get_num_threads(), torch.is_grad_enabled()
         return *kept, torch.is_inference_mode_enabled(), torch.backends.mkldnn.enabled
 
     plain = digests()
     with CALLERS[caller]():
         before = settings()
+        with training.one_thread():
+            assert {kind.fp32_precision for kind in training.PRODUCTS} == {"ieee"}
         assert digests() == plain
         assert settings() == before
 
