@@ -143,14 +143,9 @@ def keep_memory() -> None:
 
 
 # What multiplies float32 numbers and may round them to TF32 or bfloat16 first, as cuDNN's convolutions do unless told otherwise.
-PRODUCTS: tuple[Any, ...] = (
-    torch.backends.cuda.matmul,
-    torch.backends.cudnn.conv,
-    torch.backends.cudnn.rnn,
-    torch.backends.mkldnn.matmul,
-    torch.backends.mkldnn.conv,
-    torch.backends.mkldnn.rnn,
-)
+_CUDNN: Any = torch.backends.cudnn  # whose kinds the type hints of torch do not know, nor oneDNN's
+_ONEDNN: Any = torch.backends.mkldnn
+PRODUCTS = (torch.backends.cuda.matmul, _CUDNN.conv, _CUDNN.rnn, _ONEDNN.matmul, _ONEDNN.conv, _ONEDNN.rnn)
 
 
 @contextmanager
@@ -170,15 +165,15 @@ def one_thread() -> Iterator[None]:
         if not torch.backends.mkldnn.enabled:
             stack.callback(setattr, torch.backends.mkldnn, "enabled", False)
             torch.backends.mkldnn.enabled = True  # type: ignore[assignment]  # a property of the module
-        for kind in PRODUCTS:
-            stack.callback(setattr, kind, "fp32_precision", kind.fp32_precision)
+        for product in PRODUCTS:
+            stack.callback(setattr, product, "fp32_precision", product.fp32_precision)
         with suppress(RuntimeError):  # whoever has set the kinds one by one has no precision of all
             stack.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
         stack.callback(torch.set_default_dtype, torch.get_default_dtype())
         stack.callback(torch.set_num_threads, torch.get_num_threads())
         torch.set_float32_matmul_precision("highest")
-        for kind in PRODUCTS:
-            kind.fp32_precision = "ieee"
+        for product in PRODUCTS:
+            product.fp32_precision = "ieee"
         torch.set_default_dtype(torch.float32)
         torch.set_num_threads(THREADS)
         yield

@@ -150,9 +150,7 @@ def test_the_second_gpu_and_several(small_digits):
             with pytest.raises(FedlibError, match=f"^{said}"):
                 lab.resolve(RunSpec(device=given, **asked))
         for train in (lab.run, lambda spec: lab.sweep([spec])):
-            with pytest.raises(
-                FedlibError, match="^device = 'cuda:2': must be cpu, cuda, one of several such as cuda:1"
-            ):
+            with pytest.raises(FedlibError, match=r"^device = 'cuda:2': must be cpu, cuda, one of several"):
                 train(RunSpec(device="cuda:2", **asked))
     with pytest.raises(FedlibError, match="deterministic = False: must be true but on CUDA"):
         lab.resolve(RunSpec(deterministic=False, **asked))

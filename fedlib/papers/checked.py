@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from .. import lab, simulation
+from .. import devices, lab, simulation
 from ..errors import FedlibError
 from ..lab import records
 from . import recorded
@@ -21,9 +21,9 @@ FILE = "checked.csv"
 
 
 def sample(keys: Sequence[str] = ()) -> list[lab.Record]:
-    """The results of record to check: those whose keys begin with one of `keys`, or else one for each method, protocol,
-    data set and source (the digest of the code, or the versions of the numbers, that its provenance names). Those that were
-    never checked come first, then those checked longest ago: an interrupted check goes on where it was.
+    """The results of record to check: those whose keys begin with one of `keys`, or else, of those whose device is here, one for
+    each method, protocol, data set and source (the digest of the code, or the versions of the numbers, that its provenance
+    names). Those that were never checked come first, then those checked longest ago: an interrupted check goes on where it was.
     """
     known = recorded.read_results()
     when = {row["key"]: row["date"] for row in _so_far().to_dict("records")}
@@ -38,6 +38,8 @@ def sample(keys: Sequence[str] = ()) -> list[lab.Record]:
         return in_order(record for record in known if record.key.startswith(tuple(keys)))
     chosen: dict[Any, lab.Record] = {}
     for record in known:
+        if not devices.is_there(torch.device(record.spec.device)):
+            continue
         source = record.provenance.get("code") or str(record.provenance.get("numerics"))
         spec = record.spec
         chosen.setdefault((spec.algorithm, spec.paper, spec.protocol, spec.dataset, source), record)
@@ -93,6 +95,7 @@ def last_agreed() -> str:
 
 def _row(record: lab.Record) -> dict[str, Any]:
     resolved = lab.resolve(record.spec)
+    devices.present(record.spec.device)
     if resolved.key != record.key:
         raise FedlibError(f"run {record.key}: today's code would store it as {resolved.key}")
     outcome = simulation.simulate(

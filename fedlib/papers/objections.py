@@ -273,6 +273,7 @@ def _tuning() -> list[str]:
         f"Each of these settings against FedProto: {min(alone):+.2f} to {max(alone):+.2f} after the last round."
     )
     said += _effects("audit/controls", PLAIN, ["Standalone, three times the rate"])
+    said += _rates()
     named = {"sgd": "SGD", "adam": "Adam"}
     said.append(
         _values("Learning rate", lambda run: f"{run['protocol']['lr']:g} ({named[run['protocol']['optimiser']]})")
@@ -282,6 +283,36 @@ def _tuning() -> list[str]:
         tried.setdefault(hashed["algorithm"], set()).add(str(hashed["params"]))
     counts = ", ".join(f"{name} {len(params)}" for name, params in tried.items() if name != PLAIN)
     return [*said, f"Settings of each method's own parameters on record: {counts}."]
+
+
+def _rates() -> list[str]:
+    """FedSSA against FedProto, each at the rate of best mean validation accuracy after the last round."""
+    said, methods = [_progress("rates")], ("FedSSA", "FedProto")
+    tried: dict[str, dict[float, tuple[float, str]]] = {}  # method -> rate -> validation accuracy, case
+    rows = next(iter(_rows("gpu", "rates").values()), {})
+    for case, own in rows.items():
+        spec = next(iter(own.values())).spec
+        seen = [run.rounds["validation_accuracy"].iloc[-1] for run in own.values()]
+        tried.setdefault(spec.algorithm, {})[spec.lr] = 100 * float(np.mean(seen)), case
+    if {*methods} - {*tried}:
+        return said
+    best = {method: max(tried[method], key=lambda rate: tried[method][rate]) for method in methods}
+    for method in methods:
+        shown = ", ".join(f"{tried[method][rate][0]:.2f} at {rate:g}" for rate in sorted(tried[method]))
+        said.append(f"{method}, mean validation accuracy by learning rate: {shown}; {best[method]:g} is taken.")
+    one, other = (tried[method][best[method]][1] for method in methods)
+    said += map(str, _leads(rows, [(one, other)]))
+    usual = {method: next(iter(_by_method(_main("cifar100"))[method].values())).spec.lr for method in methods}
+    if best == usual:
+        said.append(f"Both rates are the main table's, whose runs on CPUs say: {_main_leads('cifar100', [methods])[0]}")
+    return said
+
+
+def _on_a_gpu() -> list[str]:
+    names = ("FedProto", "FedSSA")
+    said, (rows,) = [_progress("gpu")], [*_rows("gpu").values()] or [{}]
+    rows = {name: _by_method(_main("cifar100"))[name] for name in names} | rows
+    return said + [str(lead) for lead in _leads(rows, [(f"{name}, GPU", name) for name in names])]
 
 
 def _batch() -> list[str]:
@@ -477,6 +508,7 @@ _ANSWERS: dict[str, Callable[[], list[str]]] = {
     "compute": _compute,
     "seed": _their_seed,
     "precision": _precision,
+    "gpu": _on_a_gpu,
     "again": _written_again,
     "exchange": _exchange,
     "participation": _participation,

@@ -107,6 +107,36 @@ def test_an_arm_answers_as_soon_as_its_runs_are_there(monkeypatch):
     assert "Standalone, seed 0: 50.00 after 500 rounds, 40.00 after 100 of them; FedSSA's Table 2 prints 53.04." in said
 
 
+def test_each_method_is_taken_at_the_rate_of_best_validation_accuracy(monkeypatch):
+    """Not of best test accuracy, which is the other way round; of seeds 0, 1 and 2 the mean counts."""
+    validation = {"FedSSA": {0.003: 0.6, 0.01: 0.5, 0.03: 0.4}, "FedProto": {0.003: 0.3, 0.01: 0.4, 0.03: 0.5}}
+    noise = [0.01, -0.01, 0.0]
+    new = []
+    for arm in ("gpu", "rates"):
+        for run in planned.arm(arm).runs:
+            method, rate, seed = run.spec.algorithm, run.spec.lr or 0.01, run.spec.seed
+            high = validation[method][rate] + noise[seed] * (1 if method == "FedSSA" else -1)
+            table = {"round": np.arange(run.spec.rounds), "accuracy": 1.0 - high, "validation_accuracy": high}
+            new.append(of_record(run.key, run.spec, pd.DataFrame(table)))
+    every = [*(record for record in recorded.read_results() if record.key not in {one.key for one in new}), *new]
+    monkeypatch.setattr(recorded, "read_results", lambda: every)
+    said = objections.answers("tuning")["tuning"]
+    assert (
+        "FedSSA, mean validation accuracy by learning rate: 60.00 at 0.003, 50.00 at 0.01, 40.00 at 0.03; 0.003 is taken."
+        in said
+    )
+    (line,) = [one for one in said if one.startswith("FedSSA, GPU, lr 0.003 against FedProto, GPU, lr 0.03: ")]
+    assert "-10.00 ± " in line and "(n = 3)" in line and not [one for one in said if "Both rates are" in one]
+    (line,) = [one for one in objections.answers("gpu")["gpu"] if one.startswith("FedSSA, GPU against FedSSA: ")]
+    main = [run for run in every if run.key in {one.key for one in planned.arm("main-table").runs}]
+    own = [
+        100 * run.rounds["accuracy"].iloc[-1]
+        for run in main
+        if run.spec.algorithm == "FedSSA" and run.spec.dataset == "cifar100"
+    ]
+    assert f": {50 - np.mean(own):+.2f} ± " in line
+
+
 @pytest.mark.thorough
 def test_one_seed_has_no_interval_and_decides_nothing(monkeypatch):
     new = trained(

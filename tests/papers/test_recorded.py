@@ -1,5 +1,6 @@
 """The results of record as a store: every change of a file is found, one run that cannot be read takes no other down."""
 
+import dataclasses
 import gzip
 import hashlib
 import json
@@ -8,6 +9,7 @@ import shutil
 
 import pandas as pd
 import pytest
+import torch
 from results_of_record import write_results
 
 from fedlib import FedlibError, RunSpec, lab, models, numerics, randomness, run
@@ -189,6 +191,18 @@ def test_what_was_checked_longest_ago_is_checked_first(four):
     lines = f"key,numbers,worst,date\n{first},1,0.0,2026-11-02\n{third},1,0.0,2026-11-01\n"
     (four / checked.FILE).write_text(lines)
     assert [record.key for record in checked.sample(keys[:3])] == [second, third, first]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
+def test_what_needs_a_device_that_is_not_here_is_left_out_or_said_to(four):
+    cells = exhibits.cells("fedssa/heterogeneous", "record", "cifar10", (2,))
+    for_a_gpu = dataclasses.replace(cells[0].spec, device="cuda")
+    write_results(four, [exhibits.Cell("", for_a_gpu)], code="0123")
+    key = lab.resolve(for_a_gpu).key
+    assert key in {record.key for record in recorded.read_results()}
+    assert key not in {record.key for record in checked.sample()}
+    with pytest.raises(FedlibError, match=r"^device = 'cuda': must be cpu, cuda"):
+        list(checked.check(checked.sample([key])))
 
 
 def test_every_row_of_a_check_is_kept_where_the_store_is_elsewhere(four, monkeypatch, home):
