@@ -1,6 +1,7 @@
 """Where a run computes: `cpu`, `cuda`, `cuda:1`, `mps`, or several of one kind for the workers of a sweep."""
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -38,12 +39,7 @@ def several(given: str) -> str:
     """
     auto = "cuda" if torch.cuda.is_available() else "cpu"
     names = [auto if name.strip() == "auto" else name.strip() for name in given.split(",")]
-    for name in names:
-        try:
-            known = torch.device(name).type in KNOWN
-        except RuntimeError:
-            known = False
-        require(known, "device", given, ALLOWED)
+    require(all(re.fullmatch(r"(cpu|cuda|mps)(:\d+)?", name) for name in names), "device", given, ALLOWED)
     kinds = {kind(name) for name in names}
     require(len(kinds) == 1, "device", given, "devices of one kind, since a run's numbers are of that kind")
     require(len(set(names)) == len(names), "device", given, "different devices")

@@ -129,10 +129,8 @@ def check_name(field: str, name: Any) -> None:
 def distinct(field: str, values: Iterable[Any]) -> None:
     """Raise `FedlibError` naming what occurs twice in `values`: a repeated seed would narrow an interval."""
     listed = list(values)
-    seen: list[Any] = []
-    for value in listed:
-        require(value not in seen, field, listed, f"different from each other; {shown(value)} occurs twice")
-        seen.append(value)
+    for place, value in enumerate(listed):
+        require(value not in listed[:place], field, listed, f"different from each other; {shown(value)} occurs twice")
 
 
 def whole_or_part(field: str, value: Any) -> float:
@@ -151,13 +149,10 @@ def coerce(field: str, value: Any, kind: type) -> Any:
     if as_it_is and (kind is not float or math.isfinite(value)):
         return value + 0.0 if kind is float else value
     allowed = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}[kind]
-    if kind is bool:
-        if isinstance(value, str) and value.lower() in ("true", "false"):
-            return value.lower() == "true"
-        require(isinstance(value, bool), field, value, allowed)
-        return value
-    if kind is str:
-        require(isinstance(value, str), field, value, allowed)
+    if kind is bool and isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    if kind in (bool, str):
+        require(isinstance(value, kind), field, value, allowed)
         return value
     require(isinstance(value, numbers.Real | str) and not isinstance(value, bool), field, value, allowed)
     if kind is int:

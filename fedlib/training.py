@@ -143,7 +143,7 @@ def keep_memory() -> None:
 
 
 # What multiplies float32 numbers and may round them to TF32 or bfloat16 first, as cuDNN's convolutions do unless told otherwise.
-_CUDNN: Any = torch.backends.cudnn  # whose kinds the type hints of torch do not know, nor oneDNN's
+_CUDNN: Any = torch.backends.cudnn  # the type hints of torch do not know its kinds of products, nor oneDNN's
 _ONEDNN: Any = torch.backends.mkldnn
 PRODUCTS = (torch.backends.cuda.matmul, _CUDNN.conv, _CUDNN.rnn, _ONEDNN.matmul, _ONEDNN.conv, _ONEDNN.rnn)
 
@@ -158,22 +158,18 @@ def one_thread() -> Iterator[None]:
     keep_memory()
     with exclusive, torch.inference_mode(False), torch.enable_grad(), ExitStack() as stack:
         for kind in ("cpu", "cuda"):
-            if torch.is_autocast_enabled(kind):
-                stack.enter_context(torch.autocast(kind, enabled=False))
+            stack.enter_context(torch.autocast(kind, enabled=False))
         if torch.get_default_device().type != "cpu":
             stack.enter_context(torch.device("cpu"))
-        if not torch.backends.mkldnn.enabled:
-            stack.callback(setattr, torch.backends.mkldnn, "enabled", False)
-            torch.backends.mkldnn.enabled = True  # type: ignore[assignment]  # a property of the module
-        for product in PRODUCTS:
-            stack.callback(setattr, product, "fp32_precision", product.fp32_precision)
+        exact = [(product, "fp32_precision", "ieee") for product in PRODUCTS]
+        for of, name, value in [(_ONEDNN, "enabled", True), *exact]:
+            stack.callback(setattr, of, name, getattr(of, name))
+            setattr(of, name, value)
         with suppress(RuntimeError):  # whoever has set the kinds one by one has no precision of all
             stack.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
         stack.callback(torch.set_default_dtype, torch.get_default_dtype())
         stack.callback(torch.set_num_threads, torch.get_num_threads())
         torch.set_float32_matmul_precision("highest")
-        for product in PRODUCTS:
-            product.fp32_precision = "ieee"
         torch.set_default_dtype(torch.float32)
         torch.set_num_threads(THREADS)
         yield
@@ -402,12 +398,11 @@ def outputs(function: Callable[[Tensor], Tensor], pool: Pool, indices: Tensor) -
 @torch.no_grad()
 def correct(predict: Callable[[Tensor], dict[str, Tensor]], pool: Pool, indices: Tensor) -> dict[str, Tensor]:
     """Whether the largest logit is the label's, a boolean (len(indices),) for each way of predicting."""
-    parts = []
     with pool.autocast():
-        for batch in indices.split(EVALUATION_BATCH):
-            parts.append(
-                {name: logits.argmax(1) == pool.labels[batch] for name, logits in predict(pool.batch(batch)).items()}
-            )
+        parts = [
+            {name: logits.argmax(1) == pool.labels[batch] for name, logits in predict(pool.batch(batch)).items()}
+            for batch in indices.split(EVALUATION_BATCH)
+        ]
     return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 

@@ -273,7 +273,7 @@ def _tuning() -> list[str]:
         f"Each of these settings against FedProto: {min(alone):+.2f} to {max(alone):+.2f} after the last round."
     )
     said += _effects("audit/controls", PLAIN, ["Standalone, three times the rate"])
-    said += _rates()
+    said += [*_rates(), _progress("tuning")]
     named = {"sgd": "SGD", "adam": "Adam"}
     said.append(
         _values("Learning rate", lambda run: f"{run['protocol']['lr']:g} ({named[run['protocol']['optimiser']]})")

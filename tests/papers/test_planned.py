@@ -51,6 +51,15 @@ def test_runs_that_were_made_for_a_picture_stay_in_it():
     assert not planned.elsewhere("fedssa/representations")
 
 
+def test_no_exhibit_shows_the_runs_of_a_gpu_which_are_another_devices():
+    on_a_gpu = {run.key for arm in ("gpu", "rates") for run in planned.arm(arm).runs}
+    assert len(on_a_gpu) == 18 and on_a_gpu <= recorded.by_key().keys()
+    for grid in ("fedssa/heterogeneous", "fedssa/table4", "audit/controls"):
+        assert loading.load_record(grid).records and not on_a_gpu & {
+            record.key for record in loading.load_record(grid).records
+        }
+
+
 def test_every_arm_says_what_it_asks_and_by_which_rule_before_its_runs():
     arms = planned.arms()
     assert list(arms)[:4] == ["audit", "main-table", "ablations", "history"] and len(arms) >= 8

@@ -139,7 +139,7 @@ def gains_over(others, runs):
 
 
 def test_what_it_says_of_history_and_of_the_released_header_is_what_their_runs_give():
-    table = {"dataset": "cifar100", "rounds": 100, "protocol": "reconstructed", "overrides": {}}
+    table = {"dataset": "cifar100", "rounds": 100, "protocol": "reconstructed", "overrides": {}, "device": "cpu"}
     short, long = (
         runs_of("FedSSA", **table, params=asdict(make("FedSSA", {"stable_rounds": rounds}))) for rounds in (0, 20)
     )
