@@ -36,16 +36,13 @@ def shown(value: Any) -> str:
         return f"a {type(value).__name__} that cannot be shown"
 
 
-_PACKAGE = Path(__file__).parent
-
-
 def told(error: BaseException) -> str:
     """Another's error in one line: its kind, what it says and where in their code it was raised."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [
         frame
         for frame in frames
-        if not Path(frame.filename).is_relative_to(_PACKAGE)
+        if not Path(frame.filename).is_relative_to(Path(__file__).parent)
         and not {"site-packages", "dist-packages"} & {*Path(frame.filename).parts}
     ]
     where = f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
@@ -113,8 +110,7 @@ def folder_from(variable: str, default: str) -> Path:
     parts = [os.fsencode(part) for part in path.parts]
     room = f"a path of fewer than {PATH_BYTES} bytes, each name of at most {NAME_BYTES}"
     if max(map(len, parts)) > NAME_BYTES or len(os.fsencode(path)) >= PATH_BYTES:
-        shown = given if len(given) <= 60 else f"{given[:40]}...{given[-10:]}"
-        raise FedlibError(f"{variable} = {shown!r} ({len(given)} characters): must be {room}")
+        raise FedlibError(f"{variable} = {shown(given)} ({len(given)} characters): must be {room}")
     if os.environ.get(variable):
         os.environ[variable] = str(path)
     return path
@@ -163,7 +159,7 @@ def coerce(field: str, value: Any, kind: type) -> Any:
         number = float(value)
     except (ValueError, OverflowError):
         number = float("nan")
-    require(number == number and abs(number) != float("inf"), field, value, f"{allowed} (finite)")
+    require(math.isfinite(number), field, value, f"{allowed} (finite)")
     digits = re.sub("[eE].*", "", value) if isinstance(value, str) else ""
     lost = number == 0 and (bool(re.search("[1-9]", digits)) or (not isinstance(value, str) and value != 0))
     require(not lost, field, value, f"{allowed}, 0 or further from it")

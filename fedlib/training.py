@@ -102,7 +102,10 @@ class Pool:
         return replace(self, labels=places)
 
     def autocast(self) -> torch.autocast:
-        """bf16 arithmetic where the run asked for it, otherwise nothing."""
+        """bf16 arithmetic where the run asked for it, otherwise nothing. Begins without weights in bf16: within an autocast of the
+        caller's, even one that is switched off, torch keeps them, and a step would train with those of the one before it.
+        """
+        torch.clear_autocast_cache()
         return torch.autocast(self.stored.device.type, torch.bfloat16, enabled=self.precision == "bf16")
 
 
@@ -158,7 +161,8 @@ def one_thread() -> Iterator[None]:
     keep_memory()
     with exclusive, torch.inference_mode(False), torch.enable_grad(), ExitStack() as stack:
         for kind in ("cpu", "cuda"):
-            stack.enter_context(torch.autocast(kind, enabled=False))
+            if torch.is_autocast_enabled(kind):
+                stack.enter_context(torch.autocast(kind, enabled=False))
         if torch.get_default_device().type != "cpu":
             stack.enter_context(torch.device("cpu"))
         exact = [(product, "fp32_precision", "ieee") for product in PRODUCTS]

@@ -106,6 +106,7 @@ MUTANTS: dict[str, tuple[str, list[Change]]] = {
             ("if self.stored.dtype == torch.int64:\n            return", "if False:\n            return"),
             ("with exclusive, torch.inference_mode(False), torch.enable_grad(), ExitStack() as stack:", "with torch.inference_mode(False), torch.enable_grad(), ExitStack() as stack:"),
             ("torch.autocast(kind, enabled=False)", "torch.autocast(kind)"),
+            ("        torch.clear_autocast_cache()\n", ""),
             ('(product, "fp32_precision", "ieee")', '(product, "fp32_precision", "tf32")'),
             ("stack.callback(setattr, of, name, getattr(of, name))", "pass"),
             ('(_ONEDNN, "enabled", True)', '(_ONEDNN, "enabled", _ONEDNN.enabled)'),

@@ -77,6 +77,7 @@ def coarse_kind():
 
 CALLERS = {
     "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
+    "autocast that is switched off": lambda: torch.autocast("cpu", enabled=False),
     "coarse products": lambda: changed(torch.set_float32_matmul_precision, "medium", "highest"),
     "coarse convolutions": lambda: changed(use_tf32, "tf32", "none"),
     "coarse products of a kind": coarse_kind,
@@ -91,12 +92,13 @@ CALLERS = {
 
 @pytest.mark.parametrize("caller", CALLERS)
 def test_what_the_caller_has_set_changes_no_bit_and_stays_set(caller):
-    resolved, data = lab.resolve(RunSpec("FedSSA", num_clients=4, rounds=1)), tiny.dataset()
+    data = tiny.dataset()
+    runs = [lab.resolve(RunSpec("FedSSA", num_clients=4, rounds=1, precision=name)) for name in ("fp32", "bf16")]
 
     def digests():
         tiny_one = tiny.federation(data, [range(12), range(12, 24)], ("tiny-dropout",), batch_size=4)
-        federations = (lab.federation_of(resolved), 1), (tiny_one, 2)
-        return [simulate(one, resolved.simulated, rounds).digest() for one, rounds in federations]
+        federations = *((lab.federation_of(run), 1) for run in runs), (tiny_one, 2)
+        return [simulate(one, runs[0].simulated, rounds).digest() for one, rounds in federations]
 
     def settings():
         kept = torch.is_autocast_enabled("cpu"), products(), torch.get_default_device()
