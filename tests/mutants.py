@@ -454,6 +454,8 @@ MUTANTS: dict[str, tuple[str, list[Change]]] = {
             ("torch.random.fork_rng(devices=[])", "contextlib.nullcontext()"),
             ('record.status == "finished" and seconds', "seconds"),
             ("if distance <= near[0][0] + CLOSE", "if True"),
+            ('of_kind.get("cpu", [])', "[]"),
+            ("of_kind.setdefault(devices.kind(one[0].run.spec.device), [])", 'of_kind.setdefault("cpu", [])'),
         ],
     ),
     "lab/launch.py": (

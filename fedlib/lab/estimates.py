@@ -11,7 +11,7 @@ from functools import cache
 
 import torch
 
-from .. import models, training
+from .. import devices, models, training
 from ..errors import FedlibError
 from . import costs
 from .records import Record, state, stored
@@ -41,13 +41,14 @@ class Timed:
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> "list[Timed]":
-        """Those of `records` that finished on a CPU and have their processor seconds: the clock's, which are all that runs before
-        version 0.3 have, are up to four times as many, by what else the machine did.
+        """Those of `records` that finished and have their processor seconds: the clock's, which are all that runs before version 0.3
+        have, are up to four times as many, by what else the machine did. On a GPU the processor's are as many as the clock's: it
+        waits for the device, or the device for it.
         """
         found = []
         for record in records:
             seconds = record.provenance.get("processor_seconds", 0)
-            if record.status == "finished" and seconds > 0 and record.spec.device == "cpu":
+            if record.status == "finished" and seconds > 0:
                 with contextlib.suppress(FedlibError):  # its method or data set may not be known here
                     found.append(cls(resolve(record.spec), float(seconds), record.of_record))
         return found
@@ -78,11 +79,15 @@ def expected_seconds(
 
 
 def _expected(item: Resolved, known: Sequence[tuple[Timed, float, float]]) -> float:
-    """`training_work`, and what else a run does, as much more work."""
-    work = training_work(item)
+    """`training_work`, and what else a run does, as much more work: as the runs on devices of its kind had, or those on CPUs where there
+    are none.
+    """
+    work, of_kind = training_work(item), dict[str, list[tuple[Timed, float, float]]]()
+    for one in reversed(known):
+        of_kind.setdefault(devices.kind(one[0].run.spec.device), []).append(one)
     near = [
         (_distance(item.spec, one.run.spec) + abs(math.log10(done / work)), share)
-        for one, done, share in reversed(known)
+        for one, done, share in of_kind.get(devices.kind(item.spec.device), of_kind.get("cpu", []))
     ]
     near.sort(key=lambda one: one[0])
     shares = [share for distance, share in near[:NEAREST] if distance <= near[0][0] + CLOSE]

@@ -155,6 +155,16 @@ def test_an_estimate_goes_by_the_runs_most_like_it(paced):
     assert expected([another_size, another_method], algorithm="Standalone") == pytest.approx(60)
 
 
+def test_runs_on_a_gpu_count_for_such_runs_alone(paced):
+    """Which are expected to take as long as on a CPU where no other is known."""
+    core, card = timed(600.0, algorithm="FedSSA"), timed(60.0, algorithm="pFedES", rounds=20, device="cuda")
+    for device in ("cuda", "cuda:1", "cuda:0,cuda:1"):
+        assert expected([core, card], algorithm="FedSSA", device=device) == pytest.approx(30)
+        assert expected([core], algorithm="FedSSA", device=device) == pytest.approx(600)
+    assert expected([core, card], algorithm="FedSSA") == expected([core], algorithm="FedSSA") == pytest.approx(600)
+    assert expected([card], algorithm="FedSSA") == expected([], algorithm="FedSSA")
+
+
 def test_runs_of_record_count_at_the_pace_of_this_processor(paced):
     """A minute there, with steps of 64, is two minutes here, and four with steps of 32; there it stays a minute."""
     there = estimates.Timed(timed(0, batch_size=64).run, 60, of_record=True)
