@@ -152,6 +152,15 @@ def test_what_it_says_of_history_and_of_the_released_header_is_what_their_runs_g
     assert len(apart) == 3 and all(-3.5 < one < -2.5 for one in apart)
 
 
+def test_what_it_says_of_learning_rates_is_what_their_runs_give():
+    """As audit/4_tuning says it, too."""
+    for file in ("README.md", "notebooks/audit/4_tuning.ipynb"):
+        text = re.sub(r"\s+", " ", (ROOT / file).read_text().replace("\\n", " "))
+        assert "best validation accuracy at it" in text or "best validation accuracy at 0.01" in text
+    taken = [one for one in objections.answers("tuning")["tuning"] if "validation accuracy by learning rate" in one]
+    assert len(taken) == 2 and all(one.endswith("; 0.01 is taken.") for one in taken)
+
+
 def test_what_it_says_of_pfedhr_is_what_its_runs_give():
     """IID: no difference within a point, by every kind of teacher but the last match's; Non-IID: none that is clear."""
     said = objections.answers("reduced")["reduced"]
