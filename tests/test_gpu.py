@@ -149,9 +149,11 @@ def test_the_second_gpu_and_several(small_digits):
         }.items():
             with pytest.raises(FedlibError, match=f"^{said}"):
                 lab.resolve(RunSpec(device=given, **asked))
-        for train in (lab.run, lambda spec: lab.sweep([spec])):
-            with pytest.raises(FedlibError, match=r"^device = 'cuda:2': must be cpu, cuda, one of several"):
-                train(RunSpec(device="cuda:2", **asked))
+        with pytest.raises(FedlibError, match=r"^device = 'cuda:2': must be cpu, cuda, one of several"):
+            lab.run(RunSpec(device="cuda:2", **asked))
+        specs = [RunSpec(device="cuda:0,cuda:7", seed=seed, **asked) for seed in (0, 1)]
+        with pytest.raises(FedlibError, match=r"^device = 'cuda:7': must be cpu, cuda, one of several"):
+            lab.sweep(specs)
     with pytest.raises(FedlibError, match="deterministic = False: must be true but on CUDA"):
         lab.resolve(RunSpec(deterministic=False, **asked))
 

@@ -60,7 +60,6 @@ def _run(
     record = usable(resolved, reuse_stale)
     if record is not None and not resolved.own:
         return record
-    devices.present(resolved.spec.device)
     before = None if record else state(store() / resolved.key)[1]
     resolved = resolved.joined(before.spec) if before else resolved  # trained again, it has no less than it had
     lost = {*before.spec.metrics.split(",")} - {*resolved.spec.metrics.split(","), ""} if before else set()

@@ -110,6 +110,7 @@ def test_what_the_caller_has_set_changes_no_bit_and_stays_set(caller):
         before = settings()
         with training.one_thread():
             assert {kind.fp32_precision for kind in training.PRODUCTS} == {"ieee"}
+            assert torch.get_float32_matmul_precision() == "highest"
         assert digests() == plain
         assert settings() == before
 
