@@ -88,7 +88,7 @@ def with_metric(run: RunTables, column: str) -> pd.DataFrame:
     if metric.of_clients is None:
         choose("metric", column, metrics.METRICS)
         raise FedlibError(f"run {run.key}: has no {column}; RunSpec(metrics={column!r}) measures it")
-    measured = trained(run.clients).pivot(index="round", columns="client", values="accuracy")
+    measured = trained(run.clients).pivot_table(index="round", columns="client", values="accuracy")
     last_known = measured.reindex(rounds["round"]).ffill()
     known = [row[~np.isnan(row)] for row in last_known.to_numpy(float)]
     pairs = zip(known, rounds["visited"], strict=True)
