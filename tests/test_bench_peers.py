@@ -158,7 +158,7 @@ def benchmark(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, env=environment)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_each_peer_is_run_with_its_own_options_and_compared(clones):
     before = sorted(path for path in clones.rglob("*"))
     given = ("--dataset", "digits", "--num-clients", 5, "--batch-size", 16, "--short")

@@ -110,12 +110,12 @@ def of(files, item, variation):
     return {path for path in files if path.rpartition(".")[0] == f"smoke/{item.name}{variation}"}
 
 
-# Of every fifth notebook by `make slow`, of the others by `make nightly`: in all ten minutes.
+# Of every tenth notebook by `make slow`, of the others by `make nightly`: in all ten minutes.
 @pytest.mark.usefixtures("tiny_networks")
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.nightly if place % 5 else pytest.mark.slow)
+        pytest.param(name, marks=pytest.mark.nightly if place % 10 else pytest.mark.slow)
         for place, name in enumerate(NOTEBOOKS)
     ],
 )
