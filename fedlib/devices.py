@@ -35,7 +35,7 @@ def found(given: Any) -> torch.device:
 
 def several(given: str) -> str:
     """The one spelling of devices of one kind, with commas between: `auto` is cuda where there is one. They need not be on this
-    machine (`present`), which may only plan runs for them or read those of another.
+    machine (`found`), which may only plan runs for them or read those of another.
     """
     auto = "cuda" if torch.cuda.is_available() else "cpu"
     names = [auto if name.strip() == "auto" else name.strip() for name in given.split(",")]
@@ -44,12 +44,6 @@ def several(given: str) -> str:
     require(len(kinds) == 1, "device", given, "devices of one kind, since a run's numbers are of that kind")
     require(len(set(names)) == len(names), "device", given, "different devices")
     return ",".join(names)
-
-
-def present(given: str) -> None:
-    """Raises FedlibError where this machine lacks one of the devices that `several` has spelled."""
-    for name in given.split(","):
-        found(name)
 
 
 def kind(given: str) -> str:

@@ -211,8 +211,8 @@ def sweep(
     require(jobs >= 1, "jobs", jobs, "at least 1")
     require(each is None or callable(each), "each", each, "a function of how many runs remain, or None")
     wanted = missing(specs, scale, reuse_stale)
-    for device in dict.fromkeys(item.spec.device for item in wanted):
-        devices.present(device)
+    for device in dict.fromkeys(name for item in wanted for name in item.spec.device.split(",")):
+        devices.found(device)
     single = len(wanted) == 1  # a worker would take seconds to start
     here = [item for item in wanted if single or not item.portable]
     todo = [item for item in wanted if item.portable and not single]

@@ -95,7 +95,7 @@ def last_agreed() -> str:
 
 def _row(record: lab.Record) -> dict[str, Any]:
     resolved = lab.resolve(record.spec)
-    devices.present(record.spec.device)
+    devices.found(record.spec.device)
     if resolved.key != record.key:
         raise FedlibError(f"run {record.key}: today's code would store it as {resolved.key}")
     outcome = simulation.simulate(

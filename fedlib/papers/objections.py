@@ -288,31 +288,31 @@ def _tuning() -> list[str]:
 def _rates() -> list[str]:
     """FedSSA against FedProto, each at the rate of best mean validation accuracy after the last round."""
     said, methods = [_progress("rates")], ("FedSSA", "FedProto")
-    tried: dict[str, dict[float, tuple[float, str]]] = {}  # method -> rate -> validation accuracy, case
     rows = next(iter(_rows("gpu", "rates").values()), {})
-    for case, own in rows.items():
-        spec = next(iter(own.values())).spec
-        seen = [run.rounds["validation_accuracy"].iloc[-1] for run in own.values()]
-        tried.setdefault(spec.algorithm, {})[spec.lr] = 100 * float(np.mean(seen)), case
-    if {*methods} - {*tried}:
+    every = [(case, run) for case, own in rows.items() for run in own.values()]
+    cases = {(run.spec.algorithm, run.spec.lr): case for case, run in every}
+    cells = [(exhibits.Cell(run.spec.algorithm, run.spec, value=run.spec.lr), run) for _, run in every]
+    runs, rates = results.Runs.of_pairs(cells).paired(), sorted({rate for _, rate in cases})
+    best = runs.tuned(rates, rates[0], LAST).set_index("method") if rates else pd.DataFrame()
+    if not {*methods} <= {*best.index}:  # not run with each of the rates
         return said
-    best = {method: max(tried[method], key=lambda rate: tried[method][rate]) for method in methods}
+    seen = runs.summary(LAST, "validation_accuracy").set_index(["method", "value"])["ours"]
     for method in methods:
-        shown = ", ".join(f"{tried[method][rate][0]:.2f} at {rate:g}" for rate in sorted(tried[method]))
-        said.append(f"{method}, mean validation accuracy by learning rate: {shown}; {best[method]:g} is taken.")
-    one, other = (tried[method][best[method]][1] for method in methods)
-    said += map(str, _leads(rows, [(one, other)]))
-    usual = {method: next(iter(_by_method(_main("cifar100"))[method].values())).spec.lr for method in methods}
-    if best == usual:
+        shown = ", ".join(f"{seen[method, rate]:.2f} at {rate:g}" for rate in rates)
+        chosen, n = best.loc[method, ["chosen", "n"]]
+        said.append(f"{method}, mean validation accuracy by learning rate (n = {n:g}): {shown}; {chosen:g} is taken.")
+    own, other = (cases[method, best.loc[method, "chosen"]] for method in methods)
+    said += map(str, _leads(rows, [(own, other)]))
+    usual = [next(iter(_by_method(_main("cifar100"))[method].values())).spec.lr for method in methods]
+    if [best.loc[method, "chosen"] for method in methods] == usual:
         said.append(f"Both rates are the main table's, whose runs on CPUs say: {_main_leads('cifar100', [methods])[0]}")
     return said
 
 
 def _on_a_gpu() -> list[str]:
     names = ("FedProto", "FedSSA")
-    said, (rows,) = [_progress("gpu")], [*_rows("gpu").values()] or [{}]
-    rows = {name: _by_method(_main("cifar100"))[name] for name in names} | rows
-    return said + [str(lead) for lead in _leads(rows, [(f"{name}, GPU", name) for name in names])]
+    rows = {name: _by_method(_main("cifar100"))[name] for name in names} | next(iter(_rows("gpu").values()), {})
+    return [_progress("gpu"), *map(str, _leads(rows, [(f"{name}, GPU", name) for name in names]))]
 
 
 def _batch() -> list[str]:

@@ -15,11 +15,7 @@ SAME = [name for name, method in ALGORITHMS.items() if method.needs == "architec
 PARAMS: dict[str, dict[str, Any]] = {name: {"shared": "ResNet-4"} for name in ("FML", "FedKD")}
 PARAMS |= {"FedKEMF": {"knowledge": "ResNet-4", "server_epochs": 1}}
 QUICK = ("FedAvg", "ResNet-4")
-SLOW = (
-    "FedProto",
-    "FedGH",
-    "FedMD",
-)  # they exchange prototypes, a header, outputs; FedAvg, which sends models, is the quick one
+SLOW = ("FedProto", "FedGH", "FedMD")  # they exchange prototypes, a header and outputs; QUICK's sends models
 CASES = [(name, scenario) for name in ALGORITHMS if name not in (*SAME, "pFedHR") for scenario in (SMALL, LARGE)]
 CASES.remove(("FedL2G", SMALL))  # refused, see below
 CASES += [("FedProto", "ResNet-4,MobileNet-V3-S")] + [

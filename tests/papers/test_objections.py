@@ -122,7 +122,7 @@ def test_each_method_is_taken_at_the_rate_of_best_validation_accuracy(monkeypatc
     monkeypatch.setattr(recorded, "read_results", lambda: every)
     said = objections.answers("tuning")["tuning"]
     assert (
-        "FedSSA, mean validation accuracy by learning rate: 60.00 at 0.003, 50.00 at 0.01, 40.00 at 0.03; 0.003 is taken."
+        "FedSSA, mean validation accuracy by learning rate (n = 3): 60.00 at 0.003, 50.00 at 0.01, 40.00 at 0.03; 0.003 is taken."
         in said
     )
     (line,) = [one for one in said if one.startswith("FedSSA, GPU, lr 0.003 against FedProto, GPU, lr 0.03: ")]
