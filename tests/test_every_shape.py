@@ -78,8 +78,11 @@ def said(name: str, shape: tuple[int, ...], dtype: str, precision: str) -> str:
 
 
 def marked(*case: Any) -> Any:
-    """What is no sample is slow in fp32, and for `make nightly` in bf16, which takes long without instructions for it."""
-    marks = [] if case[:3] in SAMPLE else pytest.mark.nightly if case[3] == "bf16" else pytest.mark.slow
+    """What is no sample is slow, and for `make nightly` in bf16, which takes long without instructions for it, and on images, which
+    every method meets in other tests too.
+    """
+    nightly = case[3] == "bf16" or SHAPES[case[1]][0] == "image"
+    marks = [] if case[:3] in SAMPLE else pytest.mark.nightly if nightly else pytest.mark.slow
     return pytest.param(*case, marks=marks)
 
 

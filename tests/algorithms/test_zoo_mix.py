@@ -15,7 +15,6 @@ SAME = [name for name, method in ALGORITHMS.items() if method.needs == "architec
 PARAMS: dict[str, dict[str, Any]] = {name: {"shared": "ResNet-4"} for name in ("FML", "FedKD")}
 PARAMS |= {"FedKEMF": {"knowledge": "ResNet-4", "server_epochs": 1}}
 QUICK = ("FedAvg", "ResNet-4")
-SLOW = ("FedProto", "FedGH", "FedMD")  # they exchange prototypes, a header and outputs; QUICK's sends models
 CASES = [(name, scenario) for name in ALGORITHMS if name not in (*SAME, "pFedHR") for scenario in (SMALL, LARGE)]
 CASES.remove(("FedL2G", SMALL))  # refused, see below
 CASES += [("FedProto", "ResNet-4,MobileNet-V3-S")] + [
@@ -30,8 +29,8 @@ def resolved(name: str, scenario: str, **changes: Any) -> lab.Resolved:
 
 
 def marked(name: str, scenario: str) -> Any:
-    """ResNet-18 and MobileNet-V2 take minutes a method: they are for `make nightly`, and so are most methods."""
-    slow = pytest.mark.slow if name in SLOW and "ResNet-18" not in scenario else pytest.mark.nightly
+    """Half a minute a method, and minutes with ResNet-18 and MobileNet-V2: all but FedProto are for `make nightly`."""
+    slow = pytest.mark.slow if name == "FedProto" and "ResNet-18" not in scenario else pytest.mark.nightly
     return pytest.param(name, scenario, marks=[] if (name, scenario) == QUICK else slow)
 
 

@@ -184,19 +184,14 @@ def test_other_methods_and_ones_own_have_the_unions_numbers(tmp_path, hospitals,
 
 
 @pytest.mark.thorough
-def test_what_a_node_cannot_import_ends_the_run_before_anything_is_trained(tmp_path, hospitals, package, mine):
+def test_a_node_without_ones_own_method_or_with_another_version_ends_the_run(tmp_path, hospitals, package, mine):
+    """Before anything is trained."""
     (tmp_path / "plan.toml").write_text(PLAN.format(algorithm="SharedBias"))
     key = federate(tmp_path, package)
     without = Apart(tmp_path, tmp_path / "nothing")
     with pytest.raises(FedlibError, match=r"^node 0 with clients 0: algorithm = 'SharedBias' is unknown: "):
         server.serve(without, tmp_path / "centre/shares" / key, tmp_path / "out", 120.0)
     assert not (tmp_path / "out/checkpoint.pt").exists()
-
-
-@pytest.mark.thorough
-def test_another_version_of_ones_own_method_is_refused(tmp_path, hospitals, package, mine):
-    (tmp_path / "plan.toml").write_text(PLAN.format(algorithm="SharedBias"))
-    key = federate(tmp_path, package)
     other = tmp_path / "other" / "site-packages"
     shutil.copytree(package, other)
     (other / "mine.py").write_text(united.MINE.replace("self.step *", "2 * self.step *"))

@@ -110,14 +110,14 @@ def of(files, item, variation):
     return {path for path in files if path.rpartition(".")[0] == f"smoke/{item.name}{variation}"}
 
 
-# Of every tenth notebook by `make slow`, of the others by `make nightly`: in all ten minutes.
+# Of three notebooks by `make slow`, of the others by `make nightly`: in all ten minutes.
+SLOW = ("fedgh/2_homogeneous.ipynb", "pfedes/1_method.ipynb", "pfedhr/5_ablations.ipynb")
+
+
 @pytest.mark.usefixtures("tiny_networks")
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=pytest.mark.nightly if place % 10 else pytest.mark.slow)
-        for place, name in enumerate(NOTEBOOKS)
-    ],
+    [pytest.param(name, marks=pytest.mark.slow if name in SLOW else pytest.mark.nightly) for name in NOTEBOOKS],
 )
 def test_a_notebook_runs_again_changed_and_after_an_interruption(name, kernel, home, monkeypatch, capsys):
     assert kernel.run(name, dataset="digits", rounds=1) is None
