@@ -39,7 +39,7 @@ def spec(name: str, scenario: str, dataset: str = "digits", **changes: Any) -> R
     clients = 4 if scenario.startswith("reassembly") else 2
     small = RunSpec(
         name, dataset=dataset, scenario=scenario, paper="pFedHR", num_clients=clients, participation=1.0,
-        rounds=2 if name in ("FedMD", "FCCL") else 1, local_epochs=1, batch_size=32,
+        rounds=2 if name in ("FedMD", "FCCL") else 1, local_epochs=1, batch_size=32, precision="fp32",
     )  # fmt: skip
     return dataclasses.replace(small, **changes)
 
