@@ -192,6 +192,7 @@ def test_a_node_without_ones_own_method_or_with_another_version_ends_the_run(tmp
     with pytest.raises(FedlibError, match=r"^node 0 with clients 0: algorithm = 'SharedBias' is unknown: "):
         server.serve(without, tmp_path / "centre/shares" / key, tmp_path / "out", 120.0)
     assert not (tmp_path / "out/checkpoint.pt").exists()
+    shutil.rmtree(tmp_path / "post")
     other = tmp_path / "other" / "site-packages"
     shutil.copytree(package, other)
     (other / "mine.py").write_text(united.MINE.replace("self.step *", "2 * self.step *"))
