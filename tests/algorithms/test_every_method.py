@@ -352,6 +352,7 @@ QUICK = ("FedSSA", "FedGH")
 
 
 # The golden digests of `make slow` hold every method's bf16 to the last digit; this says that they are its float32's, rounded.
+@pytest.mark.thorough(*QUICK)
 @pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.nightly) for n in ALGORITHMS])
 def test_bf16_follows_float32(name, small_digits):
     """Two rounds, whose losses are the same up to bf16's rounding."""

@@ -28,14 +28,11 @@ def digits(kind: str) -> Dataset:
     return Dataset.from_arrays(f"digits-{kind}", images, labels, images[:10], labels[:10], 10, kind=kind)
 
 
+@pytest.mark.thorough(None)
 @pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        pytest.param(method.name, kind, marks=pytest.mark.slow if kind == "image" else pytest.mark.nightly)
-        for method in FURTHER
-        for kind in NETWORKS
-    ],
+    "kind", [kind if kind == "image" else pytest.param(kind, marks=pytest.mark.nightly) for kind in NETWORKS]
 )
+@pytest.mark.parametrize("name", [method.name for method in FURTHER])
 def test_it_learns(name, kind):
     """Far above a fifth, one class of five, and the untrained start, about a tenth; no client is in every round."""
     held = digits(kind)
