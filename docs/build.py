@@ -62,7 +62,7 @@ def _shown(exhibit: Any) -> bytes | None:
 
 def stage_notebook(name: str, target: Path) -> None:
     """A notebook as the site shows it: what it is and where to get it under its title, no link but inside the site."""
-    text = (generate.ROOT / name).read_text(encoding="utf-8").replace("](../../docs/pages/", "](../../")
+    text = (generate.ROOT / name).read_text(encoding="utf-8").replace("../docs/pages/", "../")
     book = json.loads(text)
     first = book["cells"][0]
     title, *rest = "".join(first["source"]).split("\n")

@@ -22,14 +22,14 @@ QUICK = ("Standalone", "FedProto", "FedSSA", "FedGH")
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """A test marked `thorough` is slow, unless it is nightly, but for those of its parameters that the mark names: without any the
-    methods of QUICK, with None none.
+    methods of QUICK, with None none. others: "nightly" in place of "slow".
     """
     for item in items:
         mark = item.get_closest_marker("thorough")
         parameters = item.callspec.params.values() if mark and hasattr(item, "callspec") else []
         quick = any(value in (mark.args or QUICK) for value in parameters if isinstance(value, str)) if mark else True
         if not quick and not item.get_closest_marker("nightly"):
-            item.add_marker(pytest.mark.slow)
+            item.add_marker(mark.kwargs.get("others", "slow"))
 
 
 @pytest.fixture(autouse=True)

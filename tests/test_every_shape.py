@@ -78,10 +78,11 @@ def said(name: str, shape: tuple[int, ...], dtype: str, precision: str) -> str:
 
 
 def marked(*case: Any) -> Any:
-    """What is no sample is slow, and for `make nightly` in bf16, which takes long without instructions for it, and on images, which
-    every method meets in other tests too.
+    """What is no sample is slow, and for `make nightly` in bf16, which takes long without instructions for it, and where it trains
+    on images, as every method does in other tests too.
     """
-    nightly = case[3] == "bf16" or SHAPES[case[1]][0] == "image"
+    _, shape, dtype, precision = case
+    nightly = precision == "bf16" or (SHAPES[shape][0] == "image" and dtype != "int64")
     marks = [] if case[:3] in SAMPLE else pytest.mark.nightly if nightly else pytest.mark.slow
     return pytest.param(*case, marks=marks)
 

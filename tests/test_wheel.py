@@ -130,6 +130,9 @@ def test_an_exhibit_is_made_of_the_results_of_record_inside(fedlib):
     assert (home / "figures/record/fedssa/table2--methods-FedSSA-Standalone.png").is_file()
     assert not list((home / "runs").glob("*-cifar*"))
     assert "cached" in fedlib(*command)
+    write_results(fedlib.package / "_share/results", [cell for cell in cells if cell.dataset == "cifar100"])
+    said = fedlib(*command, "--figures-only")
+    assert said.startswith("18 of 36 runs are missing, and are left out") and "ok, 18 of 36 runs" in said, said
 
 
 def test_the_lock_holds_every_pin_with_its_hashes_and_no_address():

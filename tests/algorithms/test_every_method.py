@@ -348,12 +348,9 @@ def test_no_image_is_alone_in_batch_normalisation(name, small_digits):
 # ------------------------------------------------------------------------------------------------------- arithmetic
 
 
-QUICK = ("FedSSA", "FedGH")
-
-
-# The golden digests of `make slow` hold every method's bf16 to the last digit; this says that they are its float32's, rounded.
-@pytest.mark.thorough(*QUICK)
-@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.nightly) for n in ALGORITHMS])
+# The golden digests hold bf16's numbers to the last digit, those of most methods in `make slow`.
+@pytest.mark.thorough("FedSSA", "FedGH", others="nightly")
+@pytest.mark.parametrize("name", ALGORITHMS)
 def test_bf16_follows_float32(name, small_digits):
     """Two rounds, whose losses are the same up to bf16's rounding."""
     params = PARAMS.get(name, {})

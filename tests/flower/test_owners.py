@@ -188,18 +188,17 @@ def test_a_node_without_ones_own_method_or_with_another_version_ends_the_run(tmp
     """Before anything is trained."""
     (tmp_path / "plan.toml").write_text(PLAN.format(algorithm="SharedBias"))
     key = federate(tmp_path, package)
-    without = Apart(tmp_path, tmp_path / "nothing")
+    apart = Apart(tmp_path, tmp_path / "nothing")
     with pytest.raises(FedlibError, match=r"^node 0 with clients 0: algorithm = 'SharedBias' is unknown: "):
-        server.serve(without, tmp_path / "centre/shares" / key, tmp_path / "out", 120.0)
-    assert not (tmp_path / "out/checkpoint.pt").exists()
-    shutil.rmtree(tmp_path / "post")
-    other = tmp_path / "other" / "site-packages"
+        server.serve(apart, tmp_path / "centre/shares" / key, tmp_path / "out", 120.0)
+    apart.package = other = tmp_path / "other" / "site-packages"
     shutil.copytree(package, other)
     (other / "mine.py").write_text(united.MINE.replace("self.step *", "2 * self.step *"))
     with pytest.raises(
         FedlibError, match=r"^node 0 with clients 0: method of SharedBias, file = '\w+': must be the version"
     ):
-        server.serve(Apart(tmp_path, other), tmp_path / "centre/shares" / key, tmp_path / "out", 120.0)
+        server.serve(apart, tmp_path / "centre/shares" / key, tmp_path / "out", 120.0)
+    assert not (tmp_path / "out/checkpoint.pt").exists()
 
 
 def test_a_description_has_no_image_and_a_share_no_other_owners(tmp_path, hospitals):
