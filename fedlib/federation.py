@@ -191,7 +191,8 @@ def statistics(dataset: Dataset, normalise: str) -> tuple[tuple[float, ...], tup
 class Initial:
     """Called with an architecture, a copy of its initial network: one initial state an architecture or, of the `client`
     whose id it has (`Protocol.starts` apart), one drawn from that client's own stream. Knows nothing else of the
-    clients, so that a federation is freed as soon as nobody holds it. weights: what is loaded into a network that was drawn.
+    clients, so that a federation is freed as soon as nobody holds it. weights: what is loaded into a network that was drawn;
+    header_scale: the protocol's.
     """
 
     seed: int
@@ -202,6 +203,7 @@ class Initial:
     layouts: dict[str, dict[str, Any]] = field(default_factory=dict)
     weights: Mapping[str, dict[str, Tensor]] = field(default_factory=dict)
     client: int | None = None
+    header_scale: float = 1.0
 
     def __call__(self, architecture: str) -> nn.Module:
         with training.one_thread():
@@ -224,6 +226,12 @@ class Initial:
             from . import zoo
 
             zoo.load(architecture, network, self.weights[architecture])
+        if self.header_scale != 1:
+            has = isinstance(getattr(network, "header", None), nn.Linear)
+            require(has, "header_scale", self.header_scale, f"1 for {architecture}, which has no header")
+            with torch.no_grad():
+                for tensor in network.header.parameters():  # type: ignore[union-attr]
+                    tensor *= self.header_scale
         return network.to(self.device)
 
 
@@ -362,7 +370,9 @@ class Federation:
         self.public = None if public is None else self._public(public, public_dataset, public_labels, shared.augment)
         self.last_trained: dict[str, int] = {}  # architecture -> id of the last client that trained
         self.after_visit: Callable[[Client], None] | None = None  # called when a client's part of a round is over
-        self.build = Initial(seed, self.num_classes, self.sample, self.device, weights=weights or {})
+        self.build = Initial(
+            seed, self.num_classes, self.sample, self.device, weights=weights or {}, header_scale=protocol.header_scale
+        )
         labels = dataset.labels.numpy()
         self.clients = [self._client(id, part, labels, len(parts)) for id, part in enumerate(parts)]
         newcomers = coerce("newcomers", newcomers, int)

@@ -34,6 +34,7 @@ class Protocol:
     lr, momentum, weight_decay: its settings; clip_norm: largest gradient norm of a step, 0 for none;
     starts: the clients' initial models. `equal`: one state per architecture, as in the released code; `apart`: each
     client's drawn from its own stream. What the server starts from is the architecture's under both;
+    header_scale: what the initial weights and bias of every network's header are multiplied by;
     inherit: what a client's model is at its first visit. `none`: its initial state. `first_visit`: the
     model, as it then is, of the last client of its architecture that trained; `first_round`: likewise, but in round 0
     only. The only thing besides messages that connects clients, whatever the method.
@@ -52,6 +53,7 @@ class Protocol:
     weight_decay: float = setting(0.0, ge=0)
     clip_norm: float = setting(0.0, ge=0, note="0: no clipping")
     starts: str = setting("equal", choices=("equal", "apart"))
+    header_scale: float = later(1.0, neutral=1.0, gt=0)
     inherit: str = setting("none", choices=("none", "first_round", "first_visit"))
 
     def __post_init__(self) -> None:

@@ -107,6 +107,7 @@ def cases() -> dict[str, RunSpec]:
         "inherit first_visit": {"inherit": "first_visit"},
         "inherit first_round": {"inherit": "first_round", "weight_decay": 0.1},
         "starts apart": {"starts": "apart"},
+        "header_scale": {"header_scale": 4.0},
         "normalise imagenet": {"normalise": "imagenet"},
         "clip_norm": {"clip_norm": 0.1},
         "split official": {"split": "official-4:1:1", "floors": True, "distinct": False},

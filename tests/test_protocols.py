@@ -127,6 +127,7 @@ def test_pfedhr_presets() -> None:
         ({"inherit": "always"}, "inherit = 'always' is unknown"),
         ({"starts": "alike"}, "starts = 'alike' is unknown: .*known are equal, apart"),
         ({"split": "8:1:1"}, "split = '8:1:1' is unknown"),
+        ({"header_scale": 0}, "header_scale = 0.* must be above 0"),
         ({"augmentation": "flip"}, "augmentation = 'flip' is unknown: .*known are none, released"),
         ({"normalise": "mean"}, "normalise = 'mean' is unknown"),
         ({"distinct": "maybe"}, "distinct = 'maybe': must be true or false"),
@@ -455,6 +456,16 @@ def test_clients_of_one_architecture_start_equal_or_apart() -> None:
         assert all(torch.equal(one, other) for one, other in zip(own, headers(each), strict=True))
     apart = {whose for whose, preset in PRESETS.items() if preset.protocol.starts == "apart"}
     assert apart == {("pFedHR", "released"), ("pFedHR", "reconstructed")}  # whose code builds a network for each client
+
+
+def test_headers_begin_larger_by_their_scale_and_nothing_else_does() -> None:
+    usual, scaled = (tiny.federation_of([[0, 1, 0]], header_scale=scale) for scale in (1.0, 4.0))
+    for one, other in zip(
+        usual.clients[0].model.state_dict().items(), scaled.clients[0].model.state_dict().values(), strict=True
+    ):
+        name, tensor = one
+        assert torch.equal(other, 4 * tensor if name.startswith("header.") else tensor), name
+    assert torch.equal(scaled.server_context().initial_header().bias, 4 * usual.server_context().initial_header().bias)
 
 
 def test_the_untrained_start_is_each_clients_own_when_they_start_apart() -> None:
