@@ -47,8 +47,8 @@ def test_runs_that_were_made_for_a_picture_stay_in_it():
         assert {cell.spec.rounds for cell in shown.cells} == {20} and {cell.spec.rounds for cell in table.cells} == {
             100
         }
-    assert planned.elsewhere("fedssa/heterogeneous") == {run.key for run in planned.arm("n10").runs}
-    assert not planned.elsewhere("fedssa/representations")
+    assert planned.elsewhere("fedssa/heterogeneous") >= {run.key for run in planned.arm("n10").runs}
+    assert not planned.elsewhere("fedssa/representations") & {run.key for run in planned.arm("n10").runs}
 
 
 def test_no_exhibit_shows_the_runs_of_a_gpu_which_are_another_devices():
