@@ -8,6 +8,8 @@ from .estimates import cores as cores
 from .estimates import expected_seconds as expected_seconds
 from .estimates import slow_arithmetic as slow_arithmetic
 from .files import write_bytes as write_bytes
+from .frames import Tidy as Tidy
+from .frames import tidy as tidy
 from .launch import missing as missing
 from .launch import run as run
 from .launch import sweep as sweep

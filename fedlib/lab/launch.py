@@ -21,7 +21,7 @@ from . import checkpoint, costs, files, tracking
 from .build import federation_of, made_by_own_parts
 from .estimates import cores, expected_seconds, slow_arithmetic
 from .progress import Progress, notice
-from .records import Record, begin_session, lock_of, read, state, store, tidy, usable, write
+from .records import Record, begin_session, clear_folder, lock_of, read, state, store, usable, write
 from .spec import Resolved, RunSpec, resolve
 
 Pipe: TypeAlias = "Connection[Any, Any]"
@@ -164,7 +164,7 @@ def _compute(
             if stop:
                 raise checkpoint.Interrupted(f"{resolved.key} is finished and stored; stopped after it")
     except BaseException:
-        tidy(path)
+        clear_folder(path)
         raise
     finally:
         training.processes.reset(setting)

@@ -412,7 +412,7 @@ def _kept(keep: str, outcome: Outcome) -> memoryview:
     return buffer.getbuffer()
 
 
-def tidy(path: Path) -> None:
+def clear_folder(path: Path) -> None:
     """Remove a run's folder if there is nothing in it to read or to resume."""
     with suppress(OSError):
         if not (path / "checkpoint.pt").exists():

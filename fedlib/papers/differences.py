@@ -1,0 +1,102 @@
+"""The one table of differences, results/differences.csv: what `stats.differences` makes of each family of results/families.csv.
+
+A family is one question: its pairs (case, reference) of a grid of the plan, whose intervals hold together, with its margin. A pair of
+runs stands in one family only, so that it has one interval; README, notebooks, pages, site and terminal read it here.
+`round`: as if the runs had ended there. `value` flops: each case at the round in which it has computed what its reference does in all.
+"""
+
+import numpy as np
+import pandas as pd
+
+from .. import lab
+from ..lab import costs
+from ..show import stats
+from . import planned, recorded
+
+TABLE = recorded.RESULTS / "differences.csv"
+COLUMNS = [
+    "family", "dataset", "num_clients", "participation", "local_epochs", "batch_size", "rounds", "method", "reference",
+    "rule", "difference", "half", "n", "seeds", "margin", "verdict", "version", "commit",
+]  # fmt: skip
+PLACE = ["dataset", "num_clients", "participation", "local_epochs", "batch_size", "rounds"]
+
+
+def load() -> pd.DataFrame:
+    """The committed table: family, setting columns (`PLACE`), method, reference, rule, difference, half, n, seeds (values seed by seed),
+    margin, verdict, version (of the rule) and commit (the newest of its runs').
+    """
+    return pd.read_csv(TABLE, dtype={"seeds": str})
+
+
+def families() -> pd.DataFrame:
+    """results/families.csv, a row a pair; question, planned and margin stand in a family's first row."""
+    return pd.read_csv(recorded.RESULTS / "families.csv", dtype={"round": "Int64"})
+
+
+def build() -> pd.DataFrame:
+    """The table of what is of record today."""
+    runs, rounds, _ = lab.tidy(recorded.RESULTS / "runs")
+    runs = runs.set_index("key")
+    grids: dict[str, list[planned.Planned]] = {}
+    for arm in planned.arms().values():
+        for run in arm.runs:
+            for name in {arm.name, *run.grids} if run.key in runs.index else ():
+                grids.setdefault(name, []).append(run)
+    made = []
+    for family, rows in families().groupby("family", sort=False):
+        first, pairs = rows.iloc[0], [*zip(rows["case"], rows["reference"], strict=True)]
+        members = {run.key: run for name in first["grid"].split() for run in grids.get(name, [])}
+        at, margin = (None if pd.isna(first[name]) else first[name] for name in ("round", "margin"))
+        frame = _frame([*members.values()], runs, rounds, at)
+        if first["value"] == "flops" and len(frame):
+            frame = _at_equal_computation(frame, rounds, dict(pairs))
+        for rule, other in (("last", "last10"), ("last10", "last")) if len(frame) else ():
+            found = stats.differences(frame, pairs, value=rule, also=other, margin=margin)
+            newest = [_newest(frame, *row) for row in found[["setting", "method", "reference"]].to_numpy()]
+            found = found.assign(family=family, rule=rule, margin=margin, version=stats.VERSION, commit=newest)
+            made.append(found)
+    table = pd.concat(made, ignore_index=True)
+    table[PLACE] = pd.DataFrame(table["setting"].tolist(), index=table.index)
+    seeds = table["seeds"].map(lambda own: "; ".join(f"{seed}: {value:.3f}" for seed, value in own.items()))
+    return table.assign(seeds=seeds).round({"difference": 4, "half": 4})[COLUMNS]
+
+
+def _frame(members: list[planned.Planned], runs: pd.DataFrame, rounds: pd.DataFrame, at: int | None) -> pd.DataFrame:
+    """A row a run: its setting, method (the case), seed and both rules' values. With `at` the setting has this many rounds, and the
+    shortest run that has them stands for them.
+    """
+    own = runs.loc[[run.key for run in members]].assign(method=[run.case for run in members])
+    own = own[own["rounds"] >= (at or 0)].sort_values("rounds", kind="stable")
+    ended = own.assign(rounds=at or own["rounds"])
+    ended["setting"] = list(map(tuple, ended[PLACE].to_numpy()))
+    ended = ended.drop_duplicates(["setting", "method", "seed"]) if at else ended
+    for rule in ("last", "last10"):
+        values = stats.reported(rounds[rounds["key"].isin(ended.index)], rule, at)
+        ended[rule] = values.reindex(ended.index).mask(ended["status"] == "diverged")
+    return ended.reset_index()
+
+
+def _at_equal_computation(frame: pd.DataFrame, rounds: pd.DataFrame, references: dict[str, str]) -> pd.DataFrame:
+    """The frame with each method's values at the last round by which it has computed no more than its reference in all."""
+    records = recorded.by_key()
+    spent = {key: costs.of_run(records[key]) for key in frame["key"]}
+    rows = frame[["setting", "method", "seed", "key"]].to_numpy().tolist()
+    keys = {(*place, method, seed): key for *place, method, seed, key in rows}
+    made = []
+    for *place, method, seed, key in rows:
+        other = keys.get((*place, references.get(method), seed))
+        end = int((spent[key] <= spent[other][-1] * (1 + 1e-9)).sum()) if other else None
+        own = rounds[rounds["key"] == key]
+        found = [stats.reported(own, rule, end)[key] if end != 0 else np.nan for rule in ("last", "last10")]
+        made.append(found)
+    return frame.assign(**pd.DataFrame(made, columns=["last", "last10"], index=frame.index))
+
+
+def _newest(frame: pd.DataFrame, setting: tuple[object, ...], *methods: str) -> str:
+    """The commit of the pair's newest run."""
+    own = frame[(frame["setting"] == setting) & frame["method"].isin(methods)]
+    return str(own.sort_values("finished")["commit"].iloc[-1])
+
+
+if __name__ == "__main__":
+    build().to_csv(TABLE, index=False, lineterminator="\n")
