@@ -15,7 +15,7 @@ FILE = RESULTS / "datapackage.json"
 
 def described() -> dict[str, Any]:
     """The package: a resource for each table there is, its schema by name."""
-    paths = [RESULTS / "planned.csv", RESULTS / "checked.csv"]
+    paths = [RESULTS / f"{name}.csv" for name in ("planned", "checked", "families", "differences")]
     paths += sorted(RESULTS.glob("runs/*/*.csv*")) + sorted(RESULTS.glob("pending/runs/*/*.csv*"))  # or .csv.gz
     tables = [path.relative_to(RESULTS) for path in paths]
     version = json.loads((RESULTS.parent / ".zenodo.json").read_text())
