@@ -31,33 +31,32 @@ class Tidy(NamedTuple):
     clients: pd.DataFrame
 
 
-def tidy(folder: str | Path = "record") -> Tidy:
-    """The finished runs of a store: `record` (the results of record), `store` (your own), or the path of a folder of runs.
+def tidy(folder: str | Path = "all") -> Tidy:
+    """The finished runs of a store: `record` (the results of record), `store` (your own), `all` of both, or the path of a folder of
+    runs.
 
     runs has a column for each field of a specification (`algorithm`, `dataset`, `num_clients`, ..., `params.mu0`,
-    `overrides.lr`), and `status`, `processor`, `commit`, `finished`, `seconds`. rounds and clients are the tables as they are
-    stored; accuracies are fractions of 1. A run that is not as it was written is left out and named on standard error. Raises
-    FedlibError where there is no such folder.
+    `overrides.lr`), and `status`, `digest` (of the final state), `processor`, `commit`, `finished`, `seconds`. rounds and clients
+    are the tables as they are stored; accuracies are fractions of 1. A run that is not as it was written is left out and named on
+    standard error. Raises FedlibError where there is no such folder.
     """
-    named = {"record": shipped() / "results" / "runs", "store": home() / "runs"}
-    place = Path(named.get(str(folder), folder)).expanduser()
-    require(place.is_dir(), "folder", str(folder), "'record', 'store' or a folder of runs")
-    runs, rounds, clients = [], [], []
-    for path in sorted(done.parent for done in place.glob("*/DONE")):
-        if ".stale-" in path.name or ".damaged-" in path.name:
+    record, store = shipped() / "results" / "runs", home() / "runs"
+    named = {"record": [record], "store": [store], "all": [store, record]}
+    places = named.get(str(folder), [Path(folder).expanduser()])
+    for place in places[-1:]:
+        require(place.is_dir(), "folder", str(folder), "'all', 'record', 'store' or a folder of runs")
+    found: dict[str, tuple[dict[str, object], dict[str, pd.DataFrame]]] = {}
+    for path in (done.parent for place in places for done in sorted(place.glob("*/DONE"))):
+        if path.name in found or ".stale-" in path.name or ".damaged-" in path.name:
             continue
         try:
-            row, tables = _read(path)
+            found[path.name] = _read(path)
         except (FedlibError, OSError, ValueError, KeyError, TypeError) as error:
             print(f"run {path.name}: left out ({error or type(error).__name__})", file=sys.stderr)
-            continue
-        runs.append(row)
-        rounds.append(tables["rounds"])
-        clients.append(tables["clients"])
-    together = (
-        pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["key"]) for parts in (rounds, clients)
-    )
-    return Tidy(pd.DataFrame(runs) if runs else pd.DataFrame(columns=["key"]), *together)
+    if not found:
+        return Tidy(*(pd.DataFrame(columns=["key"]) for _ in Tidy._fields))
+    tables = (pd.concat([own[name] for _, own in found.values()], ignore_index=True) for name in ("rounds", "clients"))
+    return Tidy(pd.DataFrame([row for row, _ in found.values()]), *tables)
 
 
 def _read(path: Path) -> tuple[dict[str, object], dict[str, pd.DataFrame]]:
@@ -74,7 +73,8 @@ def _read(path: Path) -> tuple[dict[str, object], dict[str, pd.DataFrame]]:
     spec = {name: value for name, value in stored["spec"].items() if not isinstance(value, dict)}
     for group in ("params", "overrides"):
         spec |= {f"{group}.{name}": value for name, value in stored["spec"].get(group, {}).items()}
-    row = {"key": path.name} | NEUTRAL | spec | {"status": done["status"]}
+    numbers = hashlib.sha256(content["rounds.csv"] + content["clients.csv"]).hexdigest()
+    row = {"key": path.name} | NEUTRAL | spec | {"status": done["status"], "digest": done.get("state") or numbers}
     row |= {name: made.get(name) for name in ("processor", "commit", "finished", "seconds")}
     tables = {
         name: pd.read_csv(io.BytesIO(content[f"{name}.csv"])).assign(key=path.name) for name in ("rounds", "clients")

@@ -12,11 +12,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
+from .. import lab
 from ..algorithms import ALGORITHMS
 from ..data import DatasetInfo, info
 from ..errors import choose, distinct, require
 from ..lab import SCALES, RunSpec, resolve
-from ..show import labels
+from ..show import labels, stats
+from . import planned
 
 SMOKE, DEMO, RECORD = "smoke", "demo", "record"  # embedded data; ten minutes per exhibit; the results of record
 # What decides a run's values, the later over the earlier, as exhibits.toml says; `fedlib exhibits show` names each value's.
@@ -296,6 +300,41 @@ def cells(
                     spec = replace(cell.spec, **own | {"seed": seed} | yours)
                     made.append(replace(cell, spec=spec, layers={**cell.layers, **dict.fromkeys(yours, "yours")}))
     return made
+
+
+def frame(what: str | Sequence[Cell], scale: str = RECORD) -> pd.DataFrame:
+    """A row a finished run of an exhibit (`fedssa/table2`), of a grid or of some cells, from your store and the results of record.
+
+    Columns: key, method (the exhibit's row), setting and clients (in words), value (of a swept quantity), scale, target (per cent),
+    `last`, `last10`, `best` and `selected` (what the rules report in per cent; `selected`: the best round of the mean over the
+    clients that it selected, which the released scripts print; NaN where a run diverged), then those of `lab.tidy`'s runs. By name
+    and at scale record, the further seeds that the plan names are there, and runs that it shows elsewhere are not. Raises
+    FedlibError for an unknown name.
+    """
+    runs, rounds, _ = lab.tidy()
+    if isinstance(what, str):
+        choose("exhibit", what, [*every(), *GRIDS])
+        grids = [what] if what in GRIDS else every()[what].grids
+        seeds = sorted({*SEEDS[scale], *(planned.seeds() if scale == RECORD else ())})
+        asked = {grid: cells(grid, scale, seeds=seeds) for grid in grids}
+        apart = {grid: planned.elsewhere(grid) if scale == RECORD else set() for grid in grids}
+        pairs = [(cell, resolve(cell.spec, scale).key) for grid in grids for cell in asked[grid]]
+        pairs = [(cell, key) for cell, key in pairs if not any(key in own for own in apart.values())]
+    else:
+        pairs = [(cell, resolve(cell.spec).key) for cell in what]
+    rows = [
+        {"key": key, "method": cell.method, "setting": cell.setting, "clients": cell.clients, "value": cell.value}
+        | {"scale": cell.scale, "target": 100 * cell.target}
+        for cell, key in pairs
+    ]
+    columns = ["key", "method", "setting", "clients", "value", "scale", "target"]
+    made = pd.DataFrame(rows, columns=columns).merge(runs, on="key").drop_duplicates(["key", "method", "setting"])
+    own = rounds[rounds["key"].isin(made["key"])]
+    said = {rule: stats.reported(own, rule) for rule in ("last", "last10", "best")}
+    said["selected"] = stats.reported(own, "best", column="accuracy_selected")
+    diverged = made["status"] == "diverged"
+    values = {name: made["key"].map(one).mask(diverged) for name, one in said.items()}
+    return made.assign(**values)[[*columns, *values, *(name for name in runs.columns if name != "key")]]
 
 
 @cache

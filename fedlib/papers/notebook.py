@@ -8,7 +8,7 @@ from .loading import coverage, load_images, load_maps, load_matches, load_record
 from .prose import say
 from .results import Runs, check_training
 from .settings import PARAMETERS, Parameters, settings
-from .stamps import NOTEBOOKS, figures, freshness, save, save_record
+from .stamps import NOTEBOOKS, figures, freshness, save, save_figure, save_record
 
 __all__ = [
     "NOTEBOOKS",
@@ -25,6 +25,7 @@ __all__ = [
     "load_matches",
     "load_record",
     "save",
+    "save_figure",
     "save_record",
     "say",
     "settings",

@@ -22,7 +22,6 @@ from .. import lab
 from ..errors import FedlibError, choose, require
 from ..lab import estimates, plugins
 from . import recorded
-from .exhibits import RECORD
 
 PLACE = {
     "dataset": str,
@@ -32,6 +31,7 @@ PLACE = {
     "local_epochs": int,
     "batch_size": int,
 }
+RECORD = "record"  # the scale
 FIELDS = PLACE | {"precision": str, "protocol": str, "paper": str}
 
 

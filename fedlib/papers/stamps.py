@@ -8,17 +8,20 @@ method that is not in it, leave it fresh. Whoever changes how pictures are drawn
 import dataclasses
 import hashlib
 import json
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
 
 from .. import data, lab
 from ..errors import choose
 from ..lab import write_bytes
-from ..show import intervals, looks, plots, tables
+from ..show import intervals, looks, plots, style, tables
 from . import exhibits, loading, recorded
 from .exhibits import RECORD
 from .results import Runs, note
@@ -31,6 +34,58 @@ OF_FIRST_SEED = ("representations", "images", "chains")  # pictures of what one 
 
 def figures(scale: str) -> Path:
     return lab.home() / "figures" / scale
+
+
+def save_figure(
+    name: str,
+    settings: Parameters,
+    figure: Figure,
+    frame: pd.DataFrame,
+    table: pd.DataFrame | None = None,
+    view: str = "",
+) -> style.Shown:
+    """Write a figure of the runs in `frame` (`exhibits.frame`) and what it draws, a PNG and a CSV, with a stamp, and hand it back for
+    display: what the runs have in common stands at its foot, and that their data are embedded ones.
+
+    Runs of scale record go to figures/record/<paper>/<exhibit>-of-record, which is committed and which no parameter changes; others to
+    figures/<scale>/<paper>/<exhibit>, a variation under a name of its own. table: what is drawn, by default `frame`; view: names a further
+    figure of the same exhibit. The stamp holds the digests of the cell, of fedlib/show and of the table.
+    """
+    choose("exhibit", name, exhibits.every())
+    exhibit, of_record = exhibits.every()[name], bool((frame["scale"] == RECORD).all()) and len(frame) > 0
+    if any(data.info(own).embedded for own in frame["dataset"].unique()):
+        figure.suptitle(style.STAND_IN, fontsize=6.5, color="#555555", x=0.99, ha="right")
+    style.foot(figure, style.said(frame))
+    drawn, content = style.png(figure), _csv(frame if table is None else table)
+    plt.close(figure)
+    if not (of_record and settings.variation):
+        folder = figures(RECORD if of_record else settings.scale) / exhibit.paper
+        folder.mkdir(parents=True, exist_ok=True)
+        parts = [exhibit.item, view, "of-record"] if of_record else [exhibit.item, view]
+        stem = "-".join(filter(None, parts)) + (f"--{settings.variation}" if settings.variation else "")
+        files = {f"{stem}.png": drawn, f"{stem}.csv": content}
+        stamp = {
+            "cell": _digest([_running()]),
+            "show": show_digest(),
+            "cells": cells_digest(exhibit, settings.scale),
+            "runs": dict(zip(frame["key"], frame["digest"], strict=True)),
+            "files": {file: hashlib.sha256(own).hexdigest() for file, own in files.items()},
+        }
+        for file, own in (files | {f"{stem}.json": json.dumps(stamp, indent=1).encode()}).items():
+            write_bytes(folder / file, own)
+    return style.Shown(drawn, 300)
+
+
+def _running() -> str:
+    """The source of the notebook's cell that is being executed; empty outside of one."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    return str(shell.user_ns["In"][-1]).strip() if shell else ""
+
+
+@cache
+def show_digest() -> str:
+    """SHA-256 of how figures look: the source of fedlib/show."""
+    return _digest([file.read_text() for file in sorted(Path(plots.__file__).parent.glob("*.py"))])
 
 
 def save(
@@ -152,9 +207,14 @@ def freshness(exhibit: exhibits.Exhibit, asked: Parameters) -> str:
                 return f"{file} changed"
         if not {f"{stem}.png", f"{stem}.csv"} <= set(stamp["files"]):
             return "incomplete"
-        if stamp["notebook"] != notebook_digest(exhibit.notebook):
+        if "cell" in stamp:
+            if stamp["cell"] not in {_digest([cell.strip()]) for cell in _code(exhibit.notebook)}:
+                return "cell changed"
+            if stamp["show"] != show_digest():
+                return "fedlib/show changed"
+        elif stamp["notebook"] != notebook_digest(exhibit.notebook):
             return "notebook changed"
-        if stamp["looks"] != _looks(looks.looks(stamp["looks"])):
+        elif stamp["looks"] != _looks(looks.looks(stamp["looks"])):
             return "looks changed"
         if stamp["cells"] != cells_digest(exhibit, scale):
             return "grid changed"

@@ -14,7 +14,7 @@ from fedlib.papers import recorded
 
 
 def test_the_frames_of_record_are_what_its_records_say():
-    runs, rounds, clients = lab.tidy()
+    runs, rounds, clients = lab.tidy("record")
     records = {record.key: record for record in recorded.read_results()}
     assert set(runs["key"]) == records.keys() and (rounds.groupby("key").size().index == sorted(records)).all()
     long = runs[runs["rounds"] == 500]["key"]
@@ -38,7 +38,7 @@ def test_ones_own_store_and_a_run_that_was_changed(home, capsys):
     (copy / "rounds.csv").write_text("round\n")
     assert len(lab.tidy(home / "elsewhere").runs) == 0
     assert capsys.readouterr().err == f"run {record.key}: left out (rounds.csv is not what was written)\n"
-    with pytest.raises(FedlibError, match=r"folder = .*nowhere.*: must be 'record', 'store' or a folder of runs"):
+    with pytest.raises(FedlibError, match=r"folder = .*nowhere.*: must be 'all', 'record', 'store' or a folder of runs"):
         lab.tidy(home / "nowhere")
 
 
