@@ -18,9 +18,9 @@ from .. import lab
 from ..algorithms import ALGORITHMS
 from ..data import DatasetInfo, info
 from ..errors import choose, distinct, require
-from ..lab import SCALES, RunSpec, resolve
+from ..lab import SCALES, RunSpec, costs, resolve
 from ..show import labels, stats
-from . import planned
+from . import planned, recorded
 
 SMOKE, DEMO, RECORD = "smoke", "demo", "record"  # embedded data; ten minutes per exhibit; the results of record
 # What decides a run's values, the later over the earlier, as exhibits.toml says; `fedlib exhibits show` names each value's.
@@ -335,6 +335,18 @@ def frame(what: str | Sequence[Cell], scale: str = RECORD) -> pd.DataFrame:
     diverged = made["status"] == "diverged"
     values = {name: made["key"].map(one).mask(diverged) for name, one in said.items()}
     return made.assign(**values)[[*columns, *values, *(name for name in runs.columns if name != "key")]]
+
+
+def flops(frame: pd.DataFrame) -> pd.DataFrame:
+    """What the runs of a `frame` had computed by the end of each round: key, round (from 0) and flops, of all clients and the server."""
+    known = recorded.by_key()
+    rows = []
+    for key in dict.fromkeys(frame["key"]):
+        record = known.get(key) or lab.read(lab.store() / key)
+        assert record is not None
+        spent = costs.of_run(record)
+        rows.append(pd.DataFrame({"key": key, "round": range(len(spent)), "flops": spent}))
+    return pd.concat(rows, ignore_index=True) if rows else pd.DataFrame(columns=["key", "round", "flops"])
 
 
 @cache

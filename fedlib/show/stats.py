@@ -80,6 +80,13 @@ def differences(
     return pd.DataFrame(rows, columns=columns)
 
 
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """The ends of the 95 % Student t interval of a mean, cut at 0 and 100, for seaborn's `errorbar`; of one value the value itself."""
+    sample = np.asarray(values, dtype=float)
+    half = float(stdtrit(len(sample) - 1, 0.975)) * sample.std(ddof=1) / len(sample) ** 0.5 if len(sample) > 1 else 0.0
+    return max(float(sample.mean()) - half, 0.0), min(float(sample.mean()) + half, 100.0)
+
+
 @dataclass(frozen=True)
 class _Difference:
     """A difference: values seed by seed, standard error, its degrees of freedom, and how many of them the interval reaches."""
