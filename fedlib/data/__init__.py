@@ -10,7 +10,6 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
-from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -55,7 +54,7 @@ def register(name: str, loader: Callable[[], Dataset]) -> None:
     check_name("dataset", name)
     require(callable(loader), f"loader of {name}", loader, "a function without arguments that returns a Dataset")
     REGISTERED[name] = loader
-    _loaded.cache_clear()
+    _LOADED.clear()
 
 
 def registered() -> set[str]:
@@ -93,11 +92,27 @@ def load(name: str) -> Dataset:
     the line says what to do.
     """
     choose("dataset", name, [known for known in names() if known in REGISTERED or known in READERS])
-    return _loaded(name)
+    found = _LOADED.get(name)
+    if found is None:
+        found = _afresh(name)
+        assert found.fingerprint  # of what was loaded, for `check`
+        for oldest in [*_LOADED][:-3]:
+            _LOADED.pop(oldest, None)
+        _LOADED[name] = found
+    return found
 
 
-@lru_cache(maxsize=4)  # public data crossed among three sets are read once, and stay within 600 MB
-def _loaded(name: str) -> Dataset:
+_LOADED: dict[str, Dataset] = {}  # four: public data crossed among three sets are read once, and stay within 600 MB
+load.cache_clear = _LOADED.clear  # type: ignore[attr-defined]
+
+
+def check(name: str) -> None:
+    """Raise FedlibError where the data set called `name` is loaded here and was changed in place since."""
+    if name in _LOADED:
+        _LOADED[name].check()
+
+
+def _afresh(name: str) -> Dataset:
     if name in REGISTERED:
         with others_code(f"loader of {name}"):
             loaded, again = REGISTERED[name](), REGISTERED[name]()
@@ -123,9 +138,6 @@ def _loaded(name: str) -> Dataset:
             f"`python -m fedlib data {name}` where there is a network, or copy its folder {folder.name} "
             f"there (FEDLIB_DATA names another place)"
         ) from error
-
-
-load.cache_clear = _loaded.cache_clear  # type: ignore[attr-defined]
 
 
 def _read(name: str, folder: Path, download: bool = False) -> Dataset:
@@ -163,6 +175,7 @@ __all__ = [
     "Dataset",
     "DatasetInfo",
     "available",
+    "check",
     "dataset",
     "dealt_by",
     "described",
