@@ -217,21 +217,8 @@ class Dataset:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of images, labels, groups and the place where the official test part begins (16 hexadecimal digits), as they
-        were when it was first asked for: see `check`.
+        were when it was first asked for (`data.check`).
         """
-        return self._digest()
-
-    def check(self) -> None:
-        """Raise FedlibError where samples, labels or groups were changed in place since `fingerprint` was first asked for. Takes
-        0.1 s for CIFAR.
-        """
-        if self._digest() != self.fingerprint:
-            raise FedlibError(
-                f"dataset = {self.name!r}: was changed in place after it was loaded; changed data need a name of their own, "
-                "data.register(name, lambda: Dataset.from_arrays(...)); data.load.cache_clear() reads this one again"
-            )
-
-    def _digest(self) -> str:
         digest = hashlib.sha256(f"{self.num_train} {self.num_classes} {tuple(self.images.shape)}".encode())
         rows = self.images.permute(0, 2, 3, 1) if self.kind == "image" else self.images
         for part in (rows, self.labels, *([] if self.groups is None else [self.groups])):

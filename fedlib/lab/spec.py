@@ -329,7 +329,7 @@ class Resolved:
         if "method" in self.own:
             parts.append(("fedlib.algorithms", self.spec.algorithm, type(self.algorithm)))
         for name in data.registered() & {self.spec.dataset, self.spec.public_dataset}:
-            parts.append(("fedlib.datasets", name, data.loader(name)))
+            parts.append(("fedlib.datasets", name, data.REGISTERED[name]))
         return not self.own_metrics and "partition" not in self.own and all(plugins.provides(*part) for part in parts)
 
     @property

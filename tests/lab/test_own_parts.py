@@ -344,7 +344,9 @@ def test_one_changed_line_is_another_key_and_the_old_line_the_old_one(source, ol
 def test_data_changed_in_place_have_neither_a_record_nor_that_of_the_clean_ones(dataset, changed, defined):
     """Label noise in a notebook, through NumPy and so without torch's knowledge."""
     spec, values = RunSpec("Standalone", **SIZE | {"dataset": dataset}), getattr(data.load(dataset), changed).numpy()
-    refused = pytest.raises(FedlibError, match=f"^dataset = '{dataset}': was changed in place after it was loaded; ")
+    refused = pytest.raises(
+        FedlibError, match=f"^dataset = '{dataset}': must be as it was loaded, not changed in place; "
+    )
     values[:9] ^= 1
     with refused:
         lab.federation_of(lab.resolve(spec))
@@ -363,7 +365,7 @@ def test_data_changed_in_place_have_neither_a_record_nor_that_of_the_clean_ones(
 
 def test_a_method_that_writes_into_the_data_in_its_last_round_stores_nothing(defined):
     cell(METHOD.replace("context.train()", "context.train()\n        client.whole.stored[:context.round] = 0"))
-    with pytest.raises(FedlibError, match=r"^dataset = 'stripes': was changed in place"):
+    with pytest.raises(FedlibError, match=r"^dataset = 'stripes': must be as it was loaded, not changed in place"):
         run(SPEC, progress=False)
     assert not list(lab.store().glob("*/DONE"))
     data.load.cache_clear()
