@@ -91,13 +91,16 @@ def check_optimiser(text: str, momentum: float) -> None:
 
 def rate(text: str, lr: float, round: int, rounds: int) -> float:
     """The rate of local training in a round, where `lr` is the first; see `rates`."""
-    return rates(text, lr, rounds)[round]
+    return rates(text, lr, rounds, max(CHECKED, 2 ** round.bit_length()))[round]
+
+
+CHECKED = 10_000  # rounds whose rates are made, and so checked, before a run: half a second; later ones when they come
 
 
 @cache
-def rates(text: str, lr: float, rounds: int) -> list[float]:
-    """The rate in each of the rounds, a step of the schedule each; its `T_max` and `total_steps` are the rounds unless given.
-    Raises FedlibError for an unknown schedule, and for one that these parameters do not make.
+def rates(text: str, lr: float, rounds: int, first: int = CHECKED) -> list[float]:
+    """The rate in each of the rounds, the `first` ones, a step of the schedule each; its `T_max` and `total_steps` are the
+    rounds unless given. Raises FedlibError for an unknown schedule, and for one that these parameters do not make.
     """
     name, given = parsed("schedule", text)
     choose("schedule", name, SCHEDULES)
@@ -110,12 +113,12 @@ def rates(text: str, lr: float, rounds: int) -> list[float]:
         found = []
         try:
             schedule = SCHEDULES[name](of_rate, **whole | given)
-            for _ in range(rounds):
+            for _ in range(min(rounds, first)):
                 found.append(_number(of_rate.param_groups[0]["lr"]))
                 of_rate.step()
                 schedule.step()
         except Exception as error:  # parameters of the wrong kind, in as many ways as there are schedules
-            if len(found) < rounds:
+            if len(found) < min(rounds, first):
                 raise FedlibError(f"schedule = {shown(text)}: {one_line(str(error))}") from None
     return found
 

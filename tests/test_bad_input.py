@@ -108,6 +108,8 @@ def damaged_cifar10(tmp_path, monkeypatch):
         ("reproduce fedssa/table2 --scale record --methods FedKEMF --dry-run", "method = 'FedKEMF' is unknown"),
         ("reproduce fedssa/fig6 --scale record --methods FedKEMF --dry-run", "method = 'FedKEMF' is unknown"),
         ("reproduce fedssa/table3 --scale record --methods FedKEMF --dry-run", "methods = 'FedKEMF': must be left out"),
+        ("reproduce fedssa/fig6 --dry-run --methods ,", "methods = ',': must be rows of the exhibit"),
+        ("reproduce fedssa/fig6 --dry-run --methods ' '", "methods = ' ': must be rows of the exhibit"),
         # numbers that no number holds, and names that name nothing
         ("notebooks copy ''", "folder = '': must be a folder's name"),
         ("workflow copy ''", "folder = '': must be a folder's name"),

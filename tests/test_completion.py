@@ -61,6 +61,7 @@ def test_bash_completes_the_keys_of_stored_runs_and_never_executes_the_names_of_
     names += ["FedSSA-*", "FedSSA-a b", "FedSSA-'x", 'FedSSA-"x', "FedSSA-a\nb", "FedSSA-{1..9}", "FedSSA-\\x", "-rf"]
     for name in [*names, "FedSSA-digits-0123", "FedSSA-digits-4567"]:
         (lab.store() / name).mkdir(parents=True)
+        (lab.store() / name / "spec.json").touch()
     for words in (("runs", "show", "FedSSA"), ("compare", "Fed")):
         assert sorted(complete("fedlib", *words)) == ["FedSSA-digits-0123", "FedSSA-digits-4567"]
     assert not list(tmp_path.glob("**/executed"))

@@ -114,6 +114,12 @@ def test_a_schedule_that_cannot_be_is_refused_in_one_line(schedule, message):
     assert "\n" not in str(error.value)
 
 
+def test_a_schedule_of_very_many_rounds_is_resolved_at_once():
+    lab.resolve(RunSpec("Standalone", schedule="CosineAnnealingLR", rounds=2**31 - 1))
+    late, text = optimisers.CHECKED + 5, "ExponentialLR(gamma=0.999)"
+    assert optimisers.rate(text, 0.1, late, 10**9) == pytest.approx(0.1 * 0.999**late)
+
+
 def test_a_round_trains_at_its_rate_and_a_resumed_one_too(tmp_path):
     halted = {"schedule": "StepLR(step_size=1, gamma=0.0)"}
     built, whole = federation(**halted), federation(**halted)

@@ -94,9 +94,9 @@ def write_plan(folder, home, *specs):
     """plan.json in `folder`: of the exhibit, or of these specifications. Returns the folders of its runs in `home`."""
     folder.mkdir()
     resolved = [lab.resolve(spec) for spec in specs]
-    runs = [{"key": run.key, "spec": dataclasses.asdict(run.spec), "stored": False} for run in resolved]
+    runs = [{"key": run.key, "spec": dataclasses.asdict(run.spec), "stored": False, "images": 1} for run in resolved]
     plan = {"schema": reproduce.SCHEMA, "version": __version__, "scale": "smoke", "home": str(home)}
-    plan |= {"runs": runs, "exhibits": []}
+    plan |= {"runs": runs, "exhibits": [], "of_record": []}
     text = json.dumps(plan) if specs else fedlib("reproduce", EXHIBIT, "--scale", "smoke", "--plan", "json", home=home)
     (folder / "plan.json").write_text(text)
     return [home / "runs" / run["key"] for run in json.loads(text)["runs"]]
@@ -128,6 +128,18 @@ def slurm(tmp_path_factory):
 
 def is_as_reproduced(runs, reproduced):
     assert {run.name: bits(run) for run in runs} == reproduced
+
+
+def test_a_plans_text_reaches_no_shell_as_a_command(home, tmp_path):
+    home = tmp_path / "it's; touch executed; '"
+    (run,) = write_plan(tmp_path / "here", home, RunSpec("Standalone", num_clients=3, rounds=1, scenario="M1"))
+    ends(snakemake("runs", "--cores", "1", home=home, folder=tmp_path / "here"), tmp_path / "here")
+    assert (run / "DONE").exists()
+    plan = tmp_path / "here/plan.json"
+    plan.write_text(plan.read_text().replace('"smoke"', '"smoke; touch executed"'))
+    assert snakemake("-n", home=home, folder=tmp_path / "here").wait(SECONDS) != 0
+    assert "On instance['scale']" in (tmp_path / "here/log").read_text()
+    assert not list(tmp_path.rglob("executed"))
 
 
 def test_snakemake_trains_and_draws_here(home, tmp_path, reproduced):

@@ -88,7 +88,7 @@ def reproduce_(
     /,
     *,
     scale: Scale = "smoke",
-    methods: str = "",
+    methods: str | None = None,
     device: completed(devices.KNOWN) = "cpu",  # type: ignore[valid-type]
     precision: Literal["fp32", "bf16"] | None = None,
     afresh: bool = False,
@@ -133,7 +133,8 @@ def reproduce_(
         accept stored records whose numbers have changed since
     """
     exhibit = spelled("exhibit", exhibit, KNOWN)
-    rows = [name.strip() for name in methods.split(",") if name.strip()]
+    rows = [name.strip() for name in (methods or "").split(",") if name.strip()]
+    require(methods is None or bool(rows), "methods", methods, "rows of the exhibit, such as FedSSA,Standalone")
     if plan is not None:
         listed = reproduce.listed(
             exhibit,

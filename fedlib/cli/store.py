@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import os
-import re
 import shutil
 import sys
 import time
@@ -18,9 +17,8 @@ from . import fill, spelled
 
 
 def keys(_: object) -> list[str]:
-    """The keys of stored runs, for a shell to complete; whoever may write into the store names its folders."""
-    found = [path.name for path in (lab.home() / "runs").glob("*")]
-    return [name for name in found if re.fullmatch(r"\w[\w.+-]*", name)]
+    """The keys of stored runs, for a shell to complete."""
+    return [path.name for path in lab.stored()]
 
 
 KEY = Parameter(completer=keys)
@@ -149,7 +147,7 @@ def prune(*name: str, older_than: Annotated[str | None, Parameter(metavar="DAYS"
                 print(f"kept {path.name} ({state}; a whole run is never pruned: {path} can be removed by hand)")
             continue
         unfinished = not (path / "DONE").exists()
-        idle = (time.time() - max(file.stat().st_mtime for file in path.iterdir())) / 86400
+        idle = (time.time() - max(file.lstat().st_mtime for file in path.iterdir())) / 86400
         if unfinished and not named and (days is None or idle < days):
             continue
         if lab.computing(path):

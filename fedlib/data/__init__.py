@@ -10,7 +10,6 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
-from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -55,17 +54,12 @@ def register(name: str, loader: Callable[[], Dataset]) -> None:
     check_name("dataset", name)
     require(callable(loader), f"loader of {name}", loader, "a function without arguments that returns a Dataset")
     REGISTERED[name] = loader
-    _loaded.cache_clear()
+    _LOADED.clear()
 
 
 def registered() -> set[str]:
     """Names of the data sets registered in this process, also under the name of a built-in one."""
     return set(REGISTERED)
-
-
-def loader(name: str) -> Callable[[], Dataset] | None:
-    """What was registered under `name` in this process; None where nothing was."""
-    return REGISTERED.get(name)
 
 
 def info(name: str) -> DatasetInfo:
@@ -76,8 +70,7 @@ def info(name: str) -> DatasetInfo:
     choose("dataset", name, names())
     if name in DESCRIBED:
         return DESCRIBED[name]
-    known = name in BUILT_IN and name not in REGISTERED
-    return BUILT_IN[name] if known else replace(load(name).info, name=name)
+    return BUILT_IN[name] if name in BUILT_IN and name not in REGISTERED else replace(load(name).info, name=name)
 
 
 def available(name: str) -> bool:
@@ -93,11 +86,24 @@ def load(name: str) -> Dataset:
     the line says what to do.
     """
     choose("dataset", name, [known for known in names() if known in REGISTERED or known in READERS])
-    return _loaded(name)
+    found = _LOADED[name] = _LOADED.get(name) or _afresh(name)
+    for oldest in [*_LOADED][:-4]:
+        _LOADED.pop(oldest, None)
+    return found
 
 
-@lru_cache(maxsize=4)  # public data crossed among three sets are read once, and stay within 600 MB
-def _loaded(name: str) -> Dataset:
+_LOADED: dict[str, Dataset] = {}  # four: public data crossed among three sets are read once, and stay within 600 MB
+load.cache_clear = _LOADED.clear  # type: ignore[attr-defined]
+
+
+def check(name: str) -> None:
+    """Raise FedlibError where the data set called `name` is loaded here and was changed in place since: 0.1 s for CIFAR."""
+    found = _LOADED.get(name)
+    allowed = "as it was loaded, not changed in place; give changed data another name, or call data.load.cache_clear()"
+    require(found is None or replace(found).fingerprint == found.fingerprint, "dataset", name, allowed)
+
+
+def _afresh(name: str) -> Dataset:
     if name in REGISTERED:
         with others_code(f"loader of {name}"):
             loaded, again = REGISTERED[name](), REGISTERED[name]()
@@ -123,9 +129,6 @@ def _loaded(name: str) -> Dataset:
             f"`python -m fedlib data {name}` where there is a network, or copy its folder {folder.name} "
             f"there (FEDLIB_DATA names another place)"
         ) from error
-
-
-load.cache_clear = _loaded.cache_clear  # type: ignore[attr-defined]
 
 
 def _read(name: str, folder: Path, download: bool = False) -> Dataset:

@@ -216,7 +216,9 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of images, labels, groups and the place where the official test part begins (16 hexadecimal digits)."""
+        """SHA-256 of images, labels, groups and the place where the official test part begins (16 hexadecimal digits), as they
+        were when it was first asked for (`data.check`).
+        """
         digest = hashlib.sha256(f"{self.num_train} {self.num_classes} {tuple(self.images.shape)}".encode())
         rows = self.images.permute(0, 2, 3, 1) if self.kind == "image" else self.images
         for part in (rows, self.labels, *([] if self.groups is None else [self.groups])):

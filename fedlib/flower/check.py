@@ -12,7 +12,8 @@ import subprocess
 import tomllib
 from pathlib import Path
 
-from ..errors import FedlibError, choose, require
+from ..errors import FedlibError, choose, one_line, others_code, require
+from ..lab import files
 from .server import ERROR
 
 SECONDS = 20.0
@@ -29,11 +30,12 @@ def connection(name: str) -> str:
     """
     file = config()
     try:
-        known = tomllib.loads(file.read_text()).get("superlink", {})
-    except (OSError, ValueError) as error:
+        known = tomllib.loads(files.regular(file).read_text()).get("superlink", {})
+    except (OSError, ValueError, RecursionError) as error:
         raise FedlibError(
             f"{file}: cannot be read ({error}); without it Flower starts a SuperLink of its own"
         ) from None
+    require(isinstance(known, dict), f"{file}: superlink", known, "a table of them, [superlink.NAME]")
     choose(f"{file}: superlink", name, [each for each, about in known.items() if isinstance(about, dict)])
     for field in ("address", "root-certificates"):
         require(isinstance(known[name].get(field), str), f"{file}: superlink.{name}.{field}", None, "given")
@@ -72,9 +74,13 @@ def result(out: str | Path) -> str:
     """How far the run whose tables go to `out` has come, and whose answers it has gone on without. Raises FedlibError with the
     line that it ended with, and where nothing has come of it.
     """
-    folder = Path(out)
+    with others_code(f"out = {str(out)!r}: has a damaged file"):
+        return _result(Path(out))
+
+
+def _result(folder: Path) -> str:
     if (folder / ERROR).exists():
-        raise FedlibError((folder / ERROR).read_text().strip())
+        raise FedlibError(one_line(files.regular(folder / ERROR).read_text()))
     asked = _rows(folder / "messages.csv")
     for rows, shown in (
         (_rows(folder / "rounds.csv"), "finished after round {}"),
@@ -86,11 +92,11 @@ def result(out: str | Path) -> str:
                 f"client {row['client']} in round {row['round']}: {row['reason']}" for row in asked if row["reason"]
             ]
             return said + (f"; {len(absent)} of {len(asked)} requests in vain, lastly {absent[-1]}" if absent else "")
-    raise FedlibError(f"out = {str(out)!r}: nothing has come of a run yet; `flwr log` of the run says more")
+    raise FedlibError(f"out = {str(folder)!r}: nothing has come of a run yet; `flwr log` of the run says more")
 
 
 def _rows(file: Path) -> list[dict[str, str]]:
     if not file.exists():
         return []
-    with open(file, newline="") as content:
+    with open(files.regular(file), newline="") as content:
         return list(csv.DictReader(content))

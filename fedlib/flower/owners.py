@@ -34,7 +34,7 @@ import torch
 
 from .. import data, partition
 from ..data import Dataset, DatasetInfo, folders
-from ..errors import FedlibError, choose, require
+from ..errors import FedlibError, choose, one_line, require
 from ..lab import files
 from ..lab.spec import Resolved, resolve, spec_from
 from . import shares, wire
@@ -57,8 +57,8 @@ def read_plan(path: str | Path) -> Plan:
     run it: a method that needs public images of theirs, or a split that is not each client's own.
     """
     try:
-        plan = tomllib.loads(Path(path).read_text())
-    except (OSError, ValueError) as error:
+        plan = tomllib.loads(files.regular(Path(path)).read_text())
+    except (OSError, ValueError, RecursionError) as error:
         raise FedlibError(f"plan = {str(path)!r}: cannot be read ({error})") from None
     for name in plan:
         choose(f"{path}: table", name, ("spec", "data"))
@@ -122,11 +122,11 @@ def read_images(path: str | Path, plan: Plan) -> tuple[np.ndarray, np.ndarray]:
     path, info = Path(path), plan.run.info
     if path.is_file():
         try:
-            with np.load(path, allow_pickle=False) as arrays:
+            with open(path, "rb") as packed, np.load(packed, allow_pickle=False) as arrays:
                 return arrays["images"], arrays["labels"]
-        except (OSError, ValueError, KeyError) as error:
+        except Exception as error:  # NumPy's and zipfile's, of many kinds
             raise FedlibError(
-                f"images = {str(path)!r}: must be an .npz file with images and labels ({error})"
+                f"images = {str(path)!r}: must be an .npz file with images and labels ({one_line(str(error))})"
             ) from None
     require(path.is_dir(), "images", str(path), "a folder with a folder for each class, or an .npz file")
     pictures = info.kind == "image" and info.dtype == "uint8" and info.channels in folders.MODES
@@ -134,7 +134,8 @@ def read_images(path: str | Path, plan: Plan) -> tuple[np.ndarray, np.ndarray]:
     names = plan.classes or tuple(map(str, range(info.num_classes)))
     images, labels = [], []
     for folder in path.iterdir():
-        choose(f"images = {str(path)!r}: class", folder.name, names)
+        if not folder.name.startswith("."):  # what a desktop keeps beside them
+            choose(f"images = {str(path)!r}: class", folder.name, names)
     for label, name in enumerate(names):
         for file in sorted((path / name).rglob("*")) if (path / name).is_dir() else ():
             if file.suffix.lower() in folders.ENDINGS:
@@ -206,16 +207,19 @@ def server_share(plan: Plan, told: Sequence[str | Path], side: str | Path) -> Pa
     run, clients = plan.run, {}
     for file in told:
         try:
-            about = json.loads(Path(file).read_bytes())
+            about = json.loads(files.regular(Path(file)).read_bytes())
             key, id, classes, count = (about[name] for name in ("run", "client", "classes", "images"))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise FedlibError(f"{file}: is no description of a client ({error})") from None
         require(key == run.key, f"{file}: run", key, f"{run.key}, this plan's")
         whole = type(id) is int and 0 <= id < run.spec.num_clients and id not in clients
         require(whole, f"{file}: client", id, f"between 0 and {run.spec.num_clients - 1}, each once")
         seen = isinstance(classes, list) and all(type(c) is int and 0 <= c < run.info.num_classes for c in classes)
         require(seen and classes == sorted({*classes}) != [], f"{file}: classes", classes, "sorted, each once")
-        require(type(count) is int and count >= len(classes), f"{file}: images", count, "at least one of each class")
+        most = 10 * run.info.num_train  # the server makes room for so many blank ones
+        whole = type(count) is int and len(classes) <= count <= most
+        allowed = f"at least one of each class, and at most {most}, ten times the plan's num_images"
+        require(whole, f"{file}: images", count, allowed)
         clients[id] = {"id": id, "classes": torch.tensor(classes), "num_samples": count}
     missing = sorted(set(range(run.spec.num_clients)) - set(clients))
     require(not missing, "clients without a description", missing, "none")

@@ -260,10 +260,11 @@ def _serve(post: Transport, share: Path, out: Path, patience: float) -> Outcome:
     nodes = Nodes(post, run, patience)
     earlier = out / "messages.csv"
     if (out / "checkpoint.pt").exists() and earlier.exists():
-        with open(earlier, newline="") as file:
+        with others_code(f"{earlier}: is damaged"), open(files.regular(earlier), newline="") as file:
             nodes.messages = list(csv.DictReader(file))
-        nodes.homes = {int(row["client"]): int(row["node"]) for row in nodes.messages}
-        nodes.begun = {int(row["client"]) for row in nodes.messages if row["seconds"]}
+            nodes.homes = {int(row["client"]): int(row["node"]) for row in nodes.messages}
+            nodes.begun = {int(row["client"]) for row in nodes.messages if row["seconds"]}
+            _csv(nodes.messages)
 
     def after_round(row: dict[str, Any], timing: dict[str, Any]) -> None:
         files.write_bytes(earlier, _csv(nodes.messages))

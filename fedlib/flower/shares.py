@@ -115,9 +115,10 @@ def read(side: Path, run: str) -> tuple[dict[str, Any], Resolved]:
         raise FedlibError(f"run = {run!r}: {side} has no share of it, or a damaged one")
     folder = side / run
     try:
-        share = wire.from_bytes((folder / SHARE).read_bytes(), str(folder / SHARE))
-    except OSError as error:
-        raise FedlibError(f"share = {str(folder)!r}: cannot be read ({error.strerror})") from error
+        content = files.regular(folder / SHARE, wire.LIMIT).read_bytes()
+    except (OSError, ValueError) as error:
+        raise FedlibError(f"share = {str(folder)!r}: cannot be read ({error})") from error
+    share = wire.from_bytes(content, str(folder / SHARE))
     with data.described(*infos_of(share)):
         resolved = resolve(spec_from(share["spec"]))
     allowed = f"{resolved.key}, which this installation makes of the specification in {folder}"

@@ -47,10 +47,11 @@ def partition_of(resolved: Resolved) -> list[partition.Parts]:
 
 
 def federation_of(resolved: Resolved) -> Federation:
-    """The federation that a specification describes, ready to train."""
+    """The federation that a specification describes, ready to train. Raises FedlibError where its data were changed in place."""
     parts, name = partition_of(resolved), resolved.spec.public_dataset
-    shared = read_images(name) if name else None
-    return Federation(resolved.data, parts, public=public_of(resolved), public_dataset=shared, **settings_of(resolved))
+    shared, public = read_images(name) if name else None, public_of(resolved)
+    resolved.check_data()
+    return Federation(resolved.data, parts, public=public, public_dataset=shared, **settings_of(resolved))
 
 
 def settings_of(resolved: Resolved) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from .clientfiles import ClientFiles
 from .progress import in_notebook
 
 CHECKPOINT_SECONDS = 60.0
+LARGEST = 2**36  # bytes of a checkpoint: of some methods the server keeps every client's model
 
 
 class Interrupted(KeyboardInterrupt):
@@ -120,21 +121,25 @@ def load(path: Path, label: str, federation: Federation, clients: ClientFiles) -
     if not path.exists():
         return None
     try:
-        content = io.BytesIO(files.unseal(path.read_bytes()))
+        content = io.BytesIO(files.unseal(files.regular(path, LARGEST).read_bytes()))
         state = torch.load(content, map_location=federation.device, weights_only=True)
         foreign = re.sub(" [0-9a-f]{16}$", "", state["label"]) != label  # a digest of fedlib's source stood there once
         if not foreign:
+            tables = [state["rows"][name] for name in ("rounds", "clients", "timing", "details")]
+            if [row["round"] for row in tables[0]] != [*range(-1, len(tables[2]))]:
+                raise ValueError("not one row a round")
+            trained = {row["architecture"]: int(row["client"]) for row in tables[1] if row["round"] >= 0}
+            if not isinstance(state["server"], dict) or state["status"] not in ("finished", "diverged"):
+                raise ValueError("no state of a server")
+            outcome = Outcome(federation, state["server"], state["status"], float(state["seconds"]), *tables)
             clients.resume(state["clients"])
+            federation.last_trained = trained
+            return outcome
     except Exception:  # another digest, or no zip, pickle or tensor: torch raises many kinds
         clientfiles.set_aside(path, "corrupted")
         return None
-    if foreign:
-        clientfiles.set_aside(path, "foreign")
-        return None
-    rows = state["rows"]
-    federation.last_trained = {row["architecture"]: row["client"] for row in rows["clients"] if row["round"] >= 0}
-    tables = [rows[name] for name in ("rounds", "clients", "timing", "details")]
-    return Outcome(federation, state["server"], state["status"], state["seconds"], *tables)
+    clientfiles.set_aside(path, "foreign")
+    return None
 
 
 _received: list[int] | None = None  # the signals that the outermost `signals` of the main thread has collected

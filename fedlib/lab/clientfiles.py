@@ -101,11 +101,13 @@ class ClientFiles:
         """Restore the clients that a checkpoint names and reset the others to never visited. Raises
         ValueError or OSError, and changes nothing, when a file is not what was written.
         """
+        if not {*said["files"]} <= {client.id for client in self.federation.clients}:
+            raise ValueError("it names clients that are not of this federation")
         for id, (number, digest) in said["files"].items():
-            with open(self.folder / _file_name(id, number), "rb") as file:
+            with open(files.regular(self.folder / _file_name(id, int(number))), "rb") as file:
                 if hashlib.file_digest(file, "sha256").hexdigest() != digest:
                     raise ValueError(f"{file.name} is not what was written")
-        self.newest, self.number = dict(said["files"]), said["number"] + 1
+        self.newest, self.number = dict(said["files"]), int(said["number"]) + 1
         for client in self.federation.clients:
             if client.id in self.newest:
                 client.offload(partial(self.fetch, client.id))
@@ -116,14 +118,16 @@ class ClientFiles:
         """A client's snapshot, from its file. Raises FedlibError when it is damaged or gone."""
         path = self.folder / self._name(id)
         try:
-            content = path.read_bytes()
+            content = files.regular(path).read_bytes()
             if hashlib.sha256(content).hexdigest() != self.newest[id][1]:
                 raise ValueError("it is not what was written")
-        except (OSError, ValueError) as error:
+            snapshot = torch.load(io.BytesIO(content), map_location=self.federation.device, weights_only=True)
+            if snapshot.keys() != {"model", "state"}:
+                raise ValueError("it is no client's")
+        except Exception as error:  # torch raises many kinds
             raise FedlibError(
                 f"{path}: cannot be read ({error}); the same command goes on from what is whole"
             ) from error
-        snapshot = torch.load(io.BytesIO(content), map_location=self.federation.device, weights_only=True)
         self._hold(id, snapshot)
         return snapshot
 

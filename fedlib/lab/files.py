@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import stat
 import sys
 import threading
 from collections.abc import Mapping, Sequence
@@ -53,6 +54,25 @@ def unseal(content: bytes) -> bytes:
     if line_end != b"\n" or hashlib.sha256(sealed).hexdigest().encode() != digest:
         raise ValueError("its content is not what was written")
     return sealed
+
+
+LARGEST = 2**30  # bytes of what is read whole, but for checkpoints
+
+
+class TooLarge(ValueError):
+    """A file that is larger than it can be."""
+
+
+def regular(path: Path, largest: float = LARGEST) -> Path:
+    """`path`, where a file of at most so many bytes is there: opening a pipe waits for ever, and a device has no end. Raises
+    OSError where there is none, ValueError where it is something else, `TooLarge` where it is larger.
+    """
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise ValueError(f"{path.name} is no regular file")
+    if found.st_size > largest:
+        raise TooLarge(f"{path.name} has {found.st_size} bytes")
+    return path
 
 
 def set_aside(path: Path, reason: str) -> Path:

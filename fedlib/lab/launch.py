@@ -44,7 +44,9 @@ def run(
     log: called with the row of each round that is trained here (`track` watches sweeps, too). Raises FedlibError for what a user can mend,
     Interrupted on Ctrl-C, which a run in another thread than the main one does not hear.
     """
-    record = _run(resolve(spec, scale), progress, reuse_stale, log)
+    resolved = resolve(spec, scale)
+    resolved.check_data()  # else a stored record would answer for other data
+    record = _run(resolved, progress, reuse_stale, log)
     tracking.stored(record)
     return record
 
@@ -150,6 +152,7 @@ def _compute(
                     bar.update(row["round"] + 1, f"{_reached(row, spec.rounds)}, {timing['seconds']:.1f} s a round")
                     if row["round"] == 0:
                         resolved.check_own_parts()
+                        resolved.check_data()
                     tracking.tell(resolved.key, spec, row)
                     if log is not None:
                         log(row)
@@ -159,6 +162,7 @@ def _compute(
                     checkpoint=path / "checkpoint.pt", label=resolved.session, progress=after_round, patience=spec.patience,
                     enough=costs.used_up(spec),
                 )  # fmt: skip
+            resolved.check_data()
             more = ({"commits": commits} if len(commits) > 1 else {}) | ({"made": made} if made else {})
             write(path, outcome, resolved, stored, more)
             if stop:
@@ -184,6 +188,9 @@ def missing(specs: Iterable[RunSpec], scale: str | None = None, reuse_stale: boo
     resolved: dict[str, Resolved] = {}
     for item in (resolve(spec, scale) for spec in specs):
         resolved[item.key] = resolved.get(item.key, item).joined(item.spec)
+    names = (name for item in resolved.values() for name in (item.spec.dataset, item.spec.public_dataset) if name)
+    for name in dict.fromkeys(names):
+        data.check(name)
     return [item for item in resolved.values() if usable(item, reuse_stale) is None]
 
 
@@ -242,7 +249,12 @@ def sweep(
                 each(len(here) - place)
     if failures:
         raise FedlibError("; ".join(failures))
-    return [run(spec, scale, progress=False, reuse_stale=reuse_stale) for spec in specs]
+    records = [
+        _run(resolve(spec, scale), False, reuse_stale, None) for spec in specs
+    ]  # `missing` has checked their data
+    for record in records:
+        tracking.stored(record)
+    return records
 
 
 def _fetch(todo: list[Resolved]) -> None:

@@ -190,23 +190,21 @@ class _Walk:
         self.text("library", value.__module__, value.__qualname__)
 
     def type(self, cls: type) -> None:
-        if not is_own_module(cls.__module__):
+        if not (is_own_module(cls.__module__) or vars(cls).get("__module__") == "builtins"):  # the latter: `exec`'s
             self.library(cls)
             return
         self.value(("class", *cls.__bases__))
         for name in sorted(set(vars(cls)) - _BOOKKEEPING):
             attribute = vars(cls)[name]
             inner = getattr(attribute, "__wrapped__", attribute)
-            if not (
-                isinstance(inner, types.FunctionType) and inner.__code__.co_filename == "<string>"
-            ):  # a dataclass's
+            if not (isinstance(inner, types.FunctionType) and _is_generated(inner)):
                 self.value((name, attribute))
         if is_dataclass(cls):
             factories = ((item.name, item.default_factory) for item in fields(cls))
             self.value(tuple(pair for pair in factories if pair[1] is not MISSING))
 
     def function(self, function: types.FunctionType) -> None:
-        if not is_own_module(function.__module__):
+        if not (is_own_module(function.__module__) or function.__module__ is None):  # None: `exec`'s
             self.library(function)
             return
         code = function.__code__
@@ -253,6 +251,13 @@ class _Walk:
             )
         else:
             self.text(parts)
+
+
+def _is_generated(function: types.FunctionType) -> bool:
+    """Whether `dataclass` or `NamedTuple` wrote a method, in a file `<string>` as a person's `python -c` has too."""
+    return function.__code__.co_qualname.startswith("__create_fn__.") or (function.__module__ or "").startswith(
+        "namedtuple_"
+    )
 
 
 def _attributes(code: types.CodeType) -> set[str]:

@@ -17,6 +17,7 @@ import hashlib
 import io
 import json
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -157,35 +158,46 @@ class Record:
 
 
 TABLES = ("rounds", "clients", "timing")
-PROVENANCE = ("commit", "finished", "seconds")  # what every record says at least
+PROVENANCE = {"commit": str, "finished": str, "seconds": int | float}  # what every record says at least
+NUMBERS = {
+    "rounds": ("round", "accuracy", "validation_accuracy"),
+    "clients": ("round", "client", "accuracy"),
+}  # as do tables
 
 
 def read(path: Path) -> Record | None:
     """The finished run in `path`, or None if unfinished. Raises FedlibError when a file is damaged or missing, and
-    `Unreadable` when all are as they were written but mean nothing to this version; weights (``final-*.pt``) are looked
+    `Unreadable` when all are as they were written but mean nothing to this version, or are too large; weights (``final-*.pt``) are looked
     at by `weights`. What a process that was killed left beside a finished run is removed.
     """
     if not (path / "DONE").exists():
         return None
     try:
-        done = json.loads(files.unseal((path / "DONE").read_bytes()))
+        done = json.loads(files.unseal(files.regular(path / "DONE").read_bytes()))
         digests = done["files"]
-        content = {name: (path / name).read_bytes() for name in digests if not name.startswith("final-")}
+        content = {name: files.regular(path / name).read_bytes() for name in digests if not name.startswith("final-")}
         for name in content:
             if hashlib.sha256(content[name]).hexdigest() != digests[name]:
                 raise ValueError(f"{name} is not what was written")
+    except files.TooLarge as error:
+        raise Unreadable(f"run {path.name}: too large to be read ({error})") from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise FedlibError(f"run {path.name}: its record is damaged ({error or type(error).__name__})") from error
     _clear(path)
     try:
         return _made(path, done, {name.removesuffix(".gz"): _decompressed(name, one) for name, one in content.items()})
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except Exception as error:  # of tables and texts of anybody's: Python and pandas raise many kinds
         said = error or type(error).__name__
         raise Unreadable(f"run {path.name}: whole, but not of this version of fedlib ({said})") from error
 
 
 def _decompressed(name: str, content: bytes) -> bytes:
-    return gzip.decompress(content) if name.endswith(".gz") else content
+    if not name.endswith(".gz"):
+        return content
+    whole = gzip.GzipFile(fileobj=io.BytesIO(content)).read(files.LARGEST + 1)
+    if len(whole) > files.LARGEST:
+        raise files.TooLarge(f"{name} has more than {files.LARGEST} bytes")
+    return whole
 
 
 def _made(path: Path, done: dict[str, Any], content: dict[str, bytes]) -> Record:
@@ -193,22 +205,30 @@ def _made(path: Path, done: dict[str, Any], content: dict[str, bytes]) -> Record
     spec = FilledSpec.stored(stored["spec"])
     choose("status", done["status"], ("finished", "diverged"))
     provenance, of_record = json.loads(content["provenance.json"]), done.get("of_record", False)
-    for name in PROVENANCE:
-        if name not in provenance:
-            raise ValueError(f"provenance.json has no {name}")
+    for name, kind in (PROVENANCE | dict.fromkeys(("numerics", "metrics", "made"), dict)).items():
+        if not isinstance(provenance.get(name, {}), kind):
+            raise ValueError(f"provenance.json has no {name}, or another kind of it")
     names = TABLES[:2] if of_record else TABLES
     tables = {name: pd.read_csv(io.BytesIO(content[f"{name}.csv"])) for name in names}
     if "newcomers.csv" in content:
         tables["newcomers"] = pd.read_csv(io.BytesIO(content["newcomers.csv"]))
-    last = int(tables["rounds"]["round"].iloc[-1]) + 1
+    for name, columns in NUMBERS.items():
+        for column in columns:
+            if not pd.api.types.is_numeric_dtype(tables[name][column]):
+                raise ValueError(f"{name}.csv: {column} has what is no number")
+    last = len(tables["rounds"]) - 1
+    if last < 1 or tables["rounds"]["round"].tolist() != [*range(-1, last)]:
+        raise ValueError("rounds.csv has not one row a round")
     if (last > spec.rounds or (last < spec.rounds and not spec.may_end_early)) and done["status"] == "finished":
         raise ValueError(f"{last} of {spec.rounds} rounds")
     numbers = hashlib.sha256(content["rounds.csv"] + content["clients.csv"]).hexdigest()
     noted = [json.loads(line) for line in content.get("details.jsonl", b"").splitlines()]
-    return Record(
+    record = Record(
         path.name, path, spec, done["status"], done.get("state") or numbers, **tables,
         noted=noted, provenance=provenance, files=done["files"], hashed=stored["hashed"], of_record=of_record,
     )  # fmt: skip
+    _ = record.stale  # which reads what is hashed
+    return record
 
 
 def _clear(path: Path) -> None:
@@ -244,7 +264,7 @@ def weights(record: Record, what: str) -> Path | None:
     """
     for keep in KEEP[KEEP.index(what) :]:
         file = record.path / f"final-{keep}.pt"
-        if file.name not in record.files or not file.exists():
+        if file.name not in record.files or not file.is_file():
             continue
         try:
             with open(file, "rb") as content:
@@ -263,8 +283,11 @@ def lock_of(key: str) -> filelock.BaseFileLock:
 
 
 def stored() -> list[Path]:
-    """Folders of the store that hold a run, finished or not, by name."""
-    return sorted(path.parent for path in store().glob("*/spec.json")) if store().is_dir() else []
+    """Folders of the store that hold a run, finished or not, by name; a name that fedlib gives none is none, since it could
+    write to a terminal what it likes.
+    """
+    found = sorted(path.parent for path in store().glob("*/spec.json")) if store().is_dir() else []
+    return [path for path in found if re.fullmatch(r"\w[\w.+-]*", path.name)]
 
 
 def state(path: Path) -> tuple[str, Record | None]:
@@ -393,8 +416,8 @@ def begin_session(path: Path) -> list[str]:
     commits = []
     if (path / "checkpoint.pt").exists():  # else it begins anew
         try:
-            commits = [str(commit) for commit in json.loads((path / SESSIONS).read_bytes())]
-        except (OSError, ValueError, TypeError):
+            commits = [str(commit) for commit in json.loads(files.regular(path / SESSIONS).read_bytes())]
+        except (OSError, ValueError, TypeError, RecursionError):
             commits = ["unknown"]
     if commits[-1:] != [commit_of_code()]:
         commits.append(commit_of_code())

@@ -295,6 +295,11 @@ class Resolved:
         same = all(before.get(name, digest) == digest for name, digest in self.own_metrics.items())
         return same and {*self.spec.metrics.split(",")} - {""} <= {*columns}
 
+    def check_data(self) -> None:
+        """Raise FedlibError where a data set is no longer what the key was made of."""
+        for name in filter(None, (self.spec.dataset, self.spec.public_dataset)):
+            data.check(name)
+
     def check_own_parts(self) -> None:
         """Raise FedlibError where a person's own parts are no longer what they were when the key was made."""
         today = _own_parts(self.algorithm, self.hashed["architectures"], self.spec.partition)
@@ -324,7 +329,7 @@ class Resolved:
         if "method" in self.own:
             parts.append(("fedlib.algorithms", self.spec.algorithm, type(self.algorithm)))
         for name in data.registered() & {self.spec.dataset, self.spec.public_dataset}:
-            parts.append(("fedlib.datasets", name, data.loader(name)))
+            parts.append(("fedlib.datasets", name, data.REGISTERED[name]))
         return not self.own_metrics and "partition" not in self.own and all(plugins.provides(*part) for part in parts)
 
     @property

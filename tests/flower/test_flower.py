@@ -233,6 +233,11 @@ def test_a_round_in_which_no_node_answers_ends_the_run_in_one_line(small_digits,
     ):
         serve(tmp_path, dealt, 0.2, late=late)
     assert (tmp_path / "out/checkpoint.pt").exists()
+    whole = (tmp_path / "out/messages.csv").read_text()
+    (tmp_path / "out/messages.csv").write_text("client\n1\n")
+    with pytest.raises(FedlibError, match=r"messages\.csv: is damaged: KeyError"):
+        serve(tmp_path, dealt)
+    (tmp_path / "out/messages.csv").write_text(whole)
     serve(tmp_path, dealt)  # goes on from round 1
     assert tables(tmp_path / "out") == simulated_run(dealt)
     assert not any(row["reason"] for row in rows(tmp_path / "out/messages.csv"))

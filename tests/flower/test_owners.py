@@ -252,9 +252,16 @@ def test_images_that_do_not_fit_the_plan_are_named(tmp_path, hospitals):
     (folder / "dent/large.png").write_text("no picture")
     with pytest.raises(FedlibError, match=r"large\.png: is no picture that can be read"):
         owners.read_images(folder, plan)
+    (folder / ".DS_Store").touch()
     (folder / "scratch").mkdir()
     with pytest.raises(FedlibError, match=r"class = 'scratch' is unknown: "):
         owners.read_images(folder, plan)
+    np.save(tmp_path / "own.npy", hospitals[0][0])
+    np.savez(tmp_path / "cut.npz", images=hospitals[0][0], labels=hospitals[0][1])
+    os.truncate(tmp_path / "cut.npz", 500)
+    for name in ("own.npy", "cut.npz"):
+        with pytest.raises(FedlibError, match=rf"{name}': must be an \.npz file with images and labels"):
+            owners.read_images(tmp_path / name, plan)
     np.savez(tmp_path / "own.npz", images=hospitals[0][0], labels=hospitals[0][1])
     assert all(
         np.array_equal(*pair) for pair in zip(owners.read_images(tmp_path / "own.npz", plan), hospitals[0], strict=True)
@@ -274,6 +281,7 @@ def test_a_server_needs_every_clients_description_once(tmp_path, hospitals):
         ({"run": "Other"}, "run = 'Other'"),
         ({"classes": [7]}, "classes = "),
         ({"images": 0}, "images = 0"),
+        ({"images": 10**12}, "images = 1000000000000: must be at least one of each class, and at most 1500, ten times"),
     ):
         told[1].write_text(json.dumps(json.loads(plain) | change))
         with pytest.raises(FedlibError, match=line):

@@ -67,6 +67,28 @@ def test_a_superlink_is_believed_when_it_answers_with_a_trusted_certificate(tmp_
         check.connection("owners")
 
 
+@pytest.mark.parametrize("text", ["superlink = 3", "superlink = [1]"])
+def test_a_superlink_that_is_no_table_is_one_line(tmp_path, monkeypatch, text):
+    configured(tmp_path, monkeypatch, text)
+    with pytest.raises(FedlibError, match=r"config\.toml: superlink = .*: must be a table of them"):
+        check.connection("owners")
+
+
+def test_a_result_in_damaged_files_is_one_line(tmp_path):
+    for file, content in (
+        *(("messages.csv", content) for content in (b"a,b\n1,2\n", b"round,client,reason\nx,0,\n", b"\xff\n1\n")),
+        ("error.txt", b"\xff"),
+    ):
+        (tmp_path / file).write_bytes(content)
+        with pytest.raises(FedlibError, match=r"^out = '.*': has a damaged file: ") as error:
+            check.result(tmp_path)
+        assert "\n" not in str(error.value)
+    (tmp_path / "error.txt").unlink()
+    os.mkfifo(tmp_path / "error.txt")
+    with pytest.raises(FedlibError, match=r"error\.txt is no regular file"):
+        check.result(tmp_path)
+
+
 def test_a_result_says_how_far_the_run_is(tmp_path):
     with pytest.raises(FedlibError, match=r"nothing has come of a run yet"):
         check.result(tmp_path)

@@ -100,10 +100,10 @@ SIZE = {
 SPEC = RunSpec("SharedBias", **SIZE)
 
 
-def cell(source: str) -> dict:
-    """What a cell with this source defines."""
-    namespace = {"__name__": "__main__"}
-    exec(compile(source, "<cell>", "exec"), namespace)
+def cell(source: str, file: str = "<cell>", name: str = "__main__") -> dict:
+    """What a cell with this source defines; under the file "<string>" what `python -c` does, without a name a plain `exec`."""
+    namespace = {"__name__": name} if name else {}
+    exec(compile(source, file, "exec"), namespace)
     return namespace
 
 
@@ -133,6 +133,7 @@ def test_a_cell_run_again_or_only_commented_has_the_same_digest():
         ("SharedBias", METHOD, ".mean(0)", ".sum(0)"),
         ("SharedBias", METHOD, "        context.train()\n", ""),
         ("SharedBias", METHOD, "(1 - weight) * own +", "own +"),  # a function that it calls
+        ("SharedBias", METHOD, "shared, weight):", "shared, weight=0.5):"),  # a default argument of it
         ("SharedBias", METHOD, "POWER = 1.0", "POWER = 2.0"),  # a constant that that function reads
         ("SharedBias", METHOD, "    def aggregate", "    def predict(self, client, images):\n        return {}\n\n    def aggregate"),
         ("small", MODEL, "WIDTH = 8", "WIDTH = 9"),
@@ -141,9 +142,23 @@ def test_a_cell_run_again_or_only_commented_has_the_same_digest():
         ("small", MODEL, "flatten(1)", "flatten(1) * 2"),
     ],
 )  # fmt: skip
-def test_one_changed_line_is_another_digest(name, source, old, new):
+@pytest.mark.parametrize("where", [("<cell>", "__main__"), ("<string>", "__main__"), ("<string>", "")])
+def test_one_changed_line_is_another_digest(name, source, old, new, where):
     assert old in source
-    assert own.digest(cell(source)[name]) != own.digest(cell(source.replace(old, new))[name])
+    before = own.digest(cell(source, *where)[name])
+    assert own.digest(cell(source, *where)[name]) == before != own.digest(cell(source.replace(old, new), *where)[name])
+
+
+def test_what_dataclass_and_namedtuple_write_is_no_line_of_ones_own():
+    """Keys stored before have none of it, and of a dataclass's own methods of that name all."""
+    source = "from dataclasses import dataclass\nfrom typing import NamedTuple\n"
+    source += "@dataclass(order=True, frozen=True)\nclass D:\n    rate: int = 1\nclass N(NamedTuple):\n    rate: int\n"
+    found = cell(source)
+    attributes = [getattr(one, "__wrapped__", one) for name in "DN" for one in vars(found[name]).values()]
+    written = [one for one in attributes if getattr(getattr(one, "__code__", None), "co_filename", "") == "<string>"]
+    assert len(written) == 11 and all(map(own._is_generated, written))
+    equal = source.replace("rate: int = 1\n", "rate: int = 1\n    def __eq__(self, other):\n        return {}\n")
+    assert len({own.digest(cell(equal.format(value), "<string>")["D"]) for value in (True, False)}) == 2
 
 
 def closure(held):
@@ -162,6 +177,7 @@ class Plain:
         (np.arange(3), np.arange(1, 4)), (torch.zeros(2), torch.zeros(3)), (Plain(1), Plain(2)),
         (np.random.default_rng(0), np.random.default_rng(1)), (Path("a"), Path("b")),
         (torch.nn.Dropout(0.1), torch.nn.Dropout(0.2)), (str.upper, str.lower), (lambda: 1, lambda: 2),
+        (lambda a=1: a, lambda a=2: a), (lambda *, a=1: a, lambda *, a=2: a),
     ],
 )  # fmt: skip
 def test_what_a_closure_holds_counts(one, other):
@@ -322,6 +338,37 @@ def test_one_changed_line_is_another_key_and_the_old_line_the_old_one(source, ol
     cell(source)
     after = lab.resolve(SPEC)
     assert after.key == before.key and not after.portable
+
+
+@pytest.mark.parametrize(("dataset", "changed"), [("digits", "labels"), ("stripes", "images")])
+def test_data_changed_in_place_have_neither_a_record_nor_that_of_the_clean_ones(dataset, changed, defined):
+    """Label noise in a notebook, through NumPy and so without torch's knowledge."""
+    spec, values = RunSpec("Standalone", **SIZE | {"dataset": dataset}), getattr(data.load(dataset), changed).numpy()
+    refused = pytest.raises(
+        FedlibError, match=f"^dataset = '{dataset}': must be as it was loaded, not changed in place; "
+    )
+    values[:9] ^= 1
+    with refused:
+        lab.federation_of(lab.resolve(spec))
+    with refused:
+        run(spec, progress=False)
+    assert lab.stored() == []
+    values[:9] ^= 1
+    assert run(spec, progress=False).status == "finished"
+    values[:9] ^= 1
+    for ask in (run, lambda spec: sweep([spec]), lambda spec: lab.missing([spec])):
+        with refused:
+            ask(spec)
+    data.load.cache_clear()
+    assert lab.missing([spec]) == []
+
+
+def test_a_method_that_writes_into_the_data_in_its_last_round_stores_nothing(defined):
+    cell(METHOD.replace("context.train()", "context.train()\n        client.whole.stored[:context.round] = 0"))
+    with pytest.raises(FedlibError, match=r"^dataset = 'stripes': must be as it was loaded, not changed in place"):
+        run(SPEC, progress=False)
+    assert not list(lab.store().glob("*/DONE"))
+    data.load.cache_clear()
 
 
 def test_another_network_under_a_built_in_name_never_gets_the_built_in_record(defined):

@@ -1,11 +1,17 @@
 """The store loses nothing and believes nothing that changed: flipped bits, deleted folders, interrupted writing, pruning."""
 
 import errno
+import hashlib
+import io
+import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import threading
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -13,11 +19,12 @@ from unittest.mock import Mock
 import numpy as np
 import processes
 import pytest
+import torch
 from processes import interrupted
 
 from fedlib import FedlibError, RunSpec, lab, models, run, simulation
 from fedlib.__main__ import main
-from fedlib.lab import checkpoint, clientfiles, launch, records
+from fedlib.lab import checkpoint, clientfiles, files, launch, records
 from fedlib.lab.clientfiles import ClientFiles
 
 SPEC = RunSpec(
@@ -345,6 +352,93 @@ def test_what_prune_does_not_know_does_not_stop_the_listing(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert any(odd.key in line and "damaged" in line for line in lines)
     assert any(line.startswith(whole.key[:-8]) and "damaged" not in line for line in lines)  # of a whole one, 8 digits
+
+
+def forged(record: lab.Record, name: str, file: str = "DONE", *, status: str = "", **changed: Any) -> Path:
+    """A copy of a record under another name in which the text of a file is changed, and the digests are made again."""
+    path = record.path.with_name(name)
+    shutil.copytree(record.path, path)
+    done = json.loads(files.unseal((path / "DONE").read_bytes()))
+    if changed:
+        text = changed["change"]((path / file).read_text())
+        (path / file).write_text(text)
+        done["files"][file] = hashlib.sha256(text.encode()).hexdigest()
+    done |= {"status": status} if status else {}
+    (path / "DONE").write_bytes(b"".join(files.seal(json.dumps(done).encode())))
+    return path
+
+
+def provenance(**said: Any) -> Callable[[str], str]:
+    return lambda text: json.dumps(json.loads(text) | said)
+
+
+FORGED: dict[str, tuple[str, dict[str, Any]]] = {  # name -> file, how it is changed and how it is called then
+    "no-accuracy": ("rounds.csv", {"change": lambda text: text.replace("accuracy", "precision")}),
+    "accuracy-in-words": ("rounds.csv", {"change": lambda text: re.sub(r"0\.\d+", "good", text)}),
+    "before-training": ("rounds.csv", {"change": lambda text: "\n".join(text.splitlines()[:2]), "status": "diverged"}),
+    "no-rows": ("clients.csv", {"change": lambda text: ""}),
+    "numerics": ("provenance.json", {"change": provenance(numerics="x")}),
+    "finished": ("provenance.json", {"change": provenance(finished=3)}),
+    "hashed": ("spec.json", {"change": provenance(hashed={"a": 1})}),
+}
+
+
+def test_a_strangers_folder_is_a_line_of_the_list_and_takes_nothing_down(capsys):
+    """Whatever is in it: tables of another kind under right digests, a pipe, a device without end, a link to nowhere."""
+    whole = run(SPEC, progress=False)
+    expected = dict.fromkeys(FORGED, "unreadable")
+    for name, (file, how) in FORGED.items():
+        forged(whole, name, file, **how)
+    for name, file in (("pipe-of-done", "DONE"), ("pipe-of-rounds", "rounds.csv")):
+        os.mkfifo(renewed := forged(whole, name) / ".pipe")
+        renewed.replace(renewed.parent / file)
+    (forged(whole, "endless") / "DONE").unlink()
+    (lab.store() / "endless" / "DONE").symlink_to("/dev/zero")
+    expected |= dict.fromkeys(("pipe-of-done", "pipe-of-rounds", "endless"), "damaged")
+    os.truncate(forged(whole, "large") / "rounds.csv", files.LARGEST + 1)
+    expected["large"] = "unreadable"
+    (forged(whole, "nowhere") / "DONE").unlink()
+    (lab.store() / "nowhere" / "final-server.pt").symlink_to("nowhere")
+    expected["nowhere"] = "unfinished"
+    forged(whole, "\x1b[31mred")
+    assert {path.name: lab.state(path)[0] for path in lab.stored()} == expected | {whole.key: "finished"}
+    capsys.readouterr()
+    assert main(["runs"]) == main(["runs", "list", "--json"]) == main(["runs", "prune", "nowhere", "--yes"]) == 0
+    said = capsys.readouterr().out
+    assert "\x1b" not in said and all(said.count(name) >= 2 for name in expected)
+    assert sorted(path.name for path in lab.stored()) == sorted({whole.key, "large", *FORGED})
+    for name in ("checkpoint.pt", "final-clients.pt"):  # read where a run is asked for again
+        (whole.path / name).unlink(missing_ok=True)
+        os.mkfifo(whole.path / name)
+    assert run(SPEC, progress=False).digest == whole.digest
+
+
+def test_a_strangers_checkpoint_is_set_aside_whatever_its_seal_holds(capsys):
+    interrupted(SPEC)
+    (path,) = (path / "checkpoint.pt" for path in lab.stored())
+    resolved, state = lab.resolve(SPEC), torch.load(io.BytesIO(files.unseal(path.read_bytes())))
+    built, rows = lab.federation_of(resolved), state["rows"]
+    for changed in (
+        *(
+            {"server": []},
+            {"status": "well"},
+            {"seconds": "x"},
+            {"rows": {}},
+            {"rows": rows | {"rounds": rows["rounds"][1:]}},
+        ),
+        *(
+            {"rows": rows | {"clients": [1]}},
+            {"clients": {}},
+            {"clients": {"files": {99: (1, "a")}, "number": 1}},
+            {"label": 3},
+        ),
+        {"clients": {"files": {"0/../../1": (1, "a")}, "number": 1}},
+    ):
+        buffer = io.BytesIO()
+        torch.save(state | changed, buffer)
+        path.write_bytes(b"".join(files.seal(buffer.getvalue())))
+        assert checkpoint.load(path, resolved.session, built, ClientFiles(path, built)) is None, changed
+        assert "corrupted, set aside" in capsys.readouterr().err
 
 
 def test_a_record_says_which_commit_and_which_processor(monkeypatch):

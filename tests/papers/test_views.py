@@ -108,7 +108,8 @@ def test_a_run_without_the_weights_says_how_to_get_them(small_digits):
 
 def kept(tmp_path, cells, name, tables):
     """The runs of `cells` as results of record; tables: what some of them, by place, have beside their own as `name`.csv."""
-    one = {"rounds": pd.DataFrame({"round": [0]}), "clients": pd.DataFrame({"client": [0]})}
+    rounds = pd.DataFrame({"round": [-1, 0], "accuracy": [0.0, 0.5], "validation_accuracy": [0.0, 0.5]})
+    one = {"rounds": rounds, "clients": pd.DataFrame({"round": [0], "client": [0], "accuracy": [0.5]})}
     found = []
     for place, cell in enumerate(cells):
         spec = dataclasses.replace(cell.spec, rounds=1)
