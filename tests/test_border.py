@@ -753,10 +753,16 @@ def test_a_data_set_built_by_hand_is_checked(field, value):
 
 
 def test_data_that_test_on_what_is_trained_on_or_have_classes_without_end(capsys):
-    Dataset.from_arrays("x", IMAGES, TRUTHS, IMAGES[:5], TRUTHS[:5])
+    Dataset.from_arrays("x", IMAGES[:3], TRUTHS[:3], IMAGES[3:], TRUTHS[3:])
+    Dataset.from_arrays("x", IMAGES, TRUTHS * 0, IMAGES[:0], TRUTHS[:0], 3)  # an owner's own
+    data.load("digits")  # of whose 299 one is
     assert not capsys.readouterr().err
-    Dataset.from_arrays("x", IMAGES, TRUTHS, IMAGES.copy(), TRUTHS)
-    assert capsys.readouterr().err.startswith("x: its test images are its training images")
+    Dataset.from_arrays("x", IMAGES[:4], TRUTHS[:4], IMAGES[3:].copy(), TRUTHS[3:])
+    Dataset.from_arrays("x", IMAGES[:3], TRUTHS[:3] * 0, IMAGES[3:], TRUTHS[3:])
+    told = "x: 1 of its 3 test images are training images, too: what is trained on is tested on\n"
+    assert (
+        capsys.readouterr().err == told + "x: all its training images are of class 0: whoever always says so is right\n"
+    )
     far = np.array([0, 1, 2, 0, 1, 10**9])
     assert "largest label = 1000000000" in said_by(Dataset.from_arrays, "x", IMAGES, far, IMAGES[:1], TRUTHS[:1])
     assert "num_classes" in said_by(Dataset.from_arrays, "x", IMAGES, far, IMAGES[:1], TRUTHS[:1], 10**9 + 1)
