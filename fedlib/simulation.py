@@ -96,6 +96,9 @@ def participate(client: Client, algorithm: Algorithm, download: Message, context
     own, where = border.is_own(algorithm, [client.info.architecture]), f"in round {context.round} of client {client.id}"
     crossing = partial(border.crossing, own, seed=context.seed, round=context.round, client=client.id)
     download = border.message(f"{algorithm.name}.download", download)
+    pools = [client.whole, *([] if context.public_data is None else [context.public_data.pool])]
+    seen_by_others = [tensor for pool in pools for tensor in (pool.stored, pool.labels)]
+    written = [tensor._version for tensor in seen_by_others]  # torch counts how often a tensor is written in place
     if not client.visited:
         with crossing(f"{algorithm.name}.init_client {where}", step="init_client"):
             algorithm.init_client(client, context)
@@ -111,6 +114,8 @@ def participate(client: Client, algorithm: Algorithm, download: Message, context
     with crossing(f"{algorithm.name}.predict {where}", step="predict"):
         hits, finite = _hits(algorithm, client, context.num_classes)
         others = _metrics(partial(algorithm.predict, client), client, context.metrics, context.seed, context.round)
+    if written != [tensor._version for tensor in seen_by_others]:
+        raise FedlibError(f"{what}: has changed images or labels that others see, too: change a copy, x.clone()")
     accuracies = _accuracies(client, hits) | others
     finite = finite & training.all_finite([client.snapshot(), upload.tensors], client.train.device)
     if loss is not None:  # float64 holds every number as it is, and nothing waits for the device
