@@ -1,6 +1,7 @@
 """Pictures in folders by class, and by domain, as Office-Caltech-10, PACS, Office-Home and DomainNet are handed out, or by part."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -48,7 +49,7 @@ def from_folders(name: str, folder: str | Path, size: int = 64) -> Dataset:
         choose(f"class in {top / parts[0]}", parts[-2], known)
         images[place] = torch.from_numpy(picture(top.joinpath(*parts), 3, size))
     labels = torch.tensor([known.index(parts[-2]) for parts in files])
-    groups = ([parts[0] for parts in files], []) if depth == 3 and not official else None
+    groups: Any = ([parts[0] for parts in files], []) if depth == 3 and not official else None
     arrays = images[:cut], labels[:cut], images[cut:], labels[cut:]
     return Dataset.from_arrays(name, *arrays, len(known), groups=groups)
 
