@@ -5,6 +5,7 @@ for it, `RunSpec(metrics="balanced_accuracy")`, and stands in their rounds.csv a
 the clients' accuracies (`of_clients`) is computed from clients.csv whenever it is asked for.
 """
 
+import numbers
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -20,10 +21,11 @@ if TYPE_CHECKING:  # figures and tables read this registry without loading torch
 @dataclass(frozen=True)
 class Metric:
     """name: its column; title: in captions and on axes; unit: "%" of a fraction, which is shown times 100, or any other;
-    low, high: its range as it is stored; higher_is_better: how tables rank it; undefined: whether it may be NaN on a client,
-    which means over clients then leave out.
+    low, high: its range as it is stored, which a run is held to; higher_is_better: how tables rank it; undefined: whether
+    it may be NaN on a client, which means over clients then leave out.
 
-    of_client: called with a client's logits (n, C) and labels (n,) on its test images, returns a scalar; of_clients:
+    of_client: called with a client's logits (n, C) and labels (n,) on its test images, returns a scalar, and draws from global
+    generators as the run has seeded them; of_clients:
     called with the test accuracies (fractions) of the clients visited so far, returns a number. At most one of the two.
     """
 
@@ -51,6 +53,15 @@ class Metric:
     def limits(self) -> tuple[float, float]:
         """The range as it is shown."""
         return self.low * self.scale, self.high * self.scale
+
+    def check(self, value: float, whose: str) -> None:
+        """Raise FedlibError for a stored value of a person's own beyond its range, but for rounding, or NaN that is not declared."""
+        near = self.low <= value <= self.high or bool(
+            np.isclose(value, [self.low, self.high], rtol=1e-6, atol=1e-6).any()
+        )
+        fits = near or (self.undefined and np.isnan(value))
+        allowed = f"between {self.low:g} and {self.high:g}, as it declares (low, high{'' if self.undefined else ', undefined'})"
+        require(fits or self in BUILT_IN, f"metric {self.name} {whose}", value, allowed)
 
 
 def _balanced_accuracy(logits: "Tensor", labels: "Tensor") -> "Tensor":
@@ -129,6 +140,9 @@ def register(metric: Metric) -> None:
     columns = [*TAKEN, "loss", "visits", *(f"{name}_{whose}" for name in METRICS for whose in ("all", "selected"))]
     free = METRICS.get(metric.name) not in BUILT_IN and metric.name not in columns
     require(free, "metric", metric.name, "a name that none of fedlib's has, and no other column of a run")
+    fits = all(isinstance(end, numbers.Real) for end in (metric.low, metric.high)) and metric.low < metric.high
+    allowed = "two numbers, the lower first; float('inf') where there is no end"
+    require(fits, f"metric {metric.name}: low and high", (metric.low, metric.high), allowed)
     one = (metric.of_client is None) != (metric.of_clients is None)
     require(one, f"metric {metric.name}", "of_client and of_clients", "one of the two")
     METRICS[metric.name] = metric
@@ -170,5 +184,6 @@ def _value(metric: Metric, logits: "Tensor", labels: "Tensor") -> "Tensor":
         return metric.of_client(logits, labels)
     with others_code(f"metric {metric.name}"):
         found = metric.of_client(logits.clone(), labels.clone())  # whatever it does to them
-        require(not isinstance(found, str) and np.ndim(found) == 0, f"metric {metric.name}", found, "a single number")
+        real = not found.is_complex() if hasattr(found, "is_complex") else np.asarray(found).dtype.kind in "biuf"
+        require(np.ndim(found) == 0 and real, f"metric {metric.name}", found, "a single number")
     return found

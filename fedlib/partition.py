@@ -197,7 +197,8 @@ def class_shares(
 
     Each class has floor(k N / C) slots whose sizes are U(0.4, 0.6) draws normalised to 1. Clients in turn pick k
     times among the classes with most slots left. Where k N is not a multiple of C, randomly chosen classes get the
-    slots that are missing.
+    slots that are missing. So in Shamsian's code of 2021 and the papers' released code. Since November 2022 (47c957d of
+    AvivSham/pFedHN) Shamsian's has one more slot a class, whose images nobody gets: a third of CIFAR-10's with N = 10, k = 2.
 
     distinct: a client never picks the same class twice (False: it may, as in the released code, for k such as 4, 6 or
     8 of 10). Returns float64 (num_clients, num_classes); a class that has no slot is left out.

@@ -96,6 +96,9 @@ def participate(client: Client, algorithm: Algorithm, download: Message, context
     own, where = border.is_own(algorithm, [client.info.architecture]), f"in round {context.round} of client {client.id}"
     crossing = partial(border.crossing, own, seed=context.seed, round=context.round, client=client.id)
     download = border.message(f"{algorithm.name}.download", download)
+    pools = [client.whole, *([] if context.public_data is None else [context.public_data.pool])]
+    seen_by_others = [tensor for pool in pools for tensor in (pool.stored, pool.labels)]
+    written = [tensor._version for tensor in seen_by_others]  # torch counts how often a tensor is written in place
     if not client.visited:
         with crossing(f"{algorithm.name}.init_client {where}", step="init_client"):
             algorithm.init_client(client, context)
@@ -110,7 +113,9 @@ def participate(client: Client, algorithm: Algorithm, download: Message, context
     began = time.perf_counter()
     with crossing(f"{algorithm.name}.predict {where}", step="predict"):
         hits, finite = _hits(algorithm, client, context.num_classes)
-        others = _metrics(partial(algorithm.predict, client), client, context.metrics)
+        others = _metrics(partial(algorithm.predict, client), client, context.metrics, context.seed, context.round)
+    if written != [tensor._version for tensor in seen_by_others]:
+        raise FedlibError(f"{what}: has changed images or labels that others see, too: change a copy, x.clone()")
     accuracies = _accuracies(client, hits) | others
     finite = finite & training.all_finite([client.snapshot(), upload.tensors], client.train.device)
     if loss is not None:  # float64 holds every number as it is, and nothing waits for the device
@@ -272,7 +277,7 @@ def _visit_newcomers(outcome: Outcome, algorithm: Algorithm, rounds: int) -> Non
             own.settings = replace(own.settings, epochs=visits * federation.settings.epochs)
             reply = participate(client, algorithm, download, own)
             measured = {"loss": float(reply.loss) if visits and reply.loss is not None else np.nan}
-            measured |= {name: float(value) for name, value in reply.accuracies.items()}
+            measured |= _measured(reply, f"of newcomer {id} after {visits} visits")
             outcome.newcomer_rows.append(row | {"visits": visits, "download_words": download.words()} | measured)
         if federation.after_visit is not None:
             federation.after_visit(client)
@@ -337,7 +342,7 @@ def _round(
     recording = time.perf_counter()
     losses = []
     for info, reply in zip(infos, replies, strict=True):
-        measured = {name: float(value) for name, value in reply.accuracies.items()}
+        measured = _measured(reply, f"of client {info.id} in round {round}")
         known.update(len(context.infos), info.id, measured, True)
         row = {"round": round, "client": info.id, "architecture": info.architecture, "loss": np.nan}
         if reply.loss is not None:
@@ -497,13 +502,29 @@ def _accuracies(client: Client, hits: dict[str, Tensor]) -> dict[str, float | Te
 
 
 def _metrics(
-    predict: Callable[[Tensor], dict[str, Tensor]], client: Client, names: Sequence[str]
+    predict: Callable[[Tensor], dict[str, Tensor]], client: Client, names: Sequence[str], seed: int, round: int
 ) -> dict[str, float | Tensor]:
-    """What a run measures on the client's test images besides accuracy, of the headline way of predicting."""
+    """What a run measures on the client's test images besides accuracy, of the headline way of predicting. What a metric
+    draws does not depend on what else is measured.
+    """
     if not names:
         return {}
     logits = training.outputs(lambda images: predict(images)["accuracy"], client.whole, client.test)
-    return dict(metrics.of_client(names, logits, client.whole.labels[client.test]))
+    found: dict[str, float | Tensor] = {}
+    for name in names:
+        own = metrics.METRICS[name] not in metrics.BUILT_IN
+        with border.crossing(own, f"metric {name}", seed, "metric", round, client.id):
+            found |= metrics.of_client([name], logits, client.whole.labels[client.test])
+    return found
+
+
+def _measured(reply: Reply, whose: str) -> dict[str, float]:
+    """The reply's accuracies as numbers. Raises FedlibError for a metric beyond its range, unless the client diverged."""
+    measured = {name: float(value) for name, value in reply.accuracies.items()}
+    if reply.loss is None or np.isfinite(float(reply.loss)):
+        for name in measured.keys() & metrics.METRICS.keys():
+            metrics.METRICS[name].check(measured[name], whose)
+    return measured
 
 
 def _round_row(round: int, loss: float, known: _Known, infos: Sequence[ClientInfo], images: int) -> dict[str, Any]:
@@ -541,7 +562,7 @@ def _evaluate_everyone(outcome: Outcome, algorithm: Algorithm, rounds: int, exch
             absent.append(info.id)
             continue
         row = {"round": -1, "client": info.id, "architecture": info.architecture, "loss": np.nan}
-        outcome.client_rows.append(row | {name: float(value) for name, value in reply.accuracies.items()})
+        outcome.client_rows.append(row | _measured(reply, f"of client {info.id} before round 0"))
     require(len(absent) < len(infos), "clients that have answered before round 0", 0, "at least 1")
     outcome.round_rows.append(_round_row(-1, np.nan, _Known.of(outcome), [], 0))
     if absent:
@@ -566,7 +587,7 @@ def _evaluate_initial(federation: Federation, clients: Sequence[Client]) -> list
         parts = hits.split([len(client.validation) + len(client.test) for client in own])
         for client, part in zip(own, parts, strict=True):
             with border.crossing(own_network, what, federation.seed, "network"):
-                others = _metrics(partial(_plain, model), client, federation.metrics)
+                others = _metrics(partial(_plain, model), client, federation.metrics, federation.seed, -1)
             replies[client.id] = Reply(_accuracies(client, {"accuracy": part}) | others)
     return [replies[client.id] for client in clients]
 

@@ -528,6 +528,26 @@ def test_public_images_of_the_same_set_are_all_that_the_public_shows():
     assert built.public.pool.images.flatten(1).any(1).nonzero().flatten().tolist() == list(range(40, 50))
 
 
+@pytest.mark.parametrize("what", ["context.public.pool.stored", "context.public.pool.labels", "client.whole.stored"])
+def test_what_others_see_too_is_not_changed_by_a_client(what):
+    """In any round: all clients, and the server, read these; in place is how a batch is spoilt without a thought."""
+
+    def local_round(self, client, message, context):
+        if context.round == 1:
+            tensor = {"context": context, "client": client}[what.split(".")[0]]
+            for name in what.split(".")[1:]:
+                tensor = getattr(tensor, name)
+            tensor[:5] = 0
+        return Shared.local_round(self, client, message, context)
+
+    own = tiny.dataset(num_classes=3, per_class=20)
+    built = Federation(own, [np.arange(20), np.arange(20, 40)], ("tiny-a",), public=np.arange(40, 50))
+    line = said_by(simulate, built, changed(local_round=local_round), 2)
+    assert re.match(
+        r"Mine.local_round in round 1 of client \d: has changed images or labels that others see, too: ", line
+    )
+
+
 def test_nothing_is_trained_for_no_epochs():
     built = federation()
     context, client = built.client_context(0), built.clients[0]
@@ -753,10 +773,16 @@ def test_a_data_set_built_by_hand_is_checked(field, value):
 
 
 def test_data_that_test_on_what_is_trained_on_or_have_classes_without_end(capsys):
-    Dataset.from_arrays("x", IMAGES, TRUTHS, IMAGES[:5], TRUTHS[:5])
+    Dataset.from_arrays("x", IMAGES[:3], TRUTHS[:3], IMAGES[3:], TRUTHS[3:])
+    Dataset.from_arrays("x", IMAGES, TRUTHS * 0, IMAGES[:0], TRUTHS[:0], 3)  # an owner's own
+    data.load("digits")  # of whose 299 one is
     assert not capsys.readouterr().err
-    Dataset.from_arrays("x", IMAGES, TRUTHS, IMAGES.copy(), TRUTHS)
-    assert capsys.readouterr().err.startswith("x: its test images are its training images")
+    Dataset.from_arrays("x", IMAGES[:4], TRUTHS[:4], IMAGES[3:].copy(), TRUTHS[3:])
+    Dataset.from_arrays("x", IMAGES[:3], TRUTHS[:3] * 0, IMAGES[3:], TRUTHS[3:])
+    told = "x: 1 of its 3 test images are training images, too: what is trained on is tested on\n"
+    assert (
+        capsys.readouterr().err == told + "x: all its training images are of class 0: whoever always says so is right\n"
+    )
     far = np.array([0, 1, 2, 0, 1, 10**9])
     assert "largest label = 1000000000" in said_by(Dataset.from_arrays, "x", IMAGES, far, IMAGES[:1], TRUTHS[:1])
     assert "num_classes" in said_by(Dataset.from_arrays, "x", IMAGES, far, IMAGES[:1], TRUTHS[:1], 10**9 + 1)

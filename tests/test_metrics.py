@@ -135,6 +135,24 @@ def test_what_no_client_can_measure_is_refused_in_one_line(name):
 def test_a_registration_says_how_it_is_measured():
     with pytest.raises(FedlibError, match="of_client"):
         metrics.register(Metric("nothing", "nothing"))
+    with pytest.raises(FedlibError, match=r"metric nothing: low and high = \(0.0, None\): must be two numbers"):
+        metrics.register(Metric("nothing", "nothing", high=None, of_client=torch.nn.functional.cross_entropy))
+
+
+def test_what_a_metric_draws_is_the_runs_and_a_range_forgives_rounding(small_digits):
+    """The same numbers in every run, whatever stands before it and else is measured; and 0.9999999 + 2e-7 is a fraction."""
+    metrics.register(Metric("drawn", "drawn", of_client=lambda logits, labels: torch.rand(())))
+    metrics.register(Metric("also", "also", of_client=lambda logits, labels: torch.rand(()) * 0 + 0.9999999 + 2e-7))
+    state = torch.get_rng_state()
+    one, other = (lab.run(replace(SPEC, metrics=names), progress=False).clients for names in ("drawn", "also,drawn"))
+    assert one["drawn"].equals(other["drawn"]) and one["drawn"].is_unique and (other["also"] > 1).all()
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_client_that_diverges_is_recorded_whatever_a_metric_makes_of_its_logits(small_digits):
+    metrics.register(Metric("mine", "mine", of_client=lambda logits, labels: logits.sum() * 0))
+    spec = replace(SPEC, metrics="mine", lr=1e30)
+    assert lab.run(spec, progress=False).status == "diverged"
 
 
 @pytest.mark.thorough
@@ -198,9 +216,20 @@ def test_what_a_metric_does_to_its_logits_changes_no_other(small_digits):
         (lambda *given: 1 / 0, r"^metric mine: ZeroDivisionError: division by zero \(test_metrics.py, line \d+\)$"),
         (lambda logits, labels: logits, r"^metric mine = .*: must be a single number$"),
         (lambda logits, labels: "much", r"^metric mine = 'much': must be a single number$"),
+        (lambda logits, labels: None, r"^metric mine = None: must be a single number$"),
+        (lambda logits, labels: 1j, r"^metric mine = 1j: must be a single number$"),
+        (lambda logits, labels: torch.tensor(1j), r"^metric mine = tensor\(.*: must be a single number$"),
+        (
+            lambda logits, labels: 57,
+            r"^metric mine of client 0 before round 0 = 57.0: must be between 0 and 1, as it declares",
+        ),
+        (
+            lambda logits, labels: np.nan if labels.float().mean() > 4 else 0,
+            r"^metric mine of client \d before round 0 = nan: must be betw",
+        ),
     ],
 )
-def test_a_metric_that_is_no_number_is_refused_in_one_line(function, message, small_digits):
+def test_a_metric_that_is_no_number_or_beyond_its_range_is_refused_in_one_line(function, message, small_digits):
     metrics.register(Metric("mine", "mine", of_client=function))
     with pytest.raises(FedlibError, match=message):
         lab.run(replace(SPEC, metrics="mine"), progress=False)

@@ -115,8 +115,8 @@ class Dataset:
 
         Samples are images (n, channels, height, width), vectors (n, features), series (n, channels, length) of bytes or
         of floats, or token ids (n, length) of whole numbers; the kind is read off their axes and numbers, and `kind`
-        states it where that would be wrong: 3 axes of bytes, or ids that are bytes. Bytes are read as numbers in [0, 1].
-        Floats are kept as float32, ids as int64.
+        states it where that would be wrong: 3 axes of bytes, ids that are bytes, or samples that look as if their channels
+        were last. Bytes are read as numbers in [0, 1]. Floats are kept as float32, ids as int64.
 
         mean, std: one number per channel (an image's or series' first axis, each of a vector's features), by default
         those of the training part, 1 in place of a deviation of 0; ids have none. augment: whether training images may
@@ -152,8 +152,8 @@ class Dataset:
             absent = sorted(set(range(classes)) - set(seen))
             allowed = f"0..C-1, each of some sample, where num_classes is not given; {absent[:3]} are of none"
             require(not absent, f"{name}: labels", seen, allowed)
-        if torch.equal(train[0], test[0]):
-            print(f"{name}: its test images are its training images: what is trained on is tested on", file=sys.stderr)
+        for word in _doubts(train, test, classes):
+            print(f"{name}: {word}", file=sys.stderr)
         require(seen[0] >= 0 and seen[-1] < classes, f"{name}: labels", seen, f"within 0..{classes - 1}")
         if kind == "tokens":
             ids = int(images.max()) + 1 if vocabulary is None else coerce(f"{name}: vocabulary", vocabulary, int)
@@ -269,14 +269,35 @@ def _kind(name: str, images: Tensor) -> str:
     allowed = (
         "(n, channels, height, width) of images, (n, features), (n, length) of token ids, or (n, channels, length)"
     )
-    require(bool(kind), f"{name}: train images' shape", tuple(images.shape), f"{allowed} of series, with kind='series'")
+    shape, field = tuple(images.shape), f"{name}: train images' shape"
+    require(bool(kind), field, shape, f"{allowed} of series, with kind='series'")
+    few = (1, 3, 4)  # channels of pictures
+    last = shape[1] > shape[2] if kind == "series" else kind == "image" and shape[3] in few and shape[1] not in few
+    axes, order = ", ".join(KINDS[kind].axes), (0, images.ndim - 1, *range(1, images.ndim - 1))
+    mend = f"(n, {axes}): x.transpose{order} of an array, x.permute{order} of a tensor; kind={kind!r} where they are so"
+    require(not last, field, shape, mend)
     return kind
 
 
+def _doubts(train: tuple[Tensor, Tensor], test: tuple[Tensor, Tensor], classes: int) -> list[str]:
+    """What is likely to be a mistake, a line each, of samples and labels of the two parts."""
+    (images, labels), (tested, _) = train, test
+    known = {hash(row.tobytes()) for row in images.numpy()} if len(tested) else set()
+    found, same = [], sum(hash(row.tobytes()) in known for row in tested.numpy())
+    if same > len(tested) / 100:  # some published sets have a few
+        found.append(
+            f"{same} of its {len(tested)} test images are training images, too: what is trained on is tested on"
+        )
+    if len(labels.unique()) == 1 and (classes == 1 or len(tested)):  # an owner's own images may be of one class
+        found.append(f"all its training images are of class {int(labels[0])}: whoever always says so is right")
+    return found
+
+
 def _array(name: str, what: str, values: Any) -> Tensor:
+    """Also of a pandas frame or series, by place and not by index, and of arrays that are read-only or reversed."""
     try:
-        return torch.as_tensor(values)
-    except Exception:  # torch raises many kinds
+        return torch.as_tensor(values if isinstance(values, Tensor) else np.require(values, requirements=["C", "W"]))
+    except Exception:  # torch and others' arrays raise many kinds
         raise FedlibError(f"{name}: {what}: must be an array of numbers") from None
 
 

@@ -124,7 +124,7 @@ def _federation(
     own = samples + 2
     labels = np.concatenate([np.arange(2 * own) % own % seen, np.arange(public_samples) % num_classes])
     images, ids = sample.random(len(labels), generator(0, "public")), sample.vocabulary or None
-    arrays = images, labels, images[:1], labels[:1]
+    arrays = images, labels, images[:0], labels[:0]
     dataset = Dataset.from_arrays("random", *arrays, num_classes, kind=sample.kind, vocabulary=ids)
     parts = [np.split(np.arange(start, start + own), [samples, samples + 1]) for start in (0, own)]
     return Federation(

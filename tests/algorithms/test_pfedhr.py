@@ -185,6 +185,14 @@ def test_the_teachers_answers_are_learned_and_it_is_left_as_it_was():
     assert all(torch.equal(sent[name], message.tensors[name]) for name in sent)
 
 
+def test_the_groups_of_a_round_are_of_as_many_starts_as_the_method_says(monkeypatch):
+    given, group = [], reassembly.group
+    monkeypatch.setattr(reassembly, "group", lambda *parts: given.append(parts[-1]) or group(*parts))
+    for params in ({}, {"medoid_starts": 10}):
+        played(spec(params=params))
+    assert given == [1, 10]
+
+
 def test_the_order_of_arrival_does_not_matter():
     federation, method = federated(spec())
     context, uploads = federation.server_context(), uploads_of(method, federation)

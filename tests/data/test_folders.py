@@ -1,4 +1,4 @@
-"""Pictures in folders DOMAIN/CLASS/FILE."""
+"""Pictures in folders: DOMAIN/CLASS/FILE, CLASS/FILE, and train and test."""
 
 import pytest
 import torch
@@ -18,8 +18,19 @@ def folder(tmp_path):
                     write_png(picture[:1], str(tmp_path / domain / name / f"{copy}.PNG"))  # a grey one
                 else:
                     write_jpeg(picture, str(tmp_path / domain / name / f"{copy}.jpg"), quality=100)
-    (tmp_path / "amazon" / "mug" / "notes.txt").write_text("no picture")
+    for name in ("amazon/mug/notes.txt", "amazon/.DS_Store", "amazon/mug/Thumbs.db", "amazon/mug/._0.jpg", ".DS_Store"):
+        (tmp_path / name).write_text("no picture")
     return tmp_path
+
+
+ONE = torch.zeros(1, 8, 8, dtype=torch.uint8)
+
+
+def parts(folder, first: str, second: str, *of: str):
+    """The folder, two of its folders renamed."""
+    for before, after in zip(of or ("amazon", "webcam"), (first, second), strict=True):
+        (folder / before).rename(folder / after)
+    return folder
 
 
 def test_domains_are_groups_and_classes_labels(folder):
@@ -35,11 +46,47 @@ def test_domains_are_clients(folder):
     assert lab.run(spec, "smoke").clients.client.nunique() == 2
 
 
+def test_folders_of_classes_and_of_official_parts(folder):
+    """`amazon/mug/0.jpg` is CLASS/FILE of amazon; renamed, the two domains are the official parts, the training part first."""
+    classes = data.from_folders("classes", folder / "amazon", size=8)
+    assert classes.labels.tolist() == [0] * 10 + [1] * 10 and classes.groups is None and classes.num_train == 20
+    (folder / "webcam").rename(folder / "Train")
+    (folder / "amazon").rename(folder / "test")
+    parts = data.from_folders("parts", folder, size=8)
+    assert parts.groups is None and parts.num_train == 20 and torch.equal(parts.images[20:], classes.images)
+    assert parts.labels.tolist() == ([0] * 10 + [1] * 10) * 2 and parts.images[0].float().mean() == pytest.approx(
+        60, abs=1
+    )
+
+
 @pytest.mark.parametrize(
     ("change", "line"),
     [
         (lambda folder: {"folder": folder / "absent"}, "must be a folder that is there"),
-        (lambda folder: {"folder": folder / "amazon"}, "must be a folder of pictures DOMAIN/CLASS/FILE"),
+        (
+            lambda folder: {"folder": folder / "amazon" / "mug"},
+            r"pictures in .*mug = \[\]: must be all DOMAIN/CLASS/FILE, or",
+        ),
+        (
+            lambda folder: write_png(ONE, f"{folder}/amazon/a.png"),
+            r"= \['amazon/a.png', 'webcam/mug/9.PNG'\]: must be all",
+        ),
+        (
+            lambda folder: (folder / "amazon").rename(folder / "val") and {},
+            r"= \['val', 'webcam'\]: must be train and test",
+        ),
+        (
+            lambda folder: {"folder": parts(folder, "train", "valid")},
+            r"= \['train', 'valid'\]: must be train and test, or",
+        ),
+        (
+            lambda folder: {"folder": parts(folder / "amazon", "test", "train", "mug", "bike")},
+            r"= \['test', 'train'\]: must",
+        ),
+        (
+            lambda folder: (parts(folder, "test", "train") / "test/mug").rename(folder / "test/cup") and {},
+            "'cup' is unknown",
+        ),
         (lambda folder: {"size": 4}, "size = 4: must be between 8 and 1024 pixels"),
         (
             lambda folder: (folder / "amazon/mug/2.jpg").write_bytes(b"x") and {},
@@ -49,4 +96,4 @@ def test_domains_are_clients(folder):
 )
 def test_another_layout_is_refused_in_one_line(folder, change, line):
     with pytest.raises(FedlibError, match=line):
-        data.from_folders("domains", **{"folder": folder, **change(folder)})
+        data.from_folders("domains", **{"folder": folder, **(change(folder) or {})})

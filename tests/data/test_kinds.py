@@ -1,6 +1,7 @@
 """Data of every kind: what is read off arrays, kept to the bit, normalised, and refused in one line."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -31,6 +32,8 @@ def own(samples: np.ndarray, **more) -> Dataset:
         (IDS.astype(np.uint8), {"kind": "tokens", "vocabulary": 256}, Sample("tokens", (6,), "int64", 256)),
         (STREAM.random((12, 3, 28, 20)), {}, Sample("image", (3, 28, 20), "float32")),
         (np.zeros((12, 1, 64, 64), np.uint8), {}, Sample("image", (1, 64, 64))),
+        (np.zeros((12, 8, 8, 3), np.uint8), {"kind": "image"}, Sample("image", (8, 8, 3))),  # said, and so taken
+        (STREAM.random((12, 9, 4)), {"kind": "series"}, Sample("series", (9, 4), "float32")),
     ],
 )
 def test_the_kind_is_read_off_axes_and_numbers_or_said(samples, given, sample):
@@ -38,6 +41,15 @@ def test_the_kind_is_read_off_axes_and_numbers_or_said(samples, given, sample):
     assert made.sample == made.info.sample == sample
     assert made.info.channels == sample.shape[0] and made.info.size == sample.shape[1:]
     np.testing.assert_array_equal(made.images.numpy(), samples.astype(sample.dtype))
+
+
+def test_pandas_frames_and_series_are_taken_by_place_and_arrays_in_any_order_of_memory():
+    frame, labels = pd.DataFrame(FLOATS, index=range(12)[::-1]), pd.Series(LABELS, index=range(12)[::-1])
+    made = Dataset.from_arrays("own", frame[:9], labels[:9], frame[9:], labels[9:])
+    assert np.array_equal(made.images.numpy(), FLOATS.astype(np.float32)) and np.array_equal(
+        made.labels.numpy(), LABELS
+    )
+    assert np.array_equal(own(SERIES[..., ::-1]).images.numpy(), SERIES[..., ::-1])
 
 
 def test_the_largest_id_gives_the_vocabulary():

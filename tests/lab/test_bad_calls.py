@@ -153,6 +153,14 @@ LABELS = np.arange(6) % 3
         ((IMAGES, LABELS, IMAGES, LABELS, 0), "own: labels = [0, 1, 2]: must be within"),
         ((IMAGES.astype(int), LABELS, IMAGES, LABELS), "own: train images' dtype = 'torch.int64': must be torch.uint8"),
         ((IMAGES[:, 0], LABELS, IMAGES, LABELS), "own: train images' shape = (6, 32, 32): must be (n, channels"),
+        (
+            (IMAGES.transpose(0, 2, 3, 1), LABELS, IMAGES, LABELS),
+            "own: train images' shape = (6, 32, 32, 1): must be (n, channels, height, width): x.transpose(0, 3, 1, 2) of an",
+        ),
+        (
+            (np.ones((6, 128, 9)), LABELS, IMAGES, LABELS),
+            "own: train images' shape = (6, 128, 9): must be (n, channels, length): x.transpose(0, 2, 1) of an array",
+        ),
         ((IMAGES[:, :, :0], LABELS, IMAGES, LABELS), "own: train images' shape = (6, 1, 0, 32): must be (n, channels"),
         ((IMAGES, np.zeros(7, int), IMAGES, np.zeros(5, int)), "own: number of train labels = 7: must be 6"),
         ((IMAGES, LABELS - 1, IMAGES, LABELS - 1), "own: labels = [-1, 0, 1]: must be within 0..1"),

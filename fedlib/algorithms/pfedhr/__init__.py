@@ -83,6 +83,8 @@ class PFedHR(Algorithm):
     logits, thrown away afterwards; 0 for none (authors' code). Default 0.5, 0.08 and 128, SimCLR's, which section 3.1
     says to follow.
     public_only: the control above. Default false.
+    medoid_starts: random starts of the grouping, the best of which is taken, >= 1. Default 1, as in the results of record: on
+    layers of three and four untrained models of M1 to M3 it missed the best groups in 386 of 3 600 starts, ten in 0 of 360.
     """
 
     name = "pFedHR"
@@ -111,6 +113,7 @@ class PFedHR(Algorithm):
     crop: float = setting(0.08, gt=0, le=1)
     projection: int = setting(128, ge=0)
     public_only: bool = later(False, neutral=False)
+    medoid_starts: int = later(1, neutral=1, ge=1)
 
     def check(self, federation: Federation) -> None:
         super().check(federation)
@@ -212,7 +215,8 @@ class PFedHR(Algorithm):
         count = self.cka_samples or len(public.indices)
         sample = public.pool.batch(public.sample(count, context.generator("public"))).float()
         pooled = self.activations == "pooled"
-        found = reassembly.reassemble(blocks, sample, pooled, self.clusters, self.search, self.max_candidates, stream)
+        how = self.clusters, self.search, self.max_candidates
+        found = reassembly.reassemble(blocks, sample, pooled, *how, stream, self.medoid_starts)
         streams = stream.spawn(len(found.candidates) + len(uploads))
         drawn = zip(found.candidates, streams, strict=False)
         return found, [self._network(structure, context, own, blocks) for structure, own in drawn], streams

@@ -207,8 +207,11 @@ def distances(models: Sequence[Sequence[Activations]]) -> np.ndarray:
 # ------------------------------------------------------------------------------------------------------ layer grouping
 
 
-def group(layers: Sequence[Layer], distance: np.ndarray, clusters: int, stream: np.random.Generator) -> list[int]:
-    """Each layer's group, 0..K-1: K-medoids (FasterPAM, random start from `stream`) on the matrix of Eq. 3.
+def group(
+    layers: Sequence[Layer], distance: np.ndarray, clusters: int, stream: np.random.Generator, starts: int = 1
+) -> list[int]:
+    """Each layer's group, 0..K-1: K-medoids on the matrix of Eq. 3, the best of FasterPAM from so many random `starts`, drawn
+    from `stream`.
 
     The paper's K-means has no centroid here: layers differ in width and only their distances are known. A medoid's
     distance to itself, 1/2, is a constant of the objective and left out. Groups are numbered from input to output, by
@@ -221,7 +224,9 @@ def group(layers: Sequence[Layer], distance: np.ndarray, clusters: int, stream: 
     require(1 <= clusters <= len(layers), "clusters", clusters, allowed)
     matrix = np.array(distance, dtype=np.float64)
     np.fill_diagonal(matrix, 0)
-    found = kmedoids.fasterpam(matrix, clusters, init="random", random_state=torch_seed(stream) % 2**32, n_cpu=1).labels
+    seeds = [torch_seed(stream) % 2**32 for _ in range(starts)]
+    tried = [kmedoids.fasterpam(matrix, clusters, init="random", random_state=seed, n_cpu=1) for seed in seeds]
+    found = min(tried, key=lambda one: one.loss).labels
     depths = np.array([layer.depth for layer in layers])
     mean = {label: (depths[found == label].mean(), np.flatnonzero(found == label)[0]) for label in set(found)}
     numbers = {label: number for number, label in enumerate(sorted(mean, key=lambda label: mean[label]))}
@@ -360,6 +365,7 @@ def reassemble(
     method: str,
     limit: int,
     stream: np.random.Generator,
+    starts: int = 1,
 ) -> Found:
     """g of Eq. 1: the candidates of decomposed models.
 
@@ -369,7 +375,7 @@ def reassemble(
     if len(layers) < clusters:
         return Found(layers, np.empty((0, 0)), [], [], 0, f"{len(layers)} layers are fewer than K = {clusters} groups")
     distance = distances([activations(own, images, pooled) for own in blocks.values()])
-    groups = group(layers, distance, clusters, stream)
+    groups = group(layers, distance, clusters, stream, starts)
     candidates, dropped = search(layers, groups, method, limit, stream)
     reason = "" if candidates else f"no chain of layers satisfies R1 to R4 with K = {clusters} groups"
     return Found(layers, distance, groups, candidates, dropped, reason)
