@@ -1,12 +1,12 @@
 """A finished run on disk: its record, the store that holds it, and the lock that protects it.
 
 `runs/<key>/` holds spec.json (what is hashed), provenance.json, rounds.csv, clients.csv, timing.csv, newcomers.csv if
-newcomers were visited, details.jsonl if the method notes any, final-server.pt or final-clients.pt if kept, and DONE,
-written last with the SHA-256 of every other file, below a line with its own; while unfinished, checkpoint.pt and, in the
-folder checkpoint.pt.clients, the visited clients. A finished run is never recomputed; an unfinished one resumes. A
-damaged one is renamed and reported. A run that is whole is never deleted, whatever version of fedlib computed it: one
-that this version cannot read is skipped and named, one whose numbers today's code computes differently is renamed when
-it is asked for again.
+newcomers were visited, flops.csv of a large run (`costs.LARGE`), details.jsonl if the method notes any, final-
+server.pt or final-clients.pt if kept, and DONE, written last with the SHA-256 of every other file, below a line with
+its own; while unfinished, checkpoint.pt and, in the folder checkpoint.pt.clients, the visited clients. A finished run
+is never recomputed; an unfinished one resumes. A damaged one is renamed and reported. A run that is whole is never
+deleted, whatever version of fedlib computed it: one that this version cannot read is skipped and named, one whose
+numbers today's code computes differently is renamed when it is asked for again.
 
 The results of record (`fedlib.papers.recorded`) are such folders too, without weights, timing and details, and with
 large tables compressed (`rounds.csv.gz`).
@@ -39,7 +39,7 @@ from ..algorithms import Algorithm
 from ..errors import FedlibError, choose, coerce, require, told
 from ..federation import Client
 from ..simulation import Outcome
-from . import clientfiles, files
+from . import clientfiles, costs, files
 from .build import federation_of
 from .places import home
 from .progress import notice
@@ -78,6 +78,9 @@ class Record:
     clients: pd.DataFrame
     timing: pd.DataFrame = field(default_factory=pd.DataFrame)
     newcomers: pd.DataFrame = field(default_factory=pd.DataFrame)
+    flops: pd.DataFrame = field(
+        default_factory=pd.DataFrame
+    )  # round, flops so far, if counted at its end: `costs.of_run`
     noted: list[dict[str, Any]] = field(default_factory=list)
     provenance: dict[str, Any] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
@@ -275,8 +278,8 @@ def _made(path: Path, done: dict[str, Any], content: dict[str, bytes]) -> Record
             raise ValueError(f"provenance.json has no {name}")
     names = TABLES[:2] if of_record else TABLES
     tables = {name: pd.read_csv(io.BytesIO(content[f"{name}.csv"])) for name in names}
-    if "newcomers.csv" in content:
-        tables["newcomers"] = pd.read_csv(io.BytesIO(content["newcomers.csv"]))
+    for name in {"newcomers", "flops"} & {file.removesuffix(".csv") for file in content}:
+        tables[name] = pd.read_csv(io.BytesIO(content[f"{name}.csv"]))
     last = int(tables["rounds"]["round"].iloc[-1]) + 1
     if (last > spec.rounds or (last < spec.rounds and not spec.may_end_early)) and done["status"] == "finished":
         raise ValueError(f"{last} of {spec.rounds} rounds")
@@ -433,6 +436,8 @@ def write(path: Path, outcome: Outcome, resolved: Resolved, stored: bytes, more:
     tables = dict(zip(TABLES, (rounds_of(outcome), clients_of(outcome), timing), strict=True))
     if outcome.newcomer_rows:
         tables["newcomers"] = pd.DataFrame(outcome.newcomer_rows)
+    if (counted := costs.at_end(outcome, resolved)) is not None:
+        tables["flops"] = counted
     contents: dict[str, bytes | memoryview] = {"spec.json": stored}
     contents |= {
         f"{name}.csv": table.to_csv(index=False, lineterminator="\n").encode() for name, table in tables.items()
