@@ -140,31 +140,31 @@ def _steady_round(
     part: Part = lambda _: nullcontext(),
     visits: Sequence[tuple[int, int, int]] = ((0, 1, 64),),
     uploaded: int = 2,
-    batch_size: int = 64,
+    of_server: tuple[float, int] = (1, 64),
 ) -> list[Message]:
     """Client 0's download and upload in the second round, after a first with everyone, whose uploads the server gets again and
     again until they are `uploaded`. `part` is entered around what is done in a client's beginning (`beginning 0`), by it in
-    each of `visits`, id, epochs and batch size (`visit 0, 1, 64`), each from the same state, and by the server, whose batches
-    have `batch_size` (`one upload`, `all uploads`).
+    each of `visits`, id, epochs and batch size (`visit 0, 1, 64`), each from the same state, and by the server, with `of_server`,
+    epochs and batch size (`one upload`, `all uploads`).
     """
     algorithm.check(federation)
     with one_thread():
-        of_server, after = federation.server_context(0, 2), federation.server_context(1, 2)
-        of_server.settings = after.settings = replace(of_server.settings, batch_size=batch_size)
-        server, uploads = algorithm.init_server(of_server), []
+        before, after = federation.server_context(0, 2), federation.server_context(1, 2)
+        before.settings = after.settings = replace(before.settings, epochs=of_server[0], batch_size=of_server[1])
+        server, uploads = algorithm.init_server(before), []
         for client in federation.clients:
             context = federation.client_context(client.id, 0, 2)
             with part(f"beginning {client.id}"):
                 algorithm.init_client(client, context)
-            download = algorithm.download(server, client.info, of_server)
+            download = algorithm.download(server, client.info, before)
             uploads.append(Upload(client.info, algorithm.local_round(client, download, context)))
         with part("all uploads"):
-            algorithm.aggregate(server, [uploads[place % len(uploads)] for place in range(uploaded)], of_server)
+            algorithm.aggregate(server, [uploads[place % len(uploads)] for place in range(uploaded)], before)
         messages: list[Message] = []
-        before = {client.id: copy.deepcopy(client.snapshot()) for client in federation.clients}
+        states = {client.id: copy.deepcopy(client.snapshot()) for client in federation.clients}
         for id, epochs, size in visits:
             client, context = federation.clients[id], federation.client_context(id, 1, 2)
-            client.restore(copy.deepcopy(before[id]))
+            client.restore(copy.deepcopy(states[id]))
             context.settings = replace(context.settings, epochs=epochs, batch_size=size)
             with part(f"visit {id}, {epochs}, {size}"):
                 messages.append(algorithm.download(server, client.info, after))
@@ -218,7 +218,9 @@ def flops(
     An upload grows with the seen classes where the server trains on them (FedGH). pFedHR's candidates depend on the
     weights, so its parts are an example, not a rule: `tests/benchmarks/bench_reassembly.py` measures its server.
     """
-    return _flops(algorithm, [architecture], num_classes, Sample.of(sample), classes_per_client, 2, 64)[architecture]
+    return _flops(algorithm, [architecture], num_classes, Sample.of(sample), classes_per_client, 2, (1, 64))[
+        architecture
+    ]
 
 
 def _flops(
@@ -228,13 +230,14 @@ def _flops(
     sample: Sample,
     classes: int,
     uploads: int,
-    batch_size: int,
+    of_server: tuple[float, int],
 ) -> dict[str, Flops]:
-    """`flops` of each architecture of clients that train together, with so many uploads a round."""
+    """`flops` of each architecture of clients that train together, with so many uploads a round, which the server may train on,
+    `of_server`: epochs and batch size."""
     names = tuple(sorted(set(architectures)))
     builders, uploads = tuple(map(models.BUILDERS.get, names)), max(2, min(uploads, MOST_UPLOADS))
     classes = max(1, min(classes, MOST_CLASSES))
-    return _counted(algorithm, names, builders, num_classes, sample, classes, uploads, batch_size)
+    return _counted(algorithm, names, builders, num_classes, sample, classes, uploads, of_server)
 
 
 # What is counted is small, so that it takes seconds with large networks, too: training images of a client and their batches,
@@ -251,7 +254,7 @@ def _counted(
     sample: Sample,
     classes: int,
     uploaded: int,
-    batch_size: int,
+    of_server: tuple[float, int],
 ) -> dict[str, Flops]:
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -261,7 +264,7 @@ def _counted(
         counters: dict[str, FlopCounterMode] = defaultdict(lambda: FlopCounterMode(display=False))
         sizes = [size] * count + [2 * size] * count
         federation = _federation(names, num_classes, sample, classes, sizes, BATCH, public)
-        _steady_round(algorithm, federation, counters.__getitem__, visits, uploaded, batch_size)
+        _steady_round(algorithm, federation, counters.__getitem__, visits, uploaded, of_server)
         return lambda part: counters[part].get_total_flops()
 
     plain = [(client, 1, BATCH) for client in range(count)]
@@ -273,7 +276,7 @@ def _counted(
         uploads.append((run("all uploads") - run("one upload")) / (uploaded - 1))
         server.append(run("one upload") - uploads[-1])
     upload_public, server_public = ((more - less) / IMAGES for less, more in (uploads, server))
-    of_server = uploads[0] - upload_public * IMAGES, upload_public, server_public, server[0] - server_public * IMAGES
+    server_parts = uploads[0] - upload_public * IMAGES, upload_public, server_public, server[0] - server_public * IMAGES
 
     def parts(client: int) -> Flops:
         usual = once(f"visit {client}, 1, {BATCH}")
@@ -286,7 +289,7 @@ def _counted(
         fixed = usual - own * size - batch * BATCH - image * IMAGES
         first = (once(f"beginning {client + count}") - once(f"beginning {client}")) / size
         first_public = (twice(f"beginning {client}") - once(f"beginning {client}")) / IMAGES
-        return Flops(epoch, own - epoch, batch, image, fixed, *of_server, first, first_public)
+        return Flops(epoch, own - epoch, batch, image, fixed, *server_parts, first, first_public)
 
     return {name: parts(client) for client, name in enumerate(names)}
 
@@ -313,7 +316,7 @@ def _spent(federation: Federation, algorithm: Algorithm, clients: pd.DataFrame) 
     names, images = [info.architecture for info in infos], np.array([info.num_samples for info in infos])
     classes = round(float(np.mean([len(info.classes) for info in infos])))
     uploads = round(clients.groupby("round").size().mean())
-    shape = federation.num_classes, federation.sample, classes, uploads, settings.batch_size
+    shape = federation.num_classes, federation.sample, classes, uploads, (settings.epochs, settings.batch_size)
     cost = _flops(algorithm, names, *shape)
     public = 0.0 if federation.public is None else _public(algorithm, len(federation.public.indices))
     trained = [sum(images_of_epochs(settings, count)) for count in images]
@@ -373,7 +376,9 @@ def spent(spec: Any, rounds: pd.DataFrame) -> np.ndarray:
     algorithm = Isolated(method) if spec.isolated else method
     names, visits = models.architectures(str(spec.scenario)), trained["selected"].to_numpy()
     classes, uploads = spec.classes_per_client or 2, round(visits.mean())
-    cost = _flops(algorithm, names, info.num_classes, info.sample, classes, uploads, spec.batch_size)
+    cost = _flops(
+        algorithm, names, info.num_classes, info.sample, classes, uploads, (spec.local_epochs, spec.batch_size)
+    )
     turns = [cost[names[client % len(names)]] for client in range(spec.num_clients)]
     source = data_info(spec.public_dataset) if spec.public_dataset else info
     public = _public(algorithm, min(spec.public_fraction * source.num_train, spec.public_images or np.inf))
