@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from .errors import FedlibError, check_name, choose, others_code, require
-from .randomness import fork_torch
+from .randomness import fork_torch, generator
 from .sample import KINDS, Sample
 
 FEATURES = 500  # d, the width of the representation that the papers' extractors share
@@ -275,15 +275,17 @@ def made(builder: Builder, num_classes: int, sample: Sample) -> nn.Module:
     return builder(num_classes, sample.channels, **({"sample": sample} if wanted else {}))
 
 
-def build(architecture: str, num_classes: int, sample: Sample | int, stream: np.random.Generator) -> nn.Module:
-    """A freshly initialised network (PyTorch's defaults, drawn from `stream`), channels-last in memory and in
-    evaluation mode, which only `training.training_mode` leaves.
+def build(
+    architecture: str, num_classes: int, sample: Sample | int, stream: np.random.Generator | None = None
+) -> nn.Module:
+    """A freshly initialised network (PyTorch's defaults, drawn from `stream`; without one, from seed 0's, for who loads
+    weights into it), channels-last in memory and in evaluation mode, which only `training.training_mode` leaves.
 
     sample: what it is for; a number stands for 32x32 images of so many channels. Raises FedlibError where a built-in
     network is for others.
     """
     choose("architecture", architecture, BUILDERS)
-    sample = Sample.of(sample)
+    sample, stream = Sample.of(sample), generator(0, "init") if stream is None else stream
     if is_built_in(architecture):
         check_takes("architecture", architecture, sample)
         with fork_torch(stream):

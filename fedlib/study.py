@@ -287,7 +287,7 @@ def _budgets(runs: Runs) -> str:
     """By what the runs ended that have a budget, in a sentence; empty where none has."""
     found: dict[str, dict[str, bool]] = {}  # until when -> method -> whether it ended so
     for cell, record in runs.pairs:
-        for what, (used, most) in costs.budgets(cell.spec, record.rounds).items():
+        for what, (used, most) in costs.budgets(record).items():
             own = found.setdefault(f"has {'computed' if what == 'FLOPs' else 'sent'} {most:.3g} {what}", {})
             own[cell.method] = own.get(cell.method, True) and used >= most
     said = []

@@ -18,8 +18,9 @@ which is d_2 in the text, so that a client's own representation may be the small
 client's own random stream, in the authors' code all from one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -35,7 +36,7 @@ from ..training import weighted_mean
 from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
 
 
-def fused(model: Model, small: nn.Module, projector: nn.Module, images: Tensor) -> Tensor:
+def fused(model: Model, small: nn.Module, projector: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
     """R of images, (n, max(d_1, d_2)); small: the small model's extractor."""
     return projector(torch.cat([small(images), model.extractor(images)], dim=1))
 
@@ -54,7 +55,7 @@ def narrowed(network: nn.Module, width: int, stream: np.random.Generator | None 
     drawn from `stream`, without which they have no values yet.
     """
     assert isinstance(network, Model)
-    if not width:
+    if not width or (stream is None and network.header.in_features == width):
         return network
     places = [place for place, layer in network.extractor.named_children() if isinstance(layer, nn.Linear)]
     require(len(places) > 0, "FedMRL width", width, "0, since the small network's extractor has no linear layer")
@@ -131,5 +132,5 @@ class FedMRL(Algorithm):
     def predict(self, client: Client, images: Tensor) -> dict[str, Tensor]:
         small = narrowed(client.build(self.shared), self.width)
         small.load_state_dict(client.state["shared"])
-        joined = fused(client.model, small.extractor, self._projector(client), images)
+        joined = fused(client.model, small.extractor, partial(F.linear, **client.state["projector"]), images)
         return {"accuracy": client.model.header(joined[:, : client.model.header.in_features])}

@@ -207,7 +207,7 @@ def _print_record(record: lab.Record) -> None:
     words = costs.until(record.rounds, float("inf")).words
     per_client = costs.kilobytes(words / record.rounds["selected"].sum())
     megabytes = costs.kilobytes(words) / 1024
-    for what, (used, most) in costs.budgets(spec, record.rounds).items():
+    for what, (used, most) in costs.budgets(record).items():
         ended = "" if used >= most else ", the rounds ended first"
         lines.append(f"budget: {used / most:.0%} of {most:.3g} {what}{ended}".replace("%", " %"))
     lines.append(f"communication: {per_client:.2f} KB a client and round, {megabytes:.2f} MB in all")

@@ -276,7 +276,7 @@ def _serve(post: Transport, share: Path, out: Path, patience: float) -> Outcome:
         outcome = checkpoint.simulate(
             federation, run.simulated, run.spec.rounds, run.spec.participation, patience=run.spec.patience,
             checkpoint=out / "checkpoint.pt", label=run.session, every=0.0,
-            progress=after_round, exchange=nodes, enough=costs.used_up(run.spec),
+            progress=after_round, exchange=nodes, enough=costs.used_up(run),
         )  # fmt: skip
     except (RuntimeError, LookupError) as error:
         raise FedlibError(f"the round's uploads do not fit together: {' '.join(str(error).split())}") from error

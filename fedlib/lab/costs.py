@@ -3,10 +3,11 @@ multiply-add), counted by PyTorch on real steps: matrix products and convolution
 element-wise work and singular value decompositions.
 """
 
+import copy
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -17,14 +18,18 @@ import torch
 from .. import models
 from ..algorithms import ALGORITHMS, Algorithm, make
 from ..data import Dataset
+from ..data import available as data_available
 from ..data import info as data_info
 from ..errors import choose
 from ..federation import Federation, Message, Upload
+from ..isolated import Isolated
 from ..randomness import generator
 from ..sample import Sample
 from ..simulation import Outcome
-from ..training import one_thread
-from .tables import rounds_of
+from ..training import images_of_epochs, one_thread
+from .build import federation_of
+from .spec import resolve
+from .tables import clients_of, rounds_of
 
 Part = Callable[[str], AbstractContextManager[Any]]  # of a round, by its name
 BYTES_PER_WORD = 4  # float32 and 32-bit class ids alike, as the papers count
@@ -107,59 +112,66 @@ def _small(algorithm: Algorithm, dataset: str, architecture: str, public_samples
     """The federation of `table`."""
     num_classes, seen = _SHAPES[dataset]
     public = public_samples if hasattr(algorithm, "public_samples") else 64  # pFedHR sends none of them
-    return _federation(architecture, num_classes, Sample(), seen, 2 * seen, 64, 1, public)
+    return _federation([architecture], num_classes, Sample(), seen, [2 * seen, 2 * seen], 64, public)
 
 
 def _federation(
-    architecture: str,
+    architectures: Sequence[str],
     num_classes: int,
     sample: Sample,
     seen: int,
-    samples: int,
+    samples: Sequence[int],
     batch_size: int,
-    epochs: int,
     public_samples: int,
 ) -> Federation:
-    """Two clients with `samples` training images each, of the same `seen` classes, and public ones beside them."""
-    own = samples + 2
-    labels = np.concatenate([np.arange(2 * own) % own % seen, np.arange(public_samples) % num_classes])
+    """Clients with `samples` training images, of the same `seen` classes, and public ones beside them."""
+    labels = np.concatenate([np.arange(own + 2) % seen for own in samples] + [np.arange(public_samples) % num_classes])
     images, ids = sample.random(len(labels), generator(0, "public")), sample.vocabulary or None
     arrays = images, labels, images[:0], labels[:0]
     dataset = Dataset.from_arrays("random", *arrays, num_classes, kind=sample.kind, vocabulary=ids)
-    parts = [np.split(np.arange(start, start + own), [samples, samples + 1]) for start in (0, own)]
-    return Federation(
-        dataset,
-        [(train, validation, test) for train, validation, test in parts],
-        [architecture],
-        batch_size=batch_size,
-        local_epochs=epochs,
-        public=np.arange(2 * own, len(labels)),
-    )
+    *held, public = np.split(np.arange(len(labels)), np.cumsum([own + 2 for own in samples]))
+    parts = [(own[:-2], own[-2:-1], own[-1:]) for own in held]
+    return Federation(dataset, parts, architectures, batch_size=batch_size, public=public)
 
 
-def _steady_round(algorithm: Algorithm, federation: Federation, part: Part = lambda _: nullcontext()) -> list[Message]:
-    """Client 0's download and upload in the second round, after a first with everyone. `part` is entered around what is
-    done in a visit's beginning (`visit`), by the client (`local`) and by the server (`one upload`, `all uploads`).
+def _steady_round(
+    algorithm: Algorithm,
+    federation: Federation,
+    part: Part = lambda _: nullcontext(),
+    visits: Sequence[tuple[int, int, int]] = ((0, 1, 64),),
+    uploaded: int = 2,
+    of_server: tuple[float, int] = (1, 64),
+) -> list[Message]:
+    """Client 0's download and upload in the second round, after a first with everyone, whose uploads the server gets again and
+    again until they are `uploaded`. `part` is entered around what is done in a client's beginning (`beginning 0`), by it in
+    each of `visits`, id, epochs and batch size (`visit 0, 1, 64`), each from the same state, and by the server, with `of_server`,
+    epochs and batch size (`one upload`, `all uploads`).
     """
     algorithm.check(federation)
     with one_thread():
-        of_server = federation.server_context(0, 2)
-        server, uploads = algorithm.init_server(of_server), []
+        before, after = federation.server_context(0, 2), federation.server_context(1, 2)
+        before.settings = after.settings = replace(before.settings, epochs=of_server[0], batch_size=of_server[1])
+        server, uploads = algorithm.init_server(before), []
         for client in federation.clients:
             context = federation.client_context(client.id, 0, 2)
-            with part("visit"):
+            with part(f"beginning {client.id}"):
                 algorithm.init_client(client, context)
-            download = algorithm.download(server, client.info, of_server)
+            download = algorithm.download(server, client.info, before)
             uploads.append(Upload(client.info, algorithm.local_round(client, download, context)))
         with part("all uploads"):
-            algorithm.aggregate(server, uploads, of_server)
-        of_server, client = federation.server_context(1, 2), federation.clients[0]
-        with part("local"):
-            down = algorithm.download(server, client.info, of_server)
-            up = algorithm.local_round(client, down, federation.client_context(0, 1, 2))
+            algorithm.aggregate(server, [uploads[place % len(uploads)] for place in range(uploaded)], before)
+        messages: list[Message] = []
+        states = {client.id: copy.deepcopy(client.snapshot()) for client in federation.clients}
+        for id, epochs, size in visits:
+            client, context = federation.clients[id], federation.client_context(id, 1, 2)
+            client.restore(copy.deepcopy(states[id]))
+            context.settings = replace(context.settings, epochs=epochs, batch_size=size)
+            with part(f"visit {id}, {epochs}, {size}"):
+                messages.append(algorithm.download(server, client.info, after))
+                messages.append(algorithm.local_round(client, messages[-1], context))
         with part("one upload"):
-            algorithm.aggregate(server, [Upload(client.info, up)], of_server)
-    return [down, up]
+            algorithm.aggregate(server, [Upload(federation.clients[0].info, messages[1])], after)
+    return messages[:2]
 
 
 # ---------------------------------------------------------------------------------------------- what a method computes
@@ -170,14 +182,15 @@ class Flops:
     """FLOPs of a method on one architecture, by what they are proportional to.
 
     epoch: per training image and epoch; round: per training image and round, however many epochs (FedGH's extraction);
-    public: per public image and round; fixed: per client and round, whatever its data; first, first_public: once per client,
-    before its first visit, per training and per public image (FedMD's and FCCL's training before). Of the server, per round:
-    upload: per upload; upload_public: per upload and public image (FedKEMF's ensemble); server_public: per public image;
-    server: constant.
+    batch: per image of one batch a round (Per-FedAvg's last step); public: per public image and round; fixed: per client and
+    round, whatever its data; first, first_public: once per client, before its first visit, per training and per public image
+    (FedMD's and FCCL's training before). Of the server, per round: upload: per upload; upload_public: per upload and public
+    image (FedKEMF's ensemble); server_public: per public image; server: constant.
     """
 
     epoch: float
     round: float
+    batch: float
     public: float
     fixed: float
     upload: float
@@ -187,55 +200,98 @@ class Flops:
     first: float = 0.0
     first_public: float = 0.0
 
+    def of_visit(self, images: Any, trained: Any, batch_size: int, public: float) -> Any:
+        """Of a visit of a client with so many training images, `trained` of them over its epochs, with its upload."""
+        own = trained * self.epoch + images * self.round + np.minimum(images, batch_size) * self.batch
+        return own + self.fixed + self.upload + public * (self.public + self.upload_public)
+
 
 def flops(
     algorithm: Algorithm,
     architecture: str,
     num_classes: int = 10,
     sample: Sample | int = 3,
-    batch_size: int = 8,
     classes_per_client: int = 2,
 ) -> Flops:
-    """What a steady-state round of `algorithm` computes, measured once on a few real rounds of one and of two batches,
-    epochs and public batches.
+    """What a steady-state round of `algorithm` computes on clients of one architecture, counted on a few real visits.
 
     An upload grows with the seen classes where the server trains on them (FedGH). pFedHR's candidates depend on the
     weights, so its parts are an example, not a rule: `tests/benchmarks/bench_reassembly.py` measures its server.
     """
-    sizes = num_classes, Sample.of(sample), batch_size, classes_per_client
-    return _flops(algorithm, architecture, models.BUILDERS.get(architecture), *sizes)
+    return _flops(algorithm, [architecture], num_classes, Sample.of(sample), classes_per_client, 2, (1, 64))[
+        architecture
+    ]
+
+
+def _flops(
+    algorithm: Algorithm,
+    architectures: Iterable[str],
+    num_classes: int,
+    sample: Sample,
+    classes: int,
+    uploads: int,
+    of_server: tuple[float, int],
+) -> dict[str, Flops]:
+    """`flops` of each architecture of clients that train together, with so many uploads a round, which the server may train on,
+    `of_server`: epochs and batch size."""
+    names = tuple(sorted(set(architectures)))
+    builders, uploads = tuple(map(models.BUILDERS.get, names)), max(2, min(uploads, MOST_UPLOADS))
+    classes = max(1, min(classes, MOST_CLASSES))
+    return _counted(algorithm, names, builders, num_classes, sample, classes, uploads, of_server)
+
+
+# What is counted is small, so that it takes seconds with large networks, too: training images of a client and their batches,
+# its classes, and uploads.
+IMAGES, BATCH, MOST_CLASSES, MOST_UPLOADS = 10, 2, 20, 100
 
 
 @cache  # by builder, as above
-def _flops(
+def _counted(
     algorithm: Algorithm,
-    architecture: str,
-    _builder: models.Builder | None,
+    names: tuple[str, ...],
+    _builders: tuple[models.Builder | None, ...],
     num_classes: int,
     sample: Sample,
-    batch_size: int,
-    classes_per_client: int,
-) -> Flops:
+    classes: int,
+    uploaded: int,
+    of_server: tuple[float, int],
+) -> dict[str, Flops]:
     from torch.utils.flop_counter import FlopCounterMode
 
-    def measured(batches: int, epochs: int, public_batches: int) -> dict[str, int]:
-        sizes = (classes_per_client, batches * batch_size, batch_size, epochs, public_batches * batch_size)
-        counters: dict[str, FlopCounterMode] = defaultdict(lambda: FlopCounterMode(display=False))
-        _steady_round(algorithm, _federation(architecture, num_classes, sample, *sizes), counters.__getitem__)
-        return {part: counter.get_total_flops() for part, counter in counters.items()}
+    size, count = max(IMAGES, classes), len(names)  # clients 0, 1, ... have so many images, the others twice as many
 
-    once, samples, epochs = measured(1, 1, 1), measured(2, 1, 1), measured(1, 2, 1)
-    public = measured(1, 1, 2) if algorithm.public_data != "none" else once
-    epoch = (epochs["local"] - once["local"]) / batch_size
-    own = (samples["local"] - once["local"]) / batch_size
-    image = (public["local"] - once["local"]) / batch_size
-    fixed = once["local"] - (own + image) * batch_size
-    uploads = [run["all uploads"] - run["one upload"] for run in (once, public)]  # two clients' less one's
-    server = [run["one upload"] - upload for run, upload in zip((once, public), uploads, strict=True)]
-    upload_image, server_image = ((more - less) / batch_size for less, more in (uploads, server))
-    upload, rest = uploads[0] - upload_image * batch_size, server[0] - server_image * batch_size
-    first, first_public = ((run["visit"] - once["visit"]) / (2 * batch_size) for run in (samples, public))
-    return Flops(epoch, own - epoch, image, fixed, upload, upload_image, server_image, rest, first, first_public)
+    def measured(public: int, visits: Sequence[tuple[int, int, int]]) -> Callable[[str], int]:
+        counters: dict[str, FlopCounterMode] = defaultdict(lambda: FlopCounterMode(display=False))
+        sizes = [size] * count + [2 * size] * count
+        federation = _federation(names, num_classes, sample, classes, sizes, BATCH, public)
+        _steady_round(algorithm, federation, counters.__getitem__, visits, uploaded, of_server)
+        return lambda part: counters[part].get_total_flops()
+
+    plain = [(client, 1, BATCH) for client in range(count)]
+    others = [(client, *how) for client in range(count) for how in ((2, BATCH), (1, 2 * BATCH))]
+    once = measured(IMAGES, plain + others + [(client + count, 1, BATCH) for client in range(count)])
+    twice = measured(2 * IMAGES, plain) if algorithm.public_data != "none" else once
+    uploads, server = [], []
+    for run in (once, twice):
+        uploads.append((run("all uploads") - run("one upload")) / (uploaded - 1))
+        server.append(run("one upload") - uploads[-1])
+    upload_public, server_public = ((more - less) / IMAGES for less, more in (uploads, server))
+    server_parts = uploads[0] - upload_public * IMAGES, upload_public, server_public, server[0] - server_public * IMAGES
+
+    def parts(client: int) -> Flops:
+        usual = once(f"visit {client}, 1, {BATCH}")
+        epoch = (once(f"visit {client}, 2, {BATCH}") - usual) / size
+        own = max(
+            epoch, (once(f"visit {client + count}, 1, {BATCH}") - usual) / size
+        )  # less by FedKD's chosen ranks alone
+        batch = (once(f"visit {client}, 1, {2 * BATCH}") - usual) / BATCH
+        image = (twice(f"visit {client}, 1, {BATCH}") - usual) / IMAGES
+        fixed = usual - own * size - batch * BATCH - image * IMAGES
+        first = (once(f"beginning {client + count}") - once(f"beginning {client}")) / size
+        first_public = (twice(f"beginning {client}") - once(f"beginning {client}")) / IMAGES
+        return Flops(epoch, own - epoch, batch, image, fixed, *server_parts, first, first_public)
+
+    return {name: parts(client) for client, name in enumerate(names)}
 
 
 def relative_to_standalone(algorithm: Algorithm, architecture: str, epochs: int = 1) -> float:
@@ -246,58 +302,122 @@ def relative_to_standalone(algorithm: Algorithm, architecture: str, epochs: int 
     return (cost.epoch + cost.round / epochs) / training_flops(architecture, 10, 3)
 
 
+def of_outcome(outcome: Outcome, algorithm: Algorithm) -> np.ndarray:
+    """Cumulative FLOPs by the end of each round of a simulation: of all clients, each with its architecture and its
+    training images, and of the server, public images and what is trained before a client's first visit included.
+    """
+    return _spent(outcome.federation, algorithm, clients_of(outcome))
+
+
+def _spent(federation: Federation, algorithm: Algorithm, clients: pd.DataFrame) -> np.ndarray:
+    """`of_outcome`. clients: a record's table, which says who took part in each round."""
+    clients = clients[clients["round"] >= 0]
+    settings, infos, ids = federation.settings, federation.infos, clients["client"].to_numpy()
+    names, images = [info.architecture for info in infos], np.array([info.num_samples for info in infos])
+    classes = round(float(np.mean([len(info.classes) for info in infos])))
+    uploads = round(clients.groupby("round").size().mean())
+    shape = federation.num_classes, federation.sample, classes, uploads, (settings.epochs, settings.batch_size)
+    cost = _flops(algorithm, names, *shape)
+    public = 0.0 if federation.public is None else _public(algorithm, len(federation.public.indices))
+    trained = [sum(images_of_epochs(settings, count)) for count in images]
+    each = list(zip(map(cost.__getitem__, names), images, trained, strict=True))
+    visit = np.array([own.of_visit(n, seen, settings.batch_size, public) for own, n, seen in each])
+    first = np.array([n * own.first + public * own.first_public for own, n, _ in each])
+    of_clients = visit[ids] + np.where(clients["client"].duplicated(), 0, first[ids])
+    server = cost[names[0]].server + public * cost[names[0]].server_public
+    return np.asarray(np.cumsum(np.bincount(clients["round"], of_clients) + server))
+
+
+def _public(algorithm: Algorithm, held: float) -> float:
+    """How many of the public images a round uses."""
+    method = algorithm.method if isinstance(algorithm, Isolated) else algorithm
+    return 0.0 if algorithm.public_data == "none" else float(min(held, getattr(method, "public_samples", held)))
+
+
 def of_run(run: Any) -> np.ndarray:
-    """Cumulative FLOPs of a run, a record, by the end of each round; see `spent`."""
+    """Cumulative FLOPs of a run, a record, by the end of each round: as they were counted when it ended or, where they were not
+    (see `LARGE`), as `of_outcome` counts them on clients that are dealt their images again; of a result of record, and where
+    the data are not at hand, `spent`.
+    """
+    if len(run.flops):
+        return run.flops["flops"].to_numpy(float)
+    if not run.of_record and data_available(run.spec.dataset):
+        resolved = resolve(replace(run.spec, device="cpu"))
+        if resolved.hashed["data"] == run.hashed["data"]:
+            return _spent(federation_of(resolved), resolved.simulated, run.clients)
     return spent(run.spec, run.rounds)
 
 
-def spent(spec: Any, rounds: pd.DataFrame) -> np.ndarray:
-    """Cumulative FLOPs by the end of each round: of all clients and the server, public images and what is trained before a
-    client's first visit included.
+LARGE = 1e13  # FLOPs of plain training, minutes of a core: smaller runs are counted when somebody asks, for it takes seconds
 
-    spec: of a run, filled; rounds: a record's, which say how many images were trained on. What a method computes beyond plain
-    training is measured on CNN-3, where it is within 1 % of the mean of CNN-1..5; of what is no image, on the first architecture.
+
+def at_end(outcome: Outcome, run: Any) -> pd.DataFrame | None:
+    """`of_outcome` by round of a run, resolved, that is `LARGE`; None of another, and where what a person defined cannot be
+    counted apart from its run.
+    """
+    infos, shape = outcome.federation.infos, (run.info.num_classes, run.info.sample)
+    plain = {name: training_flops(name, *shape) for name in {info.architecture for info in infos}}
+    images = sum(row["samples"] for row in outcome.round_rows)
+    if images * np.mean([plain[info.architecture] for info in infos]) < LARGE:
+        return None
+    try:
+        spent = of_outcome(outcome, run.simulated)
+    except Exception:  # whatever one's own code raises of a few random samples; the run is stored all the same
+        return None
+    return pd.DataFrame({"round": range(len(spent)), "flops": spent})
+
+
+def spent(spec: Any, rounds: pd.DataFrame) -> np.ndarray:
+    """`of_outcome` of what only a specification, filled, and a record's table of rounds tell: as if the clients of all architectures
+    had equally many images.
     """
     trained = rounds[rounds["round"] >= 0]
-    info = data_info(str(spec.dataset))
-    algorithm, shape = make(spec.algorithm, spec.params), (info.num_classes, info.sample)
-    architectures = models.architectures(str(spec.scenario))
-    plain, measured = [training_flops(name, *shape) for name in architectures], "CNN-3"
-    if info.kind != "image":
-        measured = architectures[0]
-    scale = sum(plain) / len(plain) / training_flops(measured, *shape)
-    cost = flops(algorithm, measured, *shape, classes_per_client=min(spec.classes_per_client or 2, 10))
-    public = 0.0
-    if algorithm.public_data != "none":
-        source = data_info(spec.public_dataset) if spec.public_dataset else info
-        held = min(spec.public_fraction * source.num_train, spec.public_images or np.inf)
-        public = min(held, getattr(algorithm, "public_samples", held))
-    images, visits = trained["samples"] / spec.local_epochs, trained["selected"]
-    new = np.diff(trained["visited"], prepend=0)
-    clients = trained["samples"] * cost.epoch + images * cost.round + visits * (public * cost.public + cost.fixed)
-    before = new * (images / visits * cost.first + public * cost.first_public)
-    server = visits * (cost.upload + public * cost.upload_public) + public * cost.server_public + cost.server
-    return np.asarray(np.cumsum(scale * (clients + before) + server))
+    info, method = data_info(str(spec.dataset)), make(spec.algorithm, spec.params)
+    algorithm = Isolated(method) if spec.isolated else method
+    names, visits = models.architectures(str(spec.scenario)), trained["selected"].to_numpy()
+    classes, uploads = spec.classes_per_client or 2, round(visits.mean())
+    cost = _flops(
+        algorithm, names, info.num_classes, info.sample, classes, uploads, (spec.local_epochs, spec.batch_size)
+    )
+    turns = [cost[names[client % len(names)]] for client in range(spec.num_clients)]
+    source = data_info(spec.public_dataset) if spec.public_dataset else info
+    public = _public(algorithm, min(spec.public_fraction * source.num_train, spec.public_images or np.inf))
+    trained_on, new = trained["samples"].to_numpy() / visits, np.diff(trained["visited"], prepend=0)
+    images = trained_on / spec.local_epochs
+    before = [images * own.first + public * own.first_public for own in turns]
+    of_visit = [own.of_visit(images, trained_on, spec.batch_size, public) for own in turns]
+    server = turns[0].server + public * turns[0].server_public
+    return np.asarray(np.cumsum(visits * np.mean(of_visit, axis=0) + new * np.mean(before, axis=0) + server))
 
 
-def budgets(spec: Any, rounds: pd.DataFrame) -> dict[str, tuple[float, float]]:
-    """What a run has spent of each budget that its specification has, in these rounds, and the budget: `FLOPs` as `spent`
-    counts them, `words` as they travel, both ways.
+def budgets(run: Any) -> dict[str, tuple[float, float]]:
+    """What a run, a record, has spent of each budget that its specification has, and the budget: `FLOPs` as `of_run` counts
+    them, `words` as they travel, both ways.
     """
+    return _budgets(run.spec, run.rounds, lambda: of_run(run))
+
+
+def _budgets(spec: Any, rounds: pd.DataFrame, flops_of: Callable[[], np.ndarray]) -> dict[str, tuple[float, float]]:
     found = {}
     if spec.budget_flops:
-        found["FLOPs"] = (float(spent(spec, rounds)[-1]), spec.budget_flops)
+        found["FLOPs"] = (float(flops_of()[-1]), spec.budget_flops)
     if spec.budget_words:
         sent = rounds[["download_words", "upload_words"]].to_numpy(float)
         found["words"] = (float(np.nansum(sent)), spec.budget_words)  # there are none before the first round
     return found
 
 
-def used_up(spec: Any) -> Callable[[Outcome], bool] | None:
-    """Of a specification with a budget, whether a simulation has used up one (`simulate(..., enough=)`); else None."""
+def used_up(run: Any) -> Callable[[Outcome], bool] | None:
+    """Of a run, resolved, with a budget: whether a simulation has used up one (`simulate(..., enough=)`); else None."""
+    spec = run.spec
     if not (spec.budget_flops or spec.budget_words):
         return None
-    return lambda outcome: any(used >= most for used, most in budgets(spec, rounds_of(outcome)).values())
+
+    def enough(outcome: Outcome) -> bool:
+        found = _budgets(spec, rounds_of(outcome), lambda: of_outcome(outcome, run.simulated))
+        return any(used >= most for used, most in found.values())
+
+    return enough
 
 
 # ------------------------------------------------------------------------------------------------ costs to a target

@@ -160,7 +160,7 @@ def _compute(
                 outcome = checkpoint.simulate(
                     built, resolved.simulated, spec.rounds, spec.participation,
                     checkpoint=path / "checkpoint.pt", label=resolved.session, progress=after_round, patience=spec.patience,
-                    enough=costs.used_up(spec),
+                    enough=costs.used_up(resolved),
                 )  # fmt: skip
             resolved.check_data()
             more = ({"commits": commits} if len(commits) > 1 else {}) | ({"made": made} if made else {})

@@ -1,12 +1,12 @@
 """A finished run on disk: its record, the store that holds it, and the lock that protects it.
 
 `runs/<key>/` holds spec.json (what is hashed), provenance.json, rounds.csv, clients.csv, timing.csv, newcomers.csv if
-newcomers were visited, details.jsonl if the method notes any, final-server.pt or final-clients.pt if kept, and DONE,
-written last with the SHA-256 of every other file, below a line with its own; while unfinished, checkpoint.pt and, in the
-folder checkpoint.pt.clients, the visited clients. A finished run is never recomputed; an unfinished one resumes. A
-damaged one is renamed and reported. A run that is whole is never deleted, whatever version of fedlib computed it: one
-that this version cannot read is skipped and named, one whose numbers today's code computes differently is renamed when
-it is asked for again.
+newcomers were visited, flops.csv of a large run (`costs.LARGE`), details.jsonl if the method notes any, final-
+server.pt or final-clients.pt if kept, and DONE, written last with the SHA-256 of every other file, below a line with
+its own; while unfinished, checkpoint.pt and, in the folder checkpoint.pt.clients, the visited clients. A finished run
+is never recomputed; an unfinished one resumes. A damaged one is renamed and reported. A run that is whole is never
+deleted, whatever version of fedlib computed it: one that this version cannot read is skipped and named, one whose
+numbers today's code computes differently is renamed when it is asked for again.
 
 The results of record (`fedlib.papers.recorded`) are such folders too, without weights, timing and details, and with
 large tables compressed (`rounds.csv.gz`).
@@ -33,12 +33,14 @@ import filelock
 import numpy as np
 import pandas as pd
 import torch
+from torch import Tensor, nn
 
-from .. import data, devices, numerics, training
-from ..errors import FedlibError, choose, coerce, require
-from ..models import Model
+from .. import devices, numerics, training
+from ..algorithms import Algorithm
+from ..errors import FedlibError, choose, coerce, require, told
+from ..federation import Client
 from ..simulation import Outcome
-from . import clientfiles, files
+from . import clientfiles, costs, files
 from .build import federation_of
 from .places import home
 from .progress import notice
@@ -77,6 +79,9 @@ class Record:
     clients: pd.DataFrame
     timing: pd.DataFrame = field(default_factory=pd.DataFrame)
     newcomers: pd.DataFrame = field(default_factory=pd.DataFrame)
+    flops: pd.DataFrame = field(
+        default_factory=pd.DataFrame
+    )  # round, flops so far, if counted at its end: `costs.of_run`
     noted: list[dict[str, Any]] = field(default_factory=list)
     provenance: dict[str, Any] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
@@ -112,49 +117,124 @@ class Record:
         """Each client's last measured row."""
         return self.clients.groupby("client", as_index=False).last()
 
-    def client(self, id: int) -> Model:
-        """The network of client `id` as the run left it, on the CPU, in evaluation mode: images, normalised as in training, to
-        logits. Raises FedlibError where the run did not keep its clients (`keep="clients"`) or never visited this one.
+    def client(self, id: int) -> nn.Module:
+        """What client `id` predicts with as the run left it, on the CPU, in fp32 and in evaluation mode: samples, normalised as in
+        training, to the logits of its recorded accuracy. Its network or, where the method predicts with more than that,
+        a `Predictor`. Raises FedlibError where the run did not keep its clients (`keep="clients"`) or never visited this one.
         """
+        return self._handed(id)[0]
+
+    def _handed(self, id: int) -> tuple[nn.Module, Tensor, dict[str, str]]:
+        """What `client` hands out, two of the client's samples, and what is said of it in a file."""
         snapshots = load_weights(self, "clients")["clients"]
         id = coerce("client", id, int)
         visited = f"one that was visited: {', '.join(map(str, sorted(snapshots)[:20]))}"
         require(id in snapshots, "client", id, visited + (", ..." if len(snapshots) > 20 else ""))
-        client = federation_of(resolve(replace(self.spec, device="cpu"))).clients[id]
+        resolved = resolve(replace(self.spec, device="cpu", precision="fp32"))
+        client = federation_of(resolved).clients[id]
         client.restore(snapshots[id])
-        return client.model.eval()
+        handed, pool = Predictor(resolved.simulated, client).eval(), client.whole
+        measured = torch.cat([client.test, client.validation])
+        alone, together = (training.outputs(network, pool, measured) for network in (handed.model, handed))
+        scales = {
+            name: json.dumps(scale.flatten().tolist()) for name, scale in (("mean", pool.mean), ("std", pool.std))
+        }
+        said = {"run": self.key, "client": str(id), "architecture": client.info.architecture} | scales
+        return handed.model if torch.equal(alone, together) else handed, pool.batch(measured[[0, 0, -1]]), said
 
     def save(self, id: int, path: str | Path) -> Path:
-        """Write the weights of client `id` as safetensors, with the run's key, the client and its architecture as metadata; they
-        are read by `safetensors.torch.load_file` into `models.build(architecture, ...)`. Raises FedlibError as `client` does.
+        """Write what `client` hands out to a file: `.pt2`, a program from samples (any number) to logits, which
+        `torch.export.load(path).module()` reads without fedlib; or `.safetensors`, the weights of a network, which
+        `safetensors.torch.load_file` reads for the `load_state_dict` of `models.build(architecture, num_classes, sample)`.
+        Both say run, client, architecture, mean and std by which stored samples are normalised: as metadata, or in the
+        program's extra file `fedlib.json`. Raises FedlibError as `client` does, and for what cannot be written so.
         """
+        path = Path(path).expanduser()
+        choose("ending of the file", path.suffix, (".pt2", ".safetensors"))
+        network, samples, said = self._handed(id)
+        if path.suffix == ".pt2":
+            content, program = io.BytesIO(), self._program(network, samples)
+            with warnings.catch_warnings():  # of tensors that share memory
+                warnings.simplefilter("ignore")
+                torch.export.save(program, content, extra_files={"fedlib.json": json.dumps(said)})
+            files.write_bytes(path, content.getvalue())
+            return path
         from safetensors.torch import save
 
-        model, path = self.client(id), Path(path).expanduser()
-        named = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
-        architecture = str(self.clients.loc[self.clients["client"] == id, "architecture"].iloc[0])
-        said = {"run": self.key, "client": str(id), "architecture": architecture}
+        allowed = f"'.pt2', since {self.spec.algorithm} predicts with more than the client's network"
+        require(not isinstance(network, Predictor), "ending of the file", path.suffix, allowed)
+        named = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
         files.write_bytes(path, save(named, metadata=said))
         return path
 
     def export(self, id: int, path: str | Path) -> Path:
-        """Write the network of client `id` as an ONNX model, from `samples` (any number of them) to `logits`; with `pip install
-        'fedlib[onnx]'`. Raises FedlibError as `client` does, and where it is not installed.
+        """Write what `client` hands out as an ONNX model, from `samples` (any number of them) to `logits`; with `pip install
+        onnx onnxscript`. Raises FedlibError as `save` does, and where one of them is not installed.
         """
-        model, path = self.client(id), Path(path).expanduser()
-        sample = data.info(self.spec.dataset).sample
-        whole = sample.kind == "tokens"
-        samples = torch.zeros(2, *sample.shape, dtype=torch.int64 if whole else torch.float32)
+        path = Path(path).expanduser()
+        network, samples, said = self._handed(id)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                torch.onnx.export(
-                    model, (samples,), str(path), input_names=["samples"], output_names=["logits"],
-                    dynamic_shapes=({0: torch.export.Dim("n")},), dynamo=True, external_data=False, verbose=False,
+                program = torch.onnx.export(
+                    self._program(network, samples), input_names=["samples"], output_names=["logits"],
+                    dynamo=True, verbose=False,
                 )  # fmt: skip
-        except ImportError:
-            raise FedlibError("onnx is not installed; `pip install 'fedlib[onnx]'` installs it") from None
+        except ImportError as error:
+            missing = error.name or str(error)
+            raise FedlibError(f"{missing} is not installed; `pip install onnx onnxscript` installs it") from None
+        except FedlibError:
+            raise
+        except Exception as error:  # torch's, of what ONNX has not
+            raise FedlibError(f"run {self.key}: cannot be written as ONNX ({told(error)})") from None
+        assert program is not None
+        program.model.metadata_props.update(said)
+        program.save(path, external_data=False)
         return path
+
+    def _program(self, network: nn.Module, samples: Tensor) -> torch.export.ExportedProgram:
+        """`network` as a program for any number of samples, tried on these."""
+        reason = "its program answers otherwise"
+        try:
+            with torch.no_grad():
+                expected = network(samples)
+                if isinstance(network, Predictor):
+                    network.settle(samples)
+                program = torch.export.export(network, (samples,), dynamic_shapes=({0: torch.export.Dim("n")},))
+                same = torch.allclose(program.module()(samples), expected, rtol=1e-4, atol=1e-4)
+        except Exception as error:  # torch raises many kinds, of what it cannot trace
+            same, reason = False, told(error)
+        if not same:
+            said = f"what {self.spec.algorithm} predicts with cannot be written as a program"
+            raise FedlibError(f"run {self.key}: {said} ({reason}); `client` hands it out")
+        return program
+
+
+class Predictor(nn.Module):
+    """What a client predicts with where that is more than its network, `model`: normalised samples (n, ...) to the logits (n, C)
+    of its recorded accuracy, by the method's `predict`, which may read the client's state.
+    """
+
+    def __init__(self, method: Algorithm, client: Client):
+        super().__init__()
+        self.model, self.method, self.client = client.model, method, client
+
+    def forward(self, samples: Tensor) -> Tensor:
+        return self.method.predict(self.client, samples)["accuracy"]
+
+    def settle(self, samples: Tensor) -> None:
+        """Keep the networks that `predict` builds and loads, which a program could not, as they are after these samples."""
+        build, made = self.client.build, dict[str, nn.Module]()
+
+        def built(architecture: str) -> nn.Module:
+            if architecture not in made:
+                made[architecture] = build(architecture)
+            return made[architecture]
+
+        self.client.build = built  # type: ignore[assignment]
+        self(samples)
+        for network in made.values():
+            network.load_state_dict = lambda *_, **__: None  # type: ignore[method-assign]
 
 
 TABLES = ("rounds", "clients", "timing")
@@ -210,8 +290,8 @@ def _made(path: Path, done: dict[str, Any], content: dict[str, bytes]) -> Record
             raise ValueError(f"provenance.json has no {name}, or another kind of it")
     names = TABLES[:2] if of_record else TABLES
     tables = {name: pd.read_csv(io.BytesIO(content[f"{name}.csv"])) for name in names}
-    if "newcomers.csv" in content:
-        tables["newcomers"] = pd.read_csv(io.BytesIO(content["newcomers.csv"]))
+    for name in {"newcomers", "flops"} & {file.removesuffix(".csv") for file in content}:
+        tables[name] = pd.read_csv(io.BytesIO(content[f"{name}.csv"]))
     for name, columns in NUMBERS.items():
         for column in columns:
             if not pd.api.types.is_numeric_dtype(tables[name][column]):
@@ -379,6 +459,8 @@ def write(path: Path, outcome: Outcome, resolved: Resolved, stored: bytes, more:
     tables = dict(zip(TABLES, (rounds_of(outcome), clients_of(outcome), timing), strict=True))
     if outcome.newcomer_rows:
         tables["newcomers"] = pd.DataFrame(outcome.newcomer_rows)
+    if (counted := costs.at_end(outcome, resolved)) is not None:
+        tables["flops"] = counted
     contents: dict[str, bytes | memoryview] = {"spec.json": stored}
     contents |= {
         f"{name}.csv": table.to_csv(index=False, lineterminator="\n").encode() for name, table in tables.items()

@@ -6,8 +6,9 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
-from fedlib import Dataset, Model, RunSpec, algorithms, data, lab, models
+from fedlib import Dataset, Model, RunSpec, algorithms, border, data, lab, models, simulate
 from fedlib.algorithms import Standalone, make
 from fedlib.flower import shares
 from fedlib.lab import costs, estimates
@@ -102,3 +103,77 @@ def test_a_share_holds_the_samples_as_they_are(name, tmp_path):
             assert torch.equal(own.pool.batch(own.train), mine.pool.batch(mine.train))
     server = shares.federation_from(*shares.read(tmp_path / "server", run.key))
     assert server.sample == whole.sample and not server.pool.images.any()
+
+
+class Narrow(Standalone):
+    """Fits one network alone."""
+
+    name = "Narrow"
+
+    def check(self, federation):
+        assert set(federation.architectures) == {"mine"}
+
+
+def counted(spec, monkeypatch):
+    """What the second round computes, by a counter around each step of the method, and what it is priced at."""
+    run, found = lab.resolve(spec, "smoke"), []
+
+    def watched(step):
+        def within(*given):
+            with FlopCounterMode(display=False) as counter:
+                returned = step(*given)
+            found.append(counter.get_total_flops() if given[-1].round == 1 else 0)
+            return returned
+
+        return within
+
+    for name in ("init_client", "download", "local_round", "aggregate"):
+        monkeypatch.setattr(type(run.algorithm), name, watched(getattr(type(run.algorithm), name)))
+    monkeypatch.setattr(border, "rehearsing", lambda *_: False)  # of own methods, which would be counted twice
+    outcome = simulate(lab.federation_of(run), run.simulated, 2)
+    monkeypatch.undo()
+    first, both = costs.of_outcome(outcome, run.simulated)
+    return sum(found), both - first
+
+
+ZOO, QUICK = "ResNet-4,MobileNet-V2", ("FedGH", "FML", "Per-FedAvg", "FedKEMF")
+UNEVEN = {"partition": "dirichlet", "alpha": 0.5, "num_clients": 4, "participation": 1.0, "rounds": 2, "batch_size": 16}
+NAMES = list(algorithms.ALGORITHMS)
+DEPEND = {"pFedHR", "FedKD"}  # on the weights: which candidates there are, which ranks are kept
+
+
+@pytest.mark.thorough(*QUICK)
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in DEPEND])
+def test_a_method_is_priced_at_what_it_runs(name, small_digits, monkeypatch):
+    scenario = "CNN-5" if algorithms.ALGORITHMS[name].needs == "architecture" else "CNN-2,CNN-5,CNN-1"
+    found, priced = counted(RunSpec(name, dataset="digits", scenario=scenario, local_epochs=2, **UNEVEN), monkeypatch)
+    assert priced == pytest.approx(found, rel=0.01)
+
+
+KINDS = [
+    *itertools.product(SAMPLES, ["FedProto", "FML"]),
+    *((ZOO, name) for name in ("FML", "FedMRL", "FD")),
+    ("mine", "Narrow"),
+]
+
+
+@pytest.mark.thorough("MLP", "mine")
+@pytest.mark.parametrize(("scenario", "name"), KINDS)
+def test_networks_of_every_kind_are_priced_at_what_they_run(scenario, name, small_digits, monkeypatch):
+    algorithms.register(Narrow)
+    models.register("mine", lambda num_classes, channels: models.cnn("CNN-5", num_classes, channels))
+    spec = RunSpec(name, dataset="digits", scenario=scenario, **UNEVEN)
+    if scenario in SAMPLES:
+        spec = dataclasses.replace(register(scenario), algorithm=name)
+    found, priced = counted(spec, monkeypatch)
+    assert priced == pytest.approx(found, rel=0.01)
+
+
+def test_a_large_run_holds_what_it_was_priced_at_and_a_small_one_is_priced_alike(small_digits, monkeypatch):
+    spec = RunSpec("FedKEMF", dataset="digits", scenario="CNN-5,CNN-1", keep="server", **UNEVEN)
+    small = lab.run(spec, progress=False)
+    monkeypatch.setattr(costs, "LARGE", 0)
+    large = lab.run(dataclasses.replace(spec, isolated=False, keep="clients"), progress=False)
+    assert small.key == large.key and not len(small.flops) and (large.path / "flops.csv").exists()
+    assert costs.of_run(large).tolist() == costs.of_run(small).tolist() == large.flops["flops"].tolist()
+    assert costs.spent(small.spec, small.rounds) == pytest.approx(costs.of_run(small), rel=0.2)
