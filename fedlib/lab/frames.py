@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from ..errors import FedlibError, require
+from ..errors import require
 from . import files
 from .places import home, shipped
 
@@ -51,7 +51,7 @@ def tidy(folder: str | Path = "all") -> Tidy:
             continue
         try:
             found[path.name] = _read(path)
-        except (FedlibError, OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             print(f"run {path.name}: left out ({error or type(error).__name__})", file=sys.stderr)
     if not found:
         return Tidy(*(pd.DataFrame(columns=["key"]) for _ in Tidy._fields))
@@ -61,11 +61,11 @@ def tidy(folder: str | Path = "all") -> Tidy:
 
 def _read(path: Path) -> tuple[dict[str, object], dict[str, pd.DataFrame]]:
     """A run's row and its tables, each file held to its digest."""
-    done = json.loads(files.unseal((path / "DONE").read_bytes()))
+    done = json.loads(files.unseal(files.regular(path / "DONE").read_bytes()))
     content = {}
     for name, digest in done["files"].items():
         if name.startswith(("spec", "provenance", "rounds", "clients")):
-            held = (path / name).read_bytes()
+            held = files.regular(path / name).read_bytes()
             if hashlib.sha256(held).hexdigest() != digest:
                 raise ValueError(f"{name} is not what was written")
             content[name.removesuffix(".gz")] = gzip.decompress(held) if name.endswith(".gz") else held

@@ -127,6 +127,7 @@ def export() -> int:
 def _summary(record: lab.Record) -> dict[str, bytes | memoryview]:
     """The files of a result of record, of a run in the store."""
     tables = {"rounds": record.rounds.round(6), "clients": record.final().round(6)}
+    tables |= {"flops": record.flops} if len(record.flops) else {}
     if (record.path / "final-clients.pt").exists():
         tables["maps"] = views.map_representations(record).round(2).sort_values("client", kind="stable")
     if record.spec.algorithm == "pFedES" and any(
