@@ -138,7 +138,7 @@ class Record:
 
     def export(self, id: int, path: str | Path) -> Path:
         """Write the network of client `id` as an ONNX model, from `samples` (any number of them) to `logits`; with `pip install
-        'fedlib[onnx]'`. Raises FedlibError as `client` does, and where it is not installed.
+        onnx onnxscript`. Raises FedlibError as `client` does, and where it is not installed.
         """
         model, path = self.client(id), Path(path).expanduser()
         sample = data.info(self.spec.dataset).sample
@@ -152,7 +152,7 @@ class Record:
                     dynamic_shapes=({0: torch.export.Dim("n")},), dynamo=True, external_data=False, verbose=False,
                 )  # fmt: skip
         except ImportError:
-            raise FedlibError("onnx is not installed; `pip install 'fedlib[onnx]'` installs it") from None
+            raise FedlibError("onnx is not installed: pip install onnx onnxscript") from None
         return path
 
 
