@@ -1,14 +1,15 @@
 """Sphinx: `make site` calls it through build.py. Nothing is executed and nothing is fetched."""
 
-from importlib import metadata
 from typing import Any
 
 from docutils import nodes
 from latex2mathml.converter import convert
 
+import fedlib
+
 project = "fedlib"
 author = copyright = "The fedlib authors"
-release = metadata.version("fedlib")
+release = fedlib.__version__
 extensions = ["myst_nb", "sphinx.ext.autodoc"]
 
 nb_execution_mode = "off"  # the committed outputs are shown

@@ -25,6 +25,7 @@ from pygments.lexers import PythonLexer
 
 import fedlib
 from fedlib import algorithms, fields, lab
+from fedlib.cli import methods as cited
 from fedlib.lab import presets
 from fedlib.papers import (
     checked,
@@ -50,7 +51,6 @@ from fedlib.show import intervals, labels, looks, paired, tables
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
-REPOSITORY = "https://github.com/fedlib/fedlib"
 REAL = [scale for scale in reversed(list(lab.SCALES)) if scale != "smoke"]  # the best evidence first
 REFERENCE = "Standalone"
 GAIN = "gain over training alone"  # the difference to REFERENCE
@@ -234,11 +234,12 @@ def landing(thumbs: Mapping[str, str]) -> str:
     priced = conclusions.at_each_price(hundred, "FedSSA").astype(str).to_dict("records")
     total = ledger()["verdict"].value_counts()
     said = ", ".join(f"{total.get(name, 0)} {name}" for name in verdicts.VERDICTS if total.get(name, 0))
+    counted = len(ledger().query("verdict == @verdicts.SUPPORTED and by == @verdicts.COUNTED"))
     return f"""# Do the published gains of model-heterogeneous federated learning hold up?
 
 Clients with different neural networks, and different data that stay with them, train together by exchanging something smaller than
 a model. fedlib re-runs four papers on this (FedSSA, FedGH, pFedES, pFedHR) and puts beside every number what the paper prints. Of
-{len(ledger())} claims in their texts, our runs leave [{said}](results/ledger.md).
+{len(ledger())} claims in their texts: [{said}](results/ledger.md); {counted} of the supported by counting, without a run.
 
 {shown_picture("_static/figures/fedssa-gains.png", "Gain of each method over training alone, ours and the printed one")}
 
@@ -248,7 +249,8 @@ a model. fedlib re-runs four papers on this (FedSSA, FedGH, pFedES, pFedHR) and 
 
 ## Try it
 
-    git clone {REPOSITORY} && cd fedlib
+In a clone of this repository:
+
     make CPU=1 lab            # installs once (2 GB), opens the first notebook
     .venv/bin/fedlib run FedSSA --dataset digits --rounds 3
 
@@ -327,7 +329,9 @@ def _landing_rows(paper: str, exhibit: exhibits.Exhibit) -> list[dict[str, str]]
                 shown = {"setting": setting.replace(" = ", "\u00a0=\u00a0").replace(" %", "\u00a0%")}
                 shown |= {"our result": spread(row["ours"], row["ci95"], row["n"]), GAIN: gain}
                 rows.append(shown | {"the paper's own gain": _printed_gap(paper, exhibit, row)})
-    rows = rows or [{"setting": "not run yet", "our result": "–", GAIN: "–", "the paper's own gain": "–"}]
+    smaller = sum(record.spec.algorithm == paper for record in records().values())
+    unrun = f"not run at the paper's; {smaller} runs in a smaller one" if smaller else "not run yet"
+    rows = rows or [{"setting": unrun, "our result": "–", GAIN: "–", "the paper's own gain": "–"}]
     link = f'<a href="methods/{paper}.html">{paper}</a>'
     return [{"paper": link, **row, "claims": tags if place == 0 else ""} for place, row in enumerate(rows)]
 
@@ -537,8 +541,7 @@ def _marked(text: str) -> str:
 
 
 def _citation(name: str, of: str = "", words: str = "", runs: Sequence[str] = ()) -> str:
-    """BibTeX of a method's page, or of its page `of` a setting in `words`, with its runs; and, of the four papers, of the paper."""
-    own = re.search(rf"(?ms)^@\w+{{{name.lower()},.*?^}}$", (ROOT / "paper.bib").read_text(encoding="utf-8"))
+    """BibTeX of a method's page, or of its page `of` a setting in `words`, with its runs; and of the method's paper."""
     page = [
         f"@misc{{fedlib-{of or name.lower()},",
         "  author = {{The fedlib authors}},",
@@ -546,9 +549,9 @@ def _citation(name: str, of: str = "", words: str = "", runs: Sequence[str] = ()
             " %", " \\%"
         ),
         *([f"  note = {{Runs {', '.join(runs)}}},"] if runs else []),
-        f"  howpublished = {{Software}},\n  url = {{{REPOSITORY}}}\n}}",
+        "  howpublished = {Software}\n}",
     ]
-    return "```bibtex\n" + "\n\n".join(filter(None, (own and own.group(), "\n".join(page)))) + "\n```\n"
+    return "```bibtex\n" + "\n\n".join(filter(None, (cited.reference(name), "\n".join(page)))) + "\n```\n"
 
 
 def rest(documented: ModuleType | type | None) -> str:

@@ -63,8 +63,8 @@ Train one specification and store its record; the same command reads a finished 
         "tune",
         """choose a method's hyper-parameters by validation accuracy
 
-Every trial is a stored run, and the same command goes on where an interrupt stopped it. With `pip install
-'fedlib[tune]'`.""",
+Every trial is a stored run, and the same command goes on where an interrupt stopped it. It needs
+optuna (`pip install optuna`).""",
     ),
     (
         "exhibits:exhibits_",

@@ -5,6 +5,7 @@ and JOSS then make of them, no test here can see.
 import json
 import re
 import shlex
+import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 from packaging.requirements import Requirement
+
+from fedlib.cli.methods import reference
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = sorted(
@@ -119,14 +122,56 @@ def test_what_is_said_of_the_project_is_said_alike():
     assert [entry["name"] for entry in cited["authors"]] == [entry["name"] for entry in archived["creators"]] == people
     assert cited["keywords"] == archived["keywords"] == PROJECT["keywords"][: len(cited["keywords"])]
     papers = {entry["url"].rpartition("/")[2] for entry in cited["references"]}
-    assert {entry["identifier"].removeprefix("arXiv:") for entry in archived["related_identifiers"]} > papers
+    assert {entry["identifier"].removeprefix("arXiv:") for entry in archived["related_identifiers"]} == papers
+
+
+def test_the_citation_file_and_fedlib_cite_agree():
+    for entry in read(ROOT / "CITATION.cff")["references"]:
+        (cited,) = (
+            fields
+            for name in ("FedSSA", "FedGH", "pFedES", "pFedHR")
+            for fields in [dict(re.findall(r"^  (\w+) = \{(.*)\},?$", reference(name), re.M))]
+            if fields["url"] == entry["url"]
+        )
+        authors = " and ".join(f"{one['family-names']}, {one['given-names']}" for one in entry["authors"])
+        venue = entry.get("collection-title") or entry["journal"]
+        stated = {"title": entry["title"], "author": authors, "year": str(entry["year"]), "url": entry["url"]}
+        stated |= {"booktitle" if "collection-title" in entry else "journal": venue}
+        stated |= {"doi": entry["doi"]} if "doi" in entry else {}
+        assert cited | {"title": re.sub("[{}]", "", cited["title"])} == stated
+
+
+def test_nothing_names_an_address_or_a_distribution_that_is_not_ours():
+    """`fedlib` is another project's on PyPI and on GitHub; the module's name alone is ours."""
+    foreign = (
+        r"(github|githubusercontent|mybinder|readthedocs)\.[a-z]+/[^ )]*fedlib|fedlib\[[a-z]|"
+        r"pip (install|download) [^&`\"]*fedlib"
+    )
+    command = ["git", "grep", "-nIiE", foreign, "--", ".", ":!tests/test_project_files.py"]
+    named = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert (named.returncode, named.stdout) == (1, "") and PROJECT["name"] == "mhpfl"
+
+
+def test_what_a_message_tells_to_install_is_of_an_extra():
+    known = {Requirement(text).name for some in PROJECT["optional-dependencies"].values() for text in some}
+    files = [path for kind in ("fedlib/**/*.py", "workflow/*.*", "docs/pages/*.md") for path in ROOT.glob(kind)]
+    told = [
+        name
+        for path in files
+        for words in re.findall(
+            r"pip install(?: mhpfl-\*\.whl)?((?: '?(?!mhpfl)[a-z][\w-]+(?:<[\d.]+')?)+)", path.read_text()
+        )
+        for name in re.findall(r"[a-z][\w-]+", words)
+    ]
+    assert {"onnx", "optuna", "trustme", "h5py"} <= set(told) <= known, set(told) - known
 
 
 def test_the_paper_cites_what_its_bibliography_has():
     """The keys of both, and that each entry says who, what and when or where."""
     text = (ROOT / "paper.md").read_text()
-    entries = re.findall(r"^@\w+\{(\w+),(.*?)^\}", (ROOT / "paper.bib").read_text(), re.M | re.S)
-    assert set(re.findall(r"\[@(\w+)\]", text)) == {key for key, _ in entries}
+    entries = re.findall(r"^@\w+\{(\w+),(.*?)^\}", (ROOT / "fedlib/references.bib").read_text(), re.M | re.S)
+    keys = [key for key, _ in entries]
+    assert set(re.findall(r"\[@(\w+)\]", text)) <= set(keys) and len(keys) == len(set(keys))
     for key, entry in entries:
         fields = re.findall(r"^  (\w+) = ", entry, re.M)
         assert {"title", "author"} <= set(fields) and {"year", "url"} & set(fields), key

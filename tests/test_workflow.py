@@ -1,6 +1,6 @@
 """The plan of an exhibit, launched by others' engines: Snakemake here and on a Slurm of one node, and submitit.
 
-Skipped where Snakemake and submitit (the extra `fedlib[workflow]`) or Slurm (tests/slurm.sh install) are not installed.
+Skipped where Snakemake and submitit or Slurm (tests/slurm.sh install) are not installed.
 """
 
 import csv
@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("snakemake_executor_plugin_slurm", reason="not installed: fedlib[workflow]")
-pytest.importorskip("submitit", reason="not installed: fedlib[workflow]")
+pytest.importorskip("snakemake_executor_plugin_slurm", reason="not installed: the extra workflow")
+pytest.importorskip("submitit", reason="not installed: the extra workflow")
 
 import psutil
 import torch

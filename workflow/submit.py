@@ -1,6 +1,6 @@
 """Runs as jobs of a Slurm array, with submitit alone: no daemon, no workflow.
 
-    pip install 'fedlib[workflow]' && fedlib workflow copy workflow
+    pip install submitit && fedlib workflow copy workflow
     fedlib reproduce fedssa/table2 --scale record --plan json > plan.json
     python workflow/submit.py plan.json logs
 

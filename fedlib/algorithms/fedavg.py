@@ -1,4 +1,4 @@
-"""FedAvg: McMahan, Moore, Ramage, Hampson, Agueera y Arcas, "Communication-Efficient Learning of Deep Networks from
+"""FedAvg: McMahan, Moore, Ramage, Hampson, Agüera y Arcas, "Communication-Efficient Learning of Deep Networks from
 Decentralized Data", AISTATS 2017, Algorithm 1.
 
 The server averages whole models, weighted by the clients' numbers of training images. All clients need one

@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-import sys
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -83,7 +83,7 @@ def data_(name: Annotated[DataSet | None, Parameter(help=", ".join(data.names())
 
 
 def cite(*methods: completed(algorithms.ALGORITHMS)) -> None:  # type: ignore[valid-type]
-    """Print BibTeX of the methods' papers (authors by surname), and of fedlib.
+    """Print BibTeX of the methods' papers, and of fedlib.
 
     Parameters
     ----------
@@ -98,28 +98,12 @@ SOFTWARE = f"""@software{{fedlib,
   title = {{fedlib: a reproducible companion to four papers on model-heterogeneous personalised federated learning}},
   author = {{{{The fedlib authors}}}},
   version = {{{__version__}}},
-  url = {{https://github.com/fedlib/fedlib}},
 }}"""
 
 
-JOURNALS = ("Nature Communications",)
-
-
 def reference(name: str) -> str:
-    """A method's paper as BibTeX, from the first sentence of its module: authors (surnames), title, venue, year; empty for
-    Standalone and for a method of one's own, which name none.
-    """
-    text = " ".join((sys.modules[algorithms.ALGORITHMS[name].__module__].__doc__ or "").split())
-    found = re.match(r'[^"]*?: (?P<authors>[^":]+), "(?P<title>[^"]+)", (?P<venue>.*?)(?P<year>(19|20)\d\d)', text)
-    if found is None:
-        return ""
-    authors, venue = found["authors"].split(", "), found["venue"].strip(" ,")
-    kind, where = ("misc", "")
-    if venue:
-        kind, of = ("article", "journal") if venue in JOURNALS else ("inproceedings", "booktitle")
-        where = f"  {of} = {{{venue}}},\n"
-    arxiv = re.search(r"\(arXiv ([\d.]+)\)", text[: found.end() + 25])
-    eprint = f"  eprint = {{{arxiv[1]}}},\n  archivePrefix = {{arXiv}},\n" if arxiv else ""
-    key = re.sub(r"\W", "", f"{authors[0]}{found['year']}{name}").lower()
-    title = f"  title = {{{{{found['title']}}}}},\n  author = {{{' and '.join(authors)}}},\n"
-    return f"@{kind}{{{key},\n{title}{where}  year = {{{found['year']}}},\n{eprint}}}"
+    """The BibTeX entry of a method's paper; empty for Standalone and for a method of one's own."""
+    entries = Path(__file__).parents[1].joinpath("references.bib").read_text(encoding="utf-8")
+    key = re.sub(r"\W", "", name).lower()
+    found = re.search(rf"(?ms)^@\w+{{{key},.*?^}}$", entries)
+    return found.group() if found else ""

@@ -1,4 +1,4 @@
-"""Data sets of Hugging Face's `datasets`, and the partitioners of `flwr-datasets` (pip install 'fedlib[huggingface]')."""
+"""Data sets of Hugging Face's `datasets`, and the partitioners of `flwr-datasets` (`pip install datasets flwr-datasets`)."""
 
 from typing import Any
 
@@ -79,7 +79,7 @@ def dealt_by(partitioner: Any, **columns: Any) -> list[np.ndarray]:
     try:
         from datasets import Dataset as Table
     except ImportError:
-        raise FedlibError("partitioners of flwr-datasets need it: pip install 'fedlib[huggingface]'") from None
+        raise FedlibError("partitioners of flwr-datasets need it: pip install datasets flwr-datasets") from None
     lengths = {len(values) for values in columns.values()}
     require(len(lengths) == 1, "columns", ", ".join(columns), "one value per sample in each")
     partitioner.dataset = Table.from_dict({**columns, "place": np.arange(lengths.pop())})

@@ -9,6 +9,6 @@ specification gives the same rounds.csv and clients.csv, byte for byte, on machi
     resident  a node's process that stays, so that not every message loads torch
     server    the server's part: an exchange over nodes that may be slow, go away and come back
     here      nodes in this process, for trying and for tests
-    app       the Flower app that connects the two (needs flwr, the extra `fedlib[flower]`)
+    app       the Flower app that connects the two (needs flwr)
     loopback  a SuperLink and SuperNodes on this machine, with TLS and node authentication
 """

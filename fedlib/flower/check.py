@@ -58,7 +58,7 @@ def connection(name: str) -> str:
 def online(name: str) -> list[int]:
     """The SuperNodes that the SuperLink called `name` has registered and that are there now."""
     if shutil.which("flwr") is None:
-        raise FedlibError("Flower is not installed: pip install 'fedlib[flower]'")
+        raise FedlibError("Flower is not installed: pip install 'flwr<1.43' trustme")
     command = ["flwr", "supernode", "list", name, "--format", "json"]
     ended = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300)
     said = ended.stdout[max(0, ended.stdout.find("{")) :]

@@ -93,7 +93,7 @@ class Loopback:
 
     def __enter__(self) -> "Loopback":
         if not installed() or shutil.which("flower-superlink", path=self.environment["PATH"]) is None:
-            raise FedlibError("Flower is not installed: pip install 'fedlib[flower]'")
+            raise FedlibError("Flower is not installed: pip install 'flwr<1.43' trustme")
         write_certificates(self.own)
         self.port = _free_port()
         (self.own / "home").mkdir(exist_ok=True)

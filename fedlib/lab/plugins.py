@@ -16,7 +16,7 @@ A package declares them as entry points, whose names are what a specification sa
 import contextlib
 import functools
 import sys
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, distributions, entry_points
 from typing import Any
 
 from .. import algorithms, data, models, partition
@@ -29,8 +29,11 @@ PROVIDED: dict[tuple[str, str], Any] = {}  # (group, name) -> what a package bro
 @functools.cache
 def load_plugins() -> None:
     """Register what the installed packages bring, once a process. What cannot be loaded is left out, and a line on
-    standard error says so.
+    standard error says so, as one does of another distribution that has a module of our name.
     """
+    if any(one.metadata["Author"] != "The fedlib authors" for one in distributions(name="fedlib")):  # ours is mhpfl
+        said = "both write into one folder, so pip uninstall fedlib and install mhpfl again"
+        print(f"fedlib: another project called fedlib is installed beside mhpfl: {said}", file=sys.stderr)
     for group in GROUPS:
         for point in entry_points(group=group):
             try:

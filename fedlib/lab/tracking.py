@@ -216,5 +216,5 @@ def _named(text: str) -> Tracker:
     except FedlibError as error:
         if not isinstance(error.__cause__, ImportError):
             raise
-        line = f"tracker = {text!r}: {kind} is not installed; `pip install 'fedlib[{kind}]'` installs it"
+        line = f"tracker = {text!r}: {kind} is not installed: pip install {kind}"
         raise FedlibError(line) from None

@@ -274,6 +274,6 @@ def _optuna() -> Any:
     try:
         import optuna
     except ImportError:
-        raise FedlibError("optuna is not installed; `pip install 'fedlib[tune]'` installs it") from None
+        raise FedlibError("optuna is not installed: pip install optuna") from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna

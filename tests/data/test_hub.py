@@ -7,8 +7,8 @@ from PIL import Image
 from fedlib import RunSpec, data, partition, run
 from fedlib.errors import FedlibError
 
-datasets = pytest.importorskip("datasets", reason="not installed: fedlib[huggingface]")
-partitioners = pytest.importorskip("flwr_datasets.partitioner", reason="not installed: fedlib[huggingface]")
+datasets = pytest.importorskip("datasets", reason="not installed: datasets, flwr-datasets")
+partitioners = pytest.importorskip("flwr_datasets.partitioner", reason="not installed: datasets, flwr-datasets")
 
 pytestmark = pytest.mark.usefixtures("home")
 

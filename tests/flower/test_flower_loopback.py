@@ -1,7 +1,7 @@
 """A federation over Flower on loopback: SuperLink and three SuperNodes as processes, TLS, keys; killed and started again.
 
 The server's process could not read an image if it tried: what reads the digits cannot be imported there, and its data
-folder is empty. Skipped where Flower is not installed (the extra `fedlib[flower]`).
+folder is empty. Skipped where Flower is not installed.
 """
 
 import os

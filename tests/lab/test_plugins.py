@@ -47,6 +47,17 @@ def package(tmp_path, monkeypatch):
     plugins.load_plugins.cache_clear()
 
 
+def test_a_distribution_of_our_modules_name_beside_ours_is_one_line(tmp_path, monkeypatch, capsys):
+    (tmp_path / "fedlib-9.9.dist-info").mkdir()
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    for author in ("Somebody", "The fedlib authors"):  # of an older version of ours
+        said = f"Metadata-Version: 2.1\nName: fedlib\nVersion: 9.9\nAuthor: {author}\n"
+        (tmp_path / "fedlib-9.9.dist-info/METADATA").write_text(said)
+        plugins.load_plugins.__wrapped__()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("fedlib: another project called fedlib is installed beside mhpfl: ")
+
+
 @pytest.mark.thorough
 def test_workers_train_what_a_package_brings(package):
     specs = [RunSpec(**SPEC, seed=seed) for seed in (0, 1)]

@@ -9,6 +9,7 @@ from dataclasses import asdict
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 
 from fedlib import ALGORITHMS
 from fedlib.__main__ import app
@@ -247,7 +248,7 @@ def test_bare_fails_as_its_command_does_and_when_data_are_downloaded():
 
 
 def test_conda_installs_the_same_requirements():
-    environment = (ROOT / "environment.yml").read_text()
-    assert re.search(r"pip:\s*\n\s*- -r requirements.txt", environment)
+    *own, by_pip = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+    assert by_pip == {"pip": ["-r requirements.txt", "--editable ."]} and own == ["python=3.12", "pip", "git", "make"]
     pins = [line for line in (ROOT / "requirements.txt").read_text().splitlines() if line and not line.startswith("#")]
     assert all(re.match(r"[\w.-]+==[\w.+]+\s+#", line) for line in pins)

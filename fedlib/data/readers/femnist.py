@@ -2,7 +2,7 @@
 
 Each writer's samples are in part for training and in part for testing, which are the official parts; groups are the
 writers. Pixels become bytes, ink bright on dark as in MNIST. In memory 600 MB. Read by h5py (`pip install
-'fedlib[femnist]'`).
+h5py`).
 """
 
 import hashlib
@@ -24,7 +24,7 @@ def read(root: Path, download: bool) -> Dataset:
     try:
         import h5py
     except ImportError:
-        raise FedlibError("its files are in the format HDF5: pip install 'fedlib[femnist]'") from None
+        raise FedlibError("its files are in the format HDF5: pip install h5py") from None
     folder = root / "femnist"
     if download:
         from torchvision.datasets.utils import download_url
