@@ -90,7 +90,6 @@ def stage(source: Path) -> None:
         stage_notebook(name, source / name)
     (static / "figures").mkdir()
     record = generate.ROOT / "figures" / "record" / "fedssa"
-    shutil.copy(record / "table2-prices-of-record.png", static / "figures" / "fedssa-prices.png")
     shutil.copy(record / "table2-differences-of-record.png", static / "figures" / "fedssa-gains.png")
     (static / "messages").mkdir()
     for name, picture in generate.messages().items():

@@ -34,12 +34,14 @@ from fedlib.papers import (
     contradictions,
     exhibits,
     loading,
-    prices,
     printed,
     recorded,
     results,
     stamps,
     verdicts,
+)
+from fedlib.papers import (
+    differences as differences_of_record,
 )
 from fedlib.papers.exhibits import RECORD
 from fedlib.papers.fields import NOT_REPRODUCED, field_table
@@ -219,9 +221,10 @@ DOORS = f"""* **Learn** a method in ten minutes, with a drawn round, numbers by 
 
 
 def front() -> str:
-    """README's question, picture's caption and table, so that both say the same."""
+    """README's answer, picture and table, so that both say the same."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    return text[text.index("\nCIFAR-100, 100 clients") : text.index("## Try it")].strip()
+    text = text[text.index("**Do the published") : text.index("## Try it")].strip()
+    return re.sub(r"!\[(.*?)\]\(\S+\)", lambda found: shown_picture("_static/figures/fedssa-gains.png", found[1]), text)
 
 
 def landing(thumbs: Mapping[str, str]) -> str:
@@ -230,18 +233,7 @@ def landing(thumbs: Mapping[str, str]) -> str:
         exhibit = exhibits.EXHIBITS[MAIN[paper]]
         rows += _landing_rows(paper, exhibit)
         pictures.append(gallery_card(exhibit, thumbs[exhibit.name]))
-    hundred = load("fedssa/heterogeneous", RECORD).where(num_clients=100)
-    priced = conclusions.at_each_price(hundred, "FedSSA").astype(str).to_dict("records")
-    total = ledger()["verdict"].value_counts()
-    said = ", ".join(f"{total.get(name, 0)} {name}" for name in verdicts.VERDICTS if total.get(name, 0))
-    counted = len(ledger().query("verdict == @verdicts.SUPPORTED and by == @verdicts.COUNTED"))
-    return f"""# Do the published gains of model-heterogeneous federated learning hold up?
-
-Clients with different neural networks, and different data that stay with them, train together by exchanging something smaller than
-a model. fedlib re-runs four papers on this (FedSSA, FedGH, pFedES, pFedHR) and puts beside every number what the paper prints. Of
-{len(ledger())} claims in their texts: [{said}](results/ledger.md); {counted} of the supported by counting, without a run.
-
-{shown_picture("_static/figures/fedssa-gains.png", "Gain of each method over training alone, ours and the printed one")}
+    return f"""# fedlib
 
 {front()}
 
@@ -263,15 +255,6 @@ In a clone of this repository:
 
 Accuracy is the mean over the clients visited so far, in per cent; differences are in points, paired
 by seed, with a 95 % interval where n > 1. We never judge on one seed.
-
-## What a lead costs
-
-FedSSA against each other method, with 100 clients, at equal rounds, at equal computation and at equal communication; in brackets the
-rounds that are compared where one run is cut. A run cut at a round is not a run planned for that many.
-
-{shown_picture("_static/figures/fedssa-prices.png", "FedSSA against each other method at three prices")}
-
-{table(priced)}
 
 ```{{toctree}}
 :hidden:
@@ -307,10 +290,11 @@ api/index
 
 @functools.cache
 def gains() -> dict[tuple[str, str], tuple[float, float, int]]:
-    """(method, setting of 100 clients) -> its gain over the reference, half-width and n, with the intervals of README's table."""
-    joined = Runs.joined([load("fedssa/heterogeneous", RECORD), load("pfedes/heterogeneous", RECORD).of("pFedES")])
-    rows = prices.over(joined.where(num_clients=100), REFERENCE).to_dict("records")
-    return {(row["own"], row["setting"]): (row["rounds"], row["rounds_ci95"], row["n"]) for row in rows}
+    """(method, setting of 100 clients) -> its gain over the reference, half-width and n, of the one table of differences."""
+    rows = differences_of_record.load().query("family == 'main-table/alone' and rule == 'last'")
+    settings = [f"{labels.dataset(name)}, N = 100, C = 10 %" for name in rows["dataset"]]
+    said = zip(rows["difference"], rows["half"], rows["n"], strict=True)
+    return dict(zip(zip(rows["method"], settings, strict=True), said, strict=True))
 
 
 def _landing_rows(paper: str, exhibit: exhibits.Exhibit) -> list[dict[str, str]]:

@@ -111,10 +111,12 @@ def code_lines(file: Path) -> int:
     return sum(bool(line) and not line.startswith("#") for line in lines)
 
 
-def test_the_ground_floor_is_thin():
-    """Apart from what is read when it is asked for: readers of data sets, networks and optimisers of others."""
-    further = ("fedlib.data.readers.", "fedlib.data.hub", "fedlib.zoo", "fedlib.optimisers")
-    assert sum(code_lines(FILES[name]) for name in [*GROUND, "fedlib"] if not name.startswith(further)) <= 5450
+CEILING = 16_800  # lines of code of the package, lowered whenever some go and never raised for machinery
+
+
+def test_the_house_is_no_larger_than_it_was():
+    lines = sum(map(code_lines, FILES.values()))
+    assert CEILING - 150 < lines <= CEILING, "lower the ceiling" if lines <= CEILING else "what could go?"
 
 
 def test_showing_loads_no_torch():

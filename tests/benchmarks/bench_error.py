@@ -1,60 +1,64 @@
-"""How often intervals that share one error cover all true differences to the first method together: 95 % are asked for.
+"""How often the intervals of a family cover all its true differences together: 95 % are asked for.
 
     python tests/benchmarks/bench_error.py
 
-Simulates grids of `methods` x n seeds with normal noise; one row a pattern of noise (standard deviations 1:1, 1:2, 1:4, of the
-reference, of one other method, or of every second one). Columns: every grid with one error; every pair with its own; and what
-`show/paired.py` does, one error unless the noisiest method is noisier than EVEN of the grids with equal noise would show, with
-the share of grids that had one error, and the half-width of the intervals by that of pairs with their own error.
+Simulates grids of `methods` x n seeds with normal noise and compares all methods with the first one; a row is a pattern of noise
+(standard deviations 1:1, 1:2, 1:4, of the reference, of one other method, or of every second one). Columns: the moderated intervals
+of `show/stats.py`, intervals that share one error, and those of each pair alone (Bonferroni), each with its mean half-width.
+The first rows are the designs of the results of record.
 """
 
 import numpy as np
 import pandas as pd
 from scipy.stats import t as student_t
 
-from fedlib.show import paired
+from fedlib.show import stats
 
-DRAWS = 20_000
+DRAWS = 10_000
+OURS = {
+    "main table, three seeds": (9, 3),
+    "main table, five seeds": (4, 5),
+    "long": (3, 3),
+    "pFedHR": (5, 3),
+    "a pair": (2, 3),
+}
 
 
 def coverage(noise: np.ndarray, n: int, rng: np.random.Generator) -> dict[str, float]:
     methods = len(noise)
     values = rng.standard_normal((DRAWS, methods, n)) * noise[None, :, None]
-    present = np.ones((methods, n), bool)
-    maker, df = paired._residuals(present.tobytes(), present.shape)
-    squares = (values.reshape(DRAWS, -1) @ maker) ** 2
-    even = paired._noisiest(squares, maker, np.nonzero(present)[0]) <= paired._usual(present.tobytes(), present.shape)
+    centred = (
+        values - values.mean(1, keepdims=True) - values.mean(2, keepdims=True) + values.mean((1, 2), keepdims=True)
+    )
+    free = (methods - 1) * (n - 1)
+    pooled = (centred**2).sum((1, 2)) / free
     apart = values[:, 1:] - values[:, :1]
-    seeds = {(str(row), "0"): range(n) for row in range(1, methods)}
-    wide = paired.critical(paired._correlation(list(seeds), seeds), df)
-    one = wide * np.sqrt(squares.sum(1) / df * 2 / n)[:, None]
-    own = student_t.ppf(1 - 0.025 / (methods - 1), n - 1) * apart.std(2, ddof=1) / np.sqrt(n)
-    covered_one, covered_own = (np.abs(apart.mean(2)) <= half for half in (one, own))
-    both = np.where(even, covered_one.all(1), covered_own.all(1))
-    return {
-        "one error": covered_one.all(1).mean(),
-        "own errors": covered_own.all(1).mean(),
-        "as in paired.py": both.mean(),
-        "grids with one error": even.mean(),
-        "half-width by own": one.mean() / own.mean(),
+    own, prior = n - 1, min(stats.PRIOR, free - (n - 1))
+    correlation = stats._correlation([(str(row), "0") for row in range(1, methods)], [range(n)] * (methods - 1))
+    shrunk = (own * apart.var(2, ddof=1) + prior * 2 * pooled[:, None]) / (own + prior)
+    halves = {
+        "moderated": stats.critical(correlation, own + prior) * np.sqrt(shrunk / n),
+        "one error": stats.critical(correlation, free) * np.sqrt(2 * pooled / n)[:, None] * np.ones(methods - 1),
+        "own errors": student_t.ppf(1 - 0.025 / (methods - 1), own) * apart.std(2, ddof=1) / np.sqrt(n),
     }
+    found = {}
+    for name, half in halves.items():
+        found |= {name: 100 * (np.abs(apart.mean(2)) <= half).all(1).mean(), f"{name}, ±": half.mean()}
+    return found
 
 
 def main() -> None:
     rng, rows = np.random.default_rng(1), {}
-    for methods in (4, 9):
+    designs = OURS | {f"{methods} x {n}": (methods, n) for methods in (4, 9) for n in (3, 4, 5)}
+    for design, (methods, n) in designs.items():
         every = np.arange(methods)
-        for n in (3, 4, 5):
-            for ratio in (1, 2, 4):
-                who = (
-                    {"all": every < 0}
-                    if ratio == 1
-                    else {"reference": every == 0, "one other": every == methods - 1, "every second": every % 2 == 1}
-                )
-                for name, noisy in who.items():
-                    rows[methods, n, f"1:{ratio}", name] = coverage(np.where(noisy, ratio, 1.0), n, rng)
-    table = pd.DataFrame.from_dict(rows, orient="index").rename_axis(["methods", "n", "noise", "of"])
-    print((100 * table).round(1).to_string())
+        patterns = {"reference": every == 0, "one other": every == methods - 1, "every second": every % 2 == 1}
+        rows[design, "1:1", "all"] = coverage(np.ones(methods), n, rng)
+        for ratio in (2, 4):
+            for name, noisy in patterns.items():
+                rows[design, f"1:{ratio}", name] = coverage(np.where(noisy, ratio, 1.0), n, rng)
+    table = pd.DataFrame.from_dict(rows, orient="index").rename_axis(["design", "noise", "of"])
+    print(table.round(1).to_string())
 
 
 if __name__ == "__main__":
