@@ -26,17 +26,8 @@ from .federation import Client, ClientContext, ClientInfo, Federation, Message, 
 DEPTH = 20  # of containers in each other, as on the wire
 PLAIN = "tensors, numbers, texts, true, false, None, and dicts, lists and tuples of them"
 STEPS = (
-    "check",
-    "init_server",
-    "download",
-    "init_client",
-    "local_round",
-    "aggregate",
-    "predict",
-    "network",
-    "words",
-    "metric",
-)
+    "check", "init_server", "download", "init_client", "local_round", "aggregate", "predict", "network", "words", "metric",
+)  # fmt: skip
 
 
 def is_own(algorithm: Algorithm, architectures: Collection[str] = ()) -> bool:

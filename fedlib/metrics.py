@@ -56,12 +56,12 @@ class Metric:
 
     def check(self, value: float, whose: str) -> None:
         """Raise FedlibError for a stored value of a person's own beyond its range, but for rounding, or NaN that is not declared."""
-        near = self.low <= value <= self.high or bool(
-            np.isclose(value, [self.low, self.high], rtol=1e-6, atol=1e-6).any()
+        slack = 1e-6 * max(1.0, abs(value)) if np.isfinite(value) else 0.0
+        fits = (
+            self.low - slack <= value <= self.high + slack or (self.undefined and np.isnan(value)) or self in BUILT_IN
         )
-        fits = near or (self.undefined and np.isnan(value))
-        allowed = f"between {self.low:g} and {self.high:g}, as it declares (low, high{'' if self.undefined else ', undefined'})"
-        require(fits or self in BUILT_IN, f"metric {self.name} {whose}", value, allowed)
+        allowed = f"between {self.low:g} and {self.high:g}, as it declares (low, high, undefined)"
+        require(fits, f"metric {self.name} {whose}", value, allowed)
 
 
 def _balanced_accuracy(logits: "Tensor", labels: "Tensor") -> "Tensor":

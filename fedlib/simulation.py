@@ -521,9 +521,9 @@ def _metrics(
 def _measured(reply: Reply, whose: str) -> dict[str, float]:
     """The reply's accuracies as numbers. Raises FedlibError for a metric beyond its range, unless the client diverged."""
     measured = {name: float(value) for name, value in reply.accuracies.items()}
-    if reply.loss is None or np.isfinite(float(reply.loss)):
-        for name in measured.keys() & metrics.METRICS.keys():
-            metrics.METRICS[name].check(measured[name], whose)
+    diverged = reply.loss is not None and not np.isfinite(float(reply.loss))
+    for name in () if diverged else [name for name in measured if name in metrics.METRICS]:
+        metrics.METRICS[name].check(measured[name], whose)
     return measured
 
 

@@ -779,7 +779,7 @@ def test_data_that_test_on_what_is_trained_on_or_have_classes_without_end(capsys
     assert not capsys.readouterr().err
     Dataset.from_arrays("x", IMAGES[:4], TRUTHS[:4], IMAGES[3:].copy(), TRUTHS[3:])
     Dataset.from_arrays("x", IMAGES[:3], TRUTHS[:3] * 0, IMAGES[3:], TRUTHS[3:])
-    told = "x: 1 of its 3 test images are training images, too: what is trained on is tested on\n"
+    told = "x: 1 of its 3 test images are training images: what is trained on is tested on\n"
     assert (
         capsys.readouterr().err == told + "x: all its training images are of class 0: whoever always says so is right\n"
     )

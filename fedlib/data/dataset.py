@@ -285,9 +285,7 @@ def _doubts(train: tuple[Tensor, Tensor], test: tuple[Tensor, Tensor], classes: 
     known = {hash(row.tobytes()) for row in images.numpy()} if len(tested) else set()
     found, same = [], sum(hash(row.tobytes()) in known for row in tested.numpy())
     if same > len(tested) / 100:  # some published sets have a few
-        found.append(
-            f"{same} of its {len(tested)} test images are training images, too: what is trained on is tested on"
-        )
+        found.append(f"{same} of its {len(tested)} test images are training images: what is trained on is tested on")
     if len(labels.unique()) == 1 and (classes == 1 or len(tested)):  # an owner's own images may be of one class
         found.append(f"all its training images are of class {int(labels[0])}: whoever always says so is right")
     return found

@@ -38,9 +38,7 @@ def from_folders(name: str, folder: str | Path, size: int = 64) -> Dataset:
     firsts, (depth,) = {parts[0].lower() for parts in files}, by_depth
     official = depth == 3 and firsts == PARTS
     domains = not firsts & NO_DOMAINS if depth == 3 else not firsts <= NO_DOMAINS
-    require(
-        official or domains, f"folders in {folder}", sorted(firsts), f"train and test, or domains or classes: {layouts}"
-    )
+    require(official or domains, f"folders in {folder}", sorted(firsts), f"train and test, or no parts: {layouts}")
     files.sort(key=lambda parts: official and parts[0].lower() == "test")
     cut = sum(parts[0].lower() == "train" for parts in files) if official else len(files)
     known = sorted({parts[-2] for parts in files[:cut]})
