@@ -54,7 +54,7 @@ def save_figure(
     choose("exhibit", name, exhibits.every())
     exhibit, of_record = exhibits.every()[name], bool((frame["scale"] == RECORD).all()) and len(frame) > 0
     if any(data.info(own).embedded for own in frame["dataset"].unique()):
-        figure.suptitle(style.STAND_IN, fontsize=6.5, color="#555555", x=0.99, ha="right")
+        figure.text(0.99, 1.0, style.STAND_IN, fontsize=6.5, color="#555555", va="bottom", ha="right")
     style.foot(figure, style.said(frame))
     drawn, content = style.png(figure), _csv(frame if table is None else table)
     plt.close(figure)
