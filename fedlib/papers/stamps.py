@@ -56,7 +56,8 @@ def save_figure(
     if any(data.info(own).embedded for own in frame["dataset"].unique()):
         figure.text(0.99, 1.0, style.STAND_IN, fontsize=6.5, color="#555555", va="bottom", ha="right")
     style.foot(figure, style.said(frame))
-    drawn, content = style.png(figure), _csv(frame if table is None else table)
+    # Without the fields of other methods, which `lab.tidy` has where a store holds their runs.
+    drawn, content = style.png(figure), _csv(frame.dropna(axis="columns", how="all") if table is None else table)
     plt.close(figure)
     if not (of_record and settings.variation):
         folder = figures(RECORD if of_record else settings.scale) / exhibit.paper
@@ -79,7 +80,9 @@ def save_figure(
 def _running() -> str:
     """The source of the notebook's cell that is being executed; empty outside of one."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    return str(shell.user_ns["In"][-1]).strip() if shell else ""
+    # A cell that nbval executes is not in the history `In`: the kernel's request has it.
+    request = shell.get_parent() if hasattr(shell, "get_parent") else {}
+    return str(request.get("content", {}).get("code", "")).strip()
 
 
 @cache

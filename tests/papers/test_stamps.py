@@ -1,12 +1,16 @@
 """A figure is out of date when something changed that it is made of, and only then."""
 
 import dataclasses
+import json
 import shutil
 from dataclasses import replace
+from types import SimpleNamespace
 
+import IPython
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 from results_of_record import settings
 
 from fedlib import ALGORITHMS, data, lab, models
@@ -131,6 +135,19 @@ def test_every_exhibit_is_drawn_in_its_notebook():
 
 
 # ------------------------------------------------------------------------------------------------------- what is written
+
+
+def test_a_figure_drawn_in_a_cell_is_the_same_whatever_else_is_in_the_store(home, monkeypatch):
+    """Its table lacks other methods' empty columns, its stamp has the cell as the kernel was asked for it, in the history or not."""
+    shell = SimpleNamespace(get_parent=lambda: {"content": {"code": "draw()\n"}}, user_ns={"In": [""]})
+    asked = settings()
+    monkeypatch.setattr(IPython, "get_ipython", lambda: shell)
+    frame = exhibits.frame("pfedes/table3").iloc[:2]
+    for extra in ({}, {"params.of_another_method": None}):
+        notebook.save_figure("pfedes/table3", asked, Figure(), frame.assign(**extra))
+        files = {file.suffix: file.read_bytes() for file in (home / "figures/record/pfedes").iterdir()}
+        assert b"of_another" not in files[".csv"] and b"mu0" not in files[".csv"]
+        assert json.loads(files[".json"])["cell"] == stamps._digest(["draw()"])
 
 
 def text_of(figure):
