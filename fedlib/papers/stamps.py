@@ -81,7 +81,7 @@ def _running() -> str:
     """The source of the notebook's cell that is being executed; empty outside of one."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     # A cell that nbval executes is not in the history `In`: the kernel's request has it.
-    request = shell.get_parent() if hasattr(shell, "get_parent") else {}
+    request: Any = getattr(shell, "get_parent", dict)()
     return str(request.get("content", {}).get("code", "")).strip()
 
 

@@ -18,9 +18,7 @@ def test_the_round_in_which_the_words_are_used_up_is_the_last(rounds, ended_afte
     record = run(RunSpec("LG-FedAvg", budget_words=rounds * 3 * WORDS, **SMALL), progress=False)
     assert record.status == "finished" and record.rounds["round"].tolist() == [-1, *range(ended_after)]
     sent = record.rounds[["download_words", "upload_words"]].to_numpy()[1:].sum()
-    assert sent == ended_after * 3 * WORDS and costs.budgets(record) == {
-        "words": (sent, rounds * 3 * WORDS)
-    }
+    assert sent == ended_after * 3 * WORDS and costs.budgets(record) == {"words": (sent, rounds * 3 * WORDS)}
     assert intervals.whole(record)
 
 

@@ -38,7 +38,9 @@ def test_ones_own_store_and_a_run_that_was_changed(home, capsys):
     (copy / "rounds.csv").write_text("round\n")
     assert len(lab.tidy(home / "elsewhere").runs) == 0
     assert capsys.readouterr().err == f"run {record.key}: left out (rounds.csv is not what was written)\n"
-    with pytest.raises(FedlibError, match=r"folder = .*nowhere.*: must be 'all', 'record', 'store' or a folder of runs"):
+    with pytest.raises(
+        FedlibError, match=r"folder = .*nowhere.*: must be 'all', 'record', 'store' or a folder of runs"
+    ):
         lab.tidy(home / "nowhere")
 
 

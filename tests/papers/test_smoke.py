@@ -20,8 +20,7 @@ SWEEP = ("ours", ("dataset", "method", "swept"))
 SWEEP_BY_PANEL = ("ours", ("setting", "method"))
 TABLES = {  # what draws an exhibit -> the same
     "intervals": TABLE,
-    "boxes": ("accuracy", ("setting",)),
-    "trade_off": ("accuracy", ("dataset", "clients")),
+    "": ("last", ("setting",)),  # drawn in a cell: a row a run
     "representations": ("x", ("method",)),
     "effects": ("difference", ("dataset",)),
 }
@@ -120,6 +119,4 @@ def test_figures_of_smoke_show_something(name, monkeypatch):
     elif item.drawn == "sweeps" and item.paper == "pfedhr":
         column, panel = SWEEP_BY_PANEL
     table = pd.read_csv(HOME / "figures" / "smoke" / f"{name}.csv")
-    if "last" in table:  # of a figure drawn in a cell: a row a run
-        column, panel, line = "last", ("setting",), False
     assert dull(table, column, panel, line=line) == []

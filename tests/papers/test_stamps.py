@@ -130,8 +130,8 @@ def test_a_damaged_stamp_is_said_to_be(made, home, content):
 
 def test_every_exhibit_is_drawn_in_its_notebook():
     for item in exhibits.every().values():
-        drawn = (f"plots.{item.drawn}(", f'save_figure("{item.name}"')
-        assert any(call in source for source in stamps._code(item.notebook) for call in drawn), item.name
+        call = f"plots.{item.drawn}(" if item.drawn else f'save_figure("{item.name}"'
+        assert any(call in source for source in stamps._code(item.notebook)), item.name
 
 
 # ------------------------------------------------------------------------------------------------------- what is written
@@ -208,16 +208,6 @@ def two():
     cells = exhibits.cells("fedssa/heterogeneous", "record", "cifar10", (0,))
     hundred = [cell for cell in cells if cell.spec.num_clients == 100 and cell.method in ("Standalone", "FedSSA")]
     return runs_of(hundred)
-
-
-def test_what_methods_add_is_a_further_picture_of_the_table(two, home, capsys):
-    pages.differences_of_record("fedssa/table2", settings(), two, "FML")
-    assert "no method is on record with FML yet" in capsys.readouterr().out and not (home / "figures").exists()
-    pages.differences_of_record("fedssa/table2", settings(), two, "Standalone")
-    folder = home / "figures" / "record" / "fedssa"
-    assert {path.stem for path in folder.iterdir()} == {"table2-differences-of-record"}
-    rows = pd.read_csv(folder / "table2-differences-of-record.csv")
-    assert list(rows["case"]) == ["FedSSA"] and list(rows["against"]) == ["Standalone"] and list(rows["n"]) == [1]
 
 
 def test_how_leads_move_is_a_further_picture_of_the_curves(two, home, monkeypatch, capsys):
