@@ -55,58 +55,6 @@ def said(*grids: str, paper: str = "") -> list[str]:
     return lines
 
 
-def standing(runs: Runs, method: str, printed: pd.DataFrame | None = None) -> list[str]:
-    """How `method` stands, a sentence or two a setting: its mean and rank, its lead over the best other method of the paper's table
-    and over the best one here, in points after the last round, paired by seed, by the last ten rounds, and at equal FLOPs.
-
-    printed: `printed.accuracies`'s rows; None: the paper prints nothing to compare with.
-    """
-    said = []
-    summary, ahead = runs.summary("last"), {rule: prices.against(runs, method, rule) for rule in verdicts.RULES}
-    for setting, group in summary.dropna(subset=["ours"]).groupby("setting", sort=False):
-        ours = group.set_index("method")["ours"]
-        rows = {
-            rule: {str(row["other"]): row for row in table[table["setting"] == setting].to_dict("records")}
-            for rule, table in ahead.items()
-        }
-        last = rows["last"]
-        if method not in ours or not last:
-            continue
-        rank = 1 + int((ours > ours[method]).sum())
-        sentence = f"{setting}: {method} {ours[method]:.2f}, rank {rank} of {len(ours)}."
-        best, theirs = min(last, key=lambda name: last[name]["rounds"]), _printed(printed, group)
-        rivals = [name for name in theirs if name != method and name in last]
-        if method in theirs and rivals:
-            rival = max(rivals, key=lambda name: theirs[name])
-            lead = f"there {theirs[method] - theirs[rival]:+.2f}"
-            sentence += f" Against {rival}, the best other in the paper's table ({lead}): {_leads(rows, rival)}."
-            if best != rival:
-                sentence += f" Against {best}, the best other here: {_leads(rows, best)}."
-        else:
-            sentence += f" Against {best}, the best other here: {_leads(rows, best)}."
-        said.append(sentence)
-    return said or ["No result of record compares these methods yet: not testable here."]
-
-
-def _printed(printed: pd.DataFrame | None, group: pd.DataFrame) -> Mapping[str, float]:
-    if printed is None:
-        return {}
-    place = group.iloc[0]
-    rows = printed[(printed["dataset"] == place["dataset"]) & (printed["clients"] == place["clients"])]
-    return dict(rows.dropna(subset=["value"])[["method", "value"]].itertuples(index=False, name=None))
-
-
-def _leads(rows: Mapping[str, Mapping[str, Mapping[Any, Any]]], other: str) -> str:
-    last, smooth = rows["last"][other], rows["last10"][other]
-    text = f"{tables.format_difference(last['rounds'], last['rounds_ci95'])} points (n = {last['n']})"
-    text += f", {tables.format_difference(smooth['rounds'], smooth['rounds_ci95'])} in the mean of the last ten rounds"
-    compute = 1 / last["compute"]
-    if abs(compute - 1) < 0.005:
-        return text
-    at_equal = f"{tables.format_difference(last['flops'], last['flops_ci95'])} at equal FLOPs"
-    return f"{text}; {other} computes {compute:.2f} times as much, and the lead is {at_equal}"
-
-
 def at_each_price(runs: Runs, method: str) -> pd.DataFrame:
     """The leads of `method` over each other one, in words, a row a setting and method: what it computes and sends by the other, and
     the lead at equal rounds, FLOPs and words, with the rounds that are compared where one run is cut, or why there is none.

@@ -103,8 +103,8 @@ def _combinations(line: Fields) -> Iterator[dict[str, Any]]:
 class Exhibit:
     """One table or figure: what it shows, the notebook that makes it, the names of the grids that it reads, and how it is drawn.
 
-    name: paper and item, such as `fedssa/table2`; grids: empty, it needs no runs; drawn: the function of `show.plots`; whole:
-    it shows what a method noted in a round, which results of record do not have.
+    name: paper and item, such as `fedssa/table2`; grids: empty, it needs no runs; drawn: the function of `show.plots`, empty: a cell of its
+    notebook; whole: it shows what a method noted in a round, which results of record do not have.
     """
 
     name: str

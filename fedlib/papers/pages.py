@@ -21,7 +21,7 @@ from ..lab import costs as measured
 from ..lab import estimates
 from ..sample import Sample
 from ..show import intervals, labels, plots, tables
-from . import conclusions, exhibits, notebook, parts, prices, printed, recorded, reproduce, results
+from . import exhibits, notebook, printed, recorded, reproduce, results
 from .prose import say
 
 # ------------------------------------------------------------------------------------------------ a method's source
@@ -194,33 +194,6 @@ def figure_of_record(
     display(notebook.save_record(name, settings, figure, table.round(4), ranked), ranked)
 
 
-def differences_of_record(name: str, settings: notebook.Parameters, runs_: notebook.Runs, reference: str) -> None:
-    """Save and show what each method of a setting adds to the method `reference`, paired by seed, after the last round, and what the
-    papers print of it; the largest on the last data set comes first. The runs are results of record of one N.
-    """
-    rows = runs_.effects(reference, "last")
-    if not len(rows):
-        say(f"{name}: no method is on record with {reference} yet, so there is nothing to draw")
-        return
-    # One round's ten clients differ by points from one round to the next: after the last round they say little.
-    rows = rows.drop(columns=[name for name in rows if str(name).startswith("selected")])
-    (num_clients,) = {int(cell.spec.num_clients or 0) for cell in runs_.cells}
-    rows = _best_first(rows, "case", rows["difference"])
-    pairs = zip(rows["case"], rows["dataset"], strict=True)
-    rows["paper"] = [printed.gain(name, dataset, num_clients, reference) for name, dataset in pairs]
-    figure = plots.effects(rows, "points of mean test accuracy")
-    saved = notebook.save_record(name, settings, figure, rows.round(4), used=runs_, view="differences")
-    display(saved)
-
-
-def _best_first(rows: pd.DataFrame, name: str, value: pd.Series) -> pd.DataFrame:
-    """`rows`, those of the same name together, in the order of `value` on the last data set, the largest first."""
-    last = rows[rows["dataset"] == rows["dataset"].iloc[-1]].loc[:, name]
-    order = dict.fromkeys([*last.loc[value[last.index].sort_values(ascending=False).index], *rows[name]])
-    places = {one: place for place, one in enumerate(order)}
-    return rows.sort_values(name, key=lambda names: names.map(places), kind="stable")
-
-
 def leads_of_record(
     name: str, settings: notebook.Parameters, runs_: notebook.Runs, reference: str, banded: Sequence[str]
 ) -> None:
@@ -234,41 +207,6 @@ def leads_of_record(
         return
     drawn = plots.leads(table, reference, banded).note("Each point is the mean of the ten rounds until then.")
     display(notebook.save_record(name, settings, drawn, table.round(4), used=runs_, view="leads"))
-
-
-def prices_of_record(name: str, settings: notebook.Parameters, runs_: notebook.Runs, method: str) -> pd.DataFrame:
-    """Save and show the leads of `method` over each other one at equal rounds, FLOPs and words, the best other one on the last data
-    set first; hands back the table in words.
-    """
-    rows = prices.against(runs_, method)
-    if not len(rows):
-        say(f"{name}: no method is on record with {method} yet, so there is nothing to draw")
-        return pd.DataFrame(columns=["setting"])
-    rows = _best_first(rows, "other", -rows["rounds"])
-    kinds = {kind: f"at equal {word}" for kind, word in prices.WORDS.items()}
-    drawn = plots.differences(rows, "other", kinds, f"points of {method} above the method named")
-    drawn = drawn.note(
-        "A run that spends more is cut at the round within what the other spent; it was not planned for that many."
-    )
-    shown = rows.drop(columns=[column for column in rows if str(column).endswith("_at")]).round(4)
-    display(notebook.save_record(name, settings, drawn, shown, used=runs_, view="prices"))
-    return conclusions.at_each_price(runs_, method)
-
-
-def parts_of_record(name: str, settings: notebook.Parameters) -> pd.DataFrame:
-    """Save and show what of each lead over training alone is local and what the exchange adds, of the isolated runs of record."""
-    found = parts.isolated(recorded.read_results())
-    if not found:
-        say(f"{name}: no isolated run is on record yet, so there is nothing to draw")
-        return pd.DataFrame(columns=parts.COLUMNS)
-    table = parts.parts(found)
-    kinds = {"gain": "gain over training alone", "local": "local part", "exchange": "exchange part"}
-    drawn = plots.differences(table, "method", kinds, "points of mean test accuracy")
-    runs_ = {run.key: run for own in found.values() for by_seed in own.values() for run in by_seed.values()}
-    cells = [exhibits.Cell(spec=run.spec, scale=exhibits.RECORD) for run in runs_.values()]
-    used = notebook.Runs(cells, list(runs_.values()))
-    display(notebook.save_record(name, settings, drawn, table.round(4), used=used, view="parts"))
-    return table.round(2)
 
 
 def sweep_of_record(

@@ -100,19 +100,6 @@ def communication(words: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def beside_costs(costs: pd.DataFrame) -> pd.DataFrame:
-    """`Runs.targets`'s rows with those of FedGH's Table 3 beside them, in KB of 1024 bytes; NaN: a dash, or not reached."""
-    names = {PER_ROUND: "per_round_kb", ROUNDS: "rounds", TO_TARGET: "total_kb"}
-    table, every = costs.copy(), reported("FedGH", "Table 3")
-    for metric, name in names.items():
-        printed = every[every["metric"] == metric]
-        values = printed["value"] * printed["unit"].map({"MB": 1024.0}).fillna(1.0)
-        values.index = pd.MultiIndex.from_frame(printed[["dataset", "method"]])
-        keys = pd.MultiIndex.from_frame(table[["dataset", "method"]])
-        table.insert(list(table.columns).index(name), f"paper_{name}", values.reindex(keys).to_numpy())
-    return table
-
-
 def model_sizes(sizes: Mapping[str, int], paper: str = "FedSSA", item: str = "Table 3") -> pd.DataFrame:
     """Our float32 sizes in MiB beside the papers' model-size rows; sizes: architecture -> number of floats."""
     printed = reported(paper, item).query("metric == 'model size'").set_index("method")["value"]

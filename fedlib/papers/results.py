@@ -99,16 +99,11 @@ class Runs:
     def pairs(self) -> list[tuple[Cell, RunTables]]:
         return list(zip(self.cells, self.records, strict=True))
 
-    def _once(self, swept: bool = True) -> list[tuple[Cell, RunTables]]:
-        """The pairs that a table counts: a run that two grids share is there once.
-
-        swept: different values of the swept quantity have rows of their own. Raises FedlibError for two runs of one method,
+    def _once(self) -> list[tuple[Cell, RunTables]]:
+        """The pairs that a table counts: a run that two grids share is there once. Raises FedlibError for two runs of one method,
         setting, value and seed.
         """
-        places = [
-            (cell.method, *_place(cell.setting, cell.value if swept else None), f"seed {cell.spec.seed}")
-            for cell in self.cells
-        ]
+        places = [(cell.method, *_place(cell.setting, cell.value), f"seed {cell.spec.seed}") for cell in self.cells]
         first = dict(zip(reversed(places), reversed(self.cells), strict=True))
         return [(first[place], run) for place, run in intervals.once(zip(places, self.records, strict=True)).items()]
 
@@ -233,50 +228,6 @@ class Runs:
             tables.append(rows(record).assign(key=record.key, **named, **typed))
         return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=[*columns, *LABELLED])
 
-    def top(self, summary: pd.DataFrame, method: str = "FedSSA", others: int = 2) -> dict[str, list[str]]:
-        """setting -> the `others` methods of highest mean and `method`, as the papers choose the baselines that they draw; settings
-        without `method` are left out.
-        """
-        chosen = {}
-        for setting, rows in summary.groupby("setting", sort=False):
-            if method not in set(rows["method"]):
-                continue
-            ranked = rows[rows["method"] != method].sort_values("ours", ascending=False)["method"]
-            chosen[str(setting)] = [*ranked.head(others), method]
-        return chosen
-
-    def targets(self) -> pd.DataFrame:
-        """Communication as FedGH's Table 3 counts it, means over seeds: dataset, setting, method, n, target (per cent), per_round_kb
-        (a client and round, the last one's), reached (seeds whose mean over clients got there), rounds, total_kb and
-        real_total_kb until then. The last three are NaN unless every seed got there, and all four where a run diverged or lacks
-        rounds. KB is 1024 bytes.
-        """
-        rows = []
-        for cell, record in self._once(swept=False):
-            named = {
-                "dataset": cell.dataset,
-                "setting": cell.setting,
-                "method": cell.method,
-                "target": 100 * cell.target,
-            }
-            if not intervals.whole(record):
-                rows.append(named | {"reached": False})
-                continue
-            spent, last = costs.until(record.rounds, cell.target), record.rounds.iloc[-1]
-            kilobytes = {
-                "per_round_kb": costs.kilobytes(last["published_words"] / last["selected"]),
-                "total_kb": costs.kilobytes(spent.published_words),
-                "real_total_kb": costs.kilobytes(spent.words),
-            }
-            rows.append(named | {"reached": spent.reached, "rounds": float(spent.rounds)} | kilobytes)
-        spending = ["per_round_kb", "rounds", "total_kb", "real_total_kb"]
-        keys = ["dataset", "setting", "method", "target"]
-        groups = pd.DataFrame(rows, columns=[*keys, "reached", *spending]).groupby(keys, sort=False)
-        means = groups[spending].mean(skipna=False)
-        counts = groups["reached"].agg(n="size", reached="sum")
-        means.loc[counts["reached"] < counts["n"], ["rounds", "total_kb", "real_total_kb"]] = float("nan")
-        return counts.join(means).reset_index()
-
     def effects(
         self, reference: str, rule: str, instead: Mapping[str, str] = {}, metric: str = "accuracy"
     ) -> pd.DataFrame:
@@ -338,17 +289,6 @@ class Runs:
         places = both.groupby("setting", sort=False)[["given", "tuned"]].rank(ascending=False, method="min")
         return both.astype({"n": int}).join(places.astype(int).add_prefix("place_"))
 
-    def costs(self, rule: str) -> pd.DataFrame:
-        """Words and FLOPs until the target accuracy (per cent; or in all rounds where it is not reached), means over seeds; NaN where
-        a run diverged or lacks rounds.
-        """
-        rows = [_cost(cell, record, rule) for cell, record in self._once(swept=False)]
-        keys = ["dataset", "clients", "method", "target"]
-        columns = [*keys, "accuracy", "words", "flops", "reached"]
-        groups = pd.DataFrame(rows, columns=columns).groupby(keys, sort=False)
-        means = groups[["accuracy", "words", "flops"]].mean(skipna=False)
-        return means.join(groups["reached"].all()).reset_index()
-
 
 def grid_runs(records: Iterable[Any]) -> list[tuple[str, int, Any]]:
     """(case, seed, run) of the planned grid that most of `records` belong to, as far as it is on record (or among `records`); empty
@@ -393,20 +333,6 @@ def compared(
 def _place(setting: str, value: Any, *method: str) -> tuple[Any, ...]:
     """A key of a setting and a swept value; None and NaN, as a table may say it, are the same."""
     return (setting, None if value is None or (isinstance(value, float) and np.isnan(value)) else value, *method)
-
-
-def _cost(cell: Cell, record: RunTables, rule: str) -> dict[str, Any]:
-    spent, ended = costs.until(record.rounds, cell.target), intervals.whole(record)
-    return {
-        "dataset": cell.dataset,
-        "clients": cell.clients,
-        "method": cell.method,
-        "target": 100 * cell.target,
-        "reached": spent.reached and ended,
-        "accuracy": intervals.reported(record, rule),
-        "words": int(spent.words) if ended else np.nan,
-        "flops": float(costs.of_run(record)[spent.rounds - 1]) if ended else np.nan,
-    }
 
 
 def check_training(records: Sequence[Any], *methods: str) -> None:

@@ -54,9 +54,10 @@ def save_figure(
     choose("exhibit", name, exhibits.every())
     exhibit, of_record = exhibits.every()[name], bool((frame["scale"] == RECORD).all()) and len(frame) > 0
     if any(data.info(own).embedded for own in frame["dataset"].unique()):
-        figure.suptitle(style.STAND_IN, fontsize=6.5, color="#555555", x=0.99, ha="right")
+        figure.text(0.99, 1.0, style.STAND_IN, fontsize=6.5, color="#555555", va="bottom", ha="right")
     style.foot(figure, style.said(frame))
-    drawn, content = style.png(figure), _csv(frame if table is None else table)
+    # Without the fields of other methods, which `lab.tidy` has where a store holds their runs.
+    drawn, content = style.png(figure), _csv(frame.dropna(axis="columns", how="all") if table is None else table)
     plt.close(figure)
     if not (of_record and settings.variation):
         folder = figures(RECORD if of_record else settings.scale) / exhibit.paper
@@ -79,7 +80,9 @@ def save_figure(
 def _running() -> str:
     """The source of the notebook's cell that is being executed; empty outside of one."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    return str(shell.user_ns["In"][-1]).strip() if shell else ""
+    # A cell that nbval executes is not in the history `In`: the kernel's request has it.
+    request: Any = getattr(shell, "get_parent", dict)()
+    return str(request.get("content", {}).get("code", "")).strip()
 
 
 @cache

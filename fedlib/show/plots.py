@@ -6,7 +6,6 @@ without an interval, and the axis of a nearly flat result is at least LEAST_SPAN
 
 import functools
 import io
-import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +18,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from matplotlib.ticker import MultipleLocator
 from matplotlib.transforms import ScaledTranslation
@@ -430,38 +429,6 @@ def intervals(
     return figure
 
 
-@_styled
-def boxes(table: pd.DataFrame, methods: Mapping[str, Sequence[str]]) -> Picture:
-    """Accuracy of the individual clients by method, one panel per setting; `+` is the mean over clients.
-
-    table: setting, method, client, accuracy (a fraction), and perhaps round (of the last measurement; -1: before training), seed,
-    dataset and clients; methods: setting -> methods shown, in order. Clients that were never visited are left out and counted.
-    """
-    import seaborn as sns
-
-    visited = table[table["round"] >= 0] if "round" in table else table
-    titles = _titles(table[table["setting"].isin(methods)])
-    for setting in titles:
-        both = [rows[(rows["setting"] == setting) & rows["method"].isin(methods[setting])] for rows in (table, visited)]
-        left = len(both[0]) - len(both[1])
-        titles[setting] += f"\nwithout {100 * left / len(both[0]):.0f} % never visited" if left else ""
-    figure, panels = _panels(titles, 2.4, 2.0, ylabel="test accuracy of a client (%)")
-    shown = figure.looks(name for names in methods.values() for name in names)
-    for setting, axes in panels.items():
-        names, rows = list(methods[setting]), visited[visited["setting"] == setting]
-        with warnings.catch_warnings():  # seaborn 0.13.2 calls matplotlib 3.11 by an old name
-            warnings.simplefilter("ignore", mpl.MatplotlibDeprecationWarning)
-            sns.boxplot(
-                rows.assign(percent=100 * rows["accuracy"]), x="method", y="percent", order=names, hue="method", hue_order=names,
-                palette={name: shown[name].colour for name in names}, saturation=1, width=0.55, linewidth=0.8, linecolor="black",
-                fliersize=2, showmeans=True, meanprops={"marker": "+", "markeredgecolor": "black", "markersize": 6}, legend=False, ax=axes,
-            )  # fmt: skip
-        axes.set(xlabel="", ylabel=axes.get_ylabel() if _is_first(axes) else "")
-        axes.grid(axis="x", visible=False)
-        _span(axes, "y")
-    return figure
-
-
 # What may stand on the x-axis of curves: column of `Runs.rounds` -> its label.
 ALONG = {
     "rounds": "communication round",
@@ -646,98 +613,6 @@ def comparison(rounds: pd.DataFrame, clients: pd.DataFrame, reference: str) -> P
         panels["clients"].set(xlabel="clients, by their difference", ylabel="difference (points)")
     _legend_of_curves(figure, shown)
     return figure
-
-
-@_styled
-def trade_off(table: pd.DataFrame) -> Picture:
-    """Accuracy against communication, the marker's area the computation: bottom right and small is best; one panel per data set.
-
-    table: dataset, clients, method, accuracy (per cent), target (of accuracy, an upright line), words (transmitted until the
-    target), flops, reached (bool): hollow markers never reached the target and stand at what they spent in all rounds. Words are
-    on a logarithmic axis with a place of its own for 0 behind a gap; markers at one place are drawn side by side.
-    """
-    titles = _titles(table, "dataset")
-    settings, methods = (list(dict.fromkeys(table[name])) for name in ("clients", "method"))
-    figure, panels = _panels(titles, 3.1, 2.7, len(titles), ACCURACY.label, "words transmitted")
-    shapes, shown, most = dict(zip(settings, "os^DP", strict=False)), figure.looks(methods), table["flops"].max()
-    sent = table.loc[table["words"] > 0, "words"]
-    lowest, highest = (int(np.floor(np.log10(sent.min()))), int(np.ceil(np.log10(sent.max())))) if len(sent) else (0, 1)
-    for dataset, axes in panels.items():
-        rows = table[table["dataset"] == dataset].to_dict("records")
-        heights = [np.log10(row["words"]) if row["words"] > 0 else lowest - 1.0 for row in rows]
-        reach = max(1.0, max(row["accuracy"] for row in rows) - min(row["accuracy"] for row in rows))
-        at = [
-            (round(20 * row["accuracy"] / reach), round(10 * height)) for row, height in zip(rows, heights, strict=True)
-        ]
-        for place, (row, height) in enumerate(zip(rows, heights, strict=True)):
-            shift = _places(at.count(at[place]), 5)[at[:place].count(at[place])]
-            method = shown[row["method"]]
-            axes.scatter(
-                row["accuracy"], height, s=_area(row["flops"], most), marker=shapes[row["clients"]],
-                facecolors=method.colour if row["reached"] else "none", edgecolors=method.colour, linewidths=1.2, alpha=0.8,
-                transform=_beside(axes, shift),
-            )  # fmt: skip
-            axes.update_datalim([(row["accuracy"], height)])
-        axes.set_ylim(lowest - 1.5, highest + 0.4)
-        decades = range(lowest, highest + 1)
-        axes.set_yticks([lowest - 1, *decades], ["0", *(f"$10^{{{power}}}$" for power in decades)])
-        _gap(axes, lowest - 0.5)
-        _targets(axes, pd.DataFrame(rows))
-        axes.margins(x=0.12)
-        _span(axes, "x")
-    black = Look("black")
-    areas = {f"{share * most:.1e} FLOPs": np.sqrt(_area(share, 1)) for share in (0.1, 0.5, 1)}
-    groups = {
-        "method": [_handle(name, Look(look_.colour)) for name, look_ in shown.items()],
-        "setting": [_handle(name, Look("black", shape)) for name, shape in shapes.items()],
-        "computation": [_handle(name, black, size, fillstyle="none") for name, size in areas.items()],
-        "hollow: not reached by all seeds": [],
-    }
-    if len(settings) == 1:
-        del groups["setting"]  # the foot says it
-    handles: list[Any] = []
-    for heading, entries in groups.items():
-        handles += [Patch(visible=False, label=heading), *entries]
-    beside: Any = {"loc": "center left", "bbox_to_anchor": (1, 0.5), "frameon": False, "labelspacing": 0.55}
-    legend = figure.legend(handles=handles, **beside)
-    for text in legend.get_texts():
-        text.set_fontweight("bold" if text.get_text() in groups else "normal")
-    return figure
-
-
-def _area(flops: float, most: float) -> float:
-    """Of a marker, in square points; the largest is a line of the legend high."""
-    return 10 + 70 * flops / most
-
-
-def _gap(axes: Axes, height: float) -> None:
-    """Break the y axis: what is below does not continue the scale above."""
-    axes.axhline(height, color="#bbbbbb", linewidth=0.6, linestyle=":")
-    ends: Any = {
-        "color": "white",
-        "linewidth": 3,
-        "clip_on": False,
-        "zorder": 4,
-        "transform": axes.get_yaxis_transform(),
-    }
-    axes.plot([0, 0], [height - 0.06, height + 0.06], **ends)
-    stroke = ends | {"color": "black", "linewidth": 0.8, "zorder": 5}
-    for shift in (-0.06, 0.06):
-        axes.plot([-0.012, 0.012], [height + shift - 0.06, height + shift + 0.06], **stroke)
-
-
-def _targets(axes: Axes, rows: pd.DataFrame) -> None:
-    """The accuracies until which words and FLOPs are counted, as upright lines with their numbers, by setting where they differ;
-    what a setting stands for is in the legend alone, since the line has no room for it.
-    """
-    targets = rows.groupby("target")["clients"].unique()
-    place: Any = {"transform": axes.get_xaxis_transform(), "rotation": 90, "ha": "right", "va": "top", "fontsize": 6}
-    for target, clients in targets.items():
-        percent = float(str(target))
-        axes.axvline(percent, color="black", linewidth=0.8, linestyle="--", zorder=0)
-        settings = ", ".join(setting.partition(" (for ")[0] for setting in clients)
-        name = f"target of {settings}" if len(targets) > 1 else "target"
-        axes.text(percent, 0.99, f"{name}, {percent:g} %", **place)
 
 
 @_styled

@@ -181,27 +181,6 @@ def wide(
     return Ranked(frame(text, absent), frame(marks, ""), note)
 
 
-def with_costs(ranked: Ranked, costs: pd.DataFrame) -> Ranked:
-    """`wide`'s table with three columns after each setting's accuracy: KB per client and round, rounds and KB to the target.
-
-    costs: dataset, setting, method, target (per cent), per_round_kb, rounds, total_kb. A dash: the target was not reached.
-    """
-    columns: dict[str, list[str]] = {}
-    for setting in ranked.table.columns:
-        rows = costs[costs["setting"] == setting].set_index("method")
-        columns[setting] = list(ranked.table[setting])
-        target = f"rounds ({rows['target'].iloc[0]:g} %)"
-        shown = {"KB/c/r": ("per_round_kb", ".2f"), target: ("rounds", ".3g"), "total KB": ("total_kb", ".2f")}
-        dataset = str(rows["dataset"].iloc[0])
-        alone = len(set(costs.loc[costs["dataset"] == dataset, "setting"])) == 1
-        group = labels.dataset(dataset) if alone else setting
-        for label, (name, style) in shown.items():
-            values = rows[name].reindex(ranked.table.index)
-            columns[f"{group}: {label}"] = ["–" if np.isnan(value) else f"{value:{style}}" for value in values]
-    table = pd.DataFrame(columns, index=ranked.table.index)
-    return Ranked(table, ranked.marks.reindex(columns=table.columns, fill_value=""), ranked.note)
-
-
 def in_full(table: pd.DataFrame, methods: Sequence[str]) -> pd.DataFrame:
     """One row per setting and method: the mean over the visited clients with its interval and n, the means over all and over the
     selected clients (per cent), the difference to the best other method, paired by seed, with its interval and n, and, of pFedHR,
@@ -266,23 +245,6 @@ def caption(
         f"Data: {', '.join(labels.dataset(name) for name in datasets)}; {note or f'scale {scale}; protocol {protocol}'}. "
         f"{MARKED}{stand_in}"
     )
-
-
-def cost_ratios(costs: pd.DataFrame, over: str, under: str) -> pd.DataFrame:
-    """What method `over` spent until the target accuracy by what `under` did, one row per setting: dataset, clients, words, flops, note.
-
-    costs: `notebook.Runs.costs`'s rows. The ratios are NaN where one of the two never reached the target or has not been run.
-    """
-    rows = []
-    for (dataset, clients), group in costs.groupby(["dataset", "clients"], sort=False):
-        both = {row["method"]: row for row in group.to_dict("records")}
-        absent = [name for name in (over, under) if name not in both]
-        unreached = [name for name in (over, under) if name in both and not both[name]["reached"]]
-        reasons = {"not run": absent, "target not reached": unreached}
-        note = "; ".join(f"{reason}: {', '.join(names)}" for reason, names in reasons.items() if names)
-        ratios = {name: float("nan") if note else both[over][name] / both[under][name] for name in ("words", "flops")}
-        rows.append({"dataset": dataset, "clients": clients} | ratios | {"note": note})
-    return pd.DataFrame(rows, columns=["dataset", "clients", "words", "flops", "note"])
 
 
 def lead_sentences(

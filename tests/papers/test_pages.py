@@ -223,9 +223,3 @@ def test_a_committed_notebook_is_the_same_however_its_prints_arrived():
         reproduce._tidy(cell, stderr=False)
     assert once.outputs == twice.outputs
     assert [output.get("text", "a table") for output in once.outputs] == ["one two", "a table", "after"]
-
-
-def test_rows_stand_best_first_by_the_last_data_set():
-    rows = pd.DataFrame({"dataset": ["a", "a", "a", "b", "b"], "other": ["x", "y", "z", "x", "y"]})
-    ordered = pages._best_first(rows, "other", pd.Series([9.0, 1.0, 5.0, 1.0, 2.0]))
-    assert list(ordered["other"]) == ["y", "y", "x", "x", "z"] and list(ordered["dataset"]) == list("ababa")

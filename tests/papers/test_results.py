@@ -26,15 +26,6 @@ def test_coverage_says_what_is_on_record(monkeypatch):
     assert notebook.coverage("pfedes/mu") == "pfedes/mu: no results of record yet (0 of 9 runs at scale record)."
 
 
-def test_top_leaves_out_settings_without_the_method():
-    rows = pd.DataFrame(
-        [("A", "one", 70.0), ("B", "one", 75.0), ("C", "one", 72.0), ("A", "two", 60.0)],
-        columns=["method", "setting", "ours"],
-    )
-    found = notebook.Runs([], []).top(rows, "C", others=1)
-    assert found == {"one": ["B", "C"]}
-
-
 def test_a_swept_value_of_none_has_a_row_of_its_own():
     cells = exhibits.cells("pfedhr/public-labelled", "smoke")
     summary = notebook.Runs(cells, [recorded_run(0.5)] * len(cells)).summary("last")
@@ -161,11 +152,6 @@ def test_no_table_has_a_number_of_a_run_that_diverged_or_lacks_rounds(how):
     assert changes.loc["FedProto", "difference"] == 0
     against = found.effects("FedSSA", "last")  # as the reference
     assert against[["ours", "difference", "selected", "selected_difference"]].isna().all(axis=None)
-    costs, targets = found.costs("last").set_index("method"), found.targets().set_index("method")
-    assert costs.loc["FedSSA", ["accuracy", "words", "flops"]].isna().all() and not costs.loc["FedSSA", "reached"]
-    assert costs.loc["FedProto"].iloc[2:].notna().all()
-    spent = ["per_round_kb", "rounds", "total_kb", "real_total_kb"]
-    assert targets.loc["FedSSA", spent].isna().all() and targets.loc["FedProto", "per_round_kb"] > 0
 
 
 def test_two_runs_of_one_place_are_refused_and_one_that_two_grids_share_counts_once():
@@ -174,14 +160,11 @@ def test_two_runs_of_one_place_are_refused_and_one_that_two_grids_share_counts_o
     once = notebook.Runs(cells, [ran(0.6, "a"), ran(0.7, "b")])
     shared = notebook.Runs.joined([once, once])
     assert shared.summary("last").equals(once.summary("last")) and set(shared.summary("last")["n"]) == {1}
-    assert shared.targets().equals(once.targets()) and shared.costs("last").equals(once.costs("last"))
     assert shared.effects("Standalone", "last").equals(once.effects("Standalone", "last"))
     twice = notebook.Runs.joined([once, notebook.Runs(cells, [ran(0.6, "a"), ran(0.9, "c")])])
     made = {
         "summary": lambda: twice.summary("last"),
         "effects": lambda: twice.effects("Standalone", "last"),
-        "costs": lambda: twice.costs("last"),
-        "targets": twice.targets,
         "rounds": twice.rounds,
     }
     for name, table in made.items():

@@ -20,8 +20,7 @@ SWEEP = ("ours", ("dataset", "method", "swept"))
 SWEEP_BY_PANEL = ("ours", ("setting", "method"))
 TABLES = {  # what draws an exhibit -> the same
     "intervals": TABLE,
-    "boxes": ("accuracy", ("setting",)),
-    "trade_off": ("accuracy", ("dataset", "clients")),
+    "": ("last", ("setting",)),  # drawn in a cell: a row a run
     "representations": ("x", ("method",)),
     "effects": ("difference", ("dataset",)),
 }

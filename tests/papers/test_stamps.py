@@ -1,12 +1,16 @@
 """A figure is out of date when something changed that it is made of, and only then."""
 
 import dataclasses
+import json
 import shutil
 from dataclasses import replace
+from types import SimpleNamespace
 
+import IPython
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 from results_of_record import settings
 
 from fedlib import ALGORITHMS, data, lab, models
@@ -124,12 +128,26 @@ def test_a_damaged_stamp_is_said_to_be(made, home, content):
     assert made()["fedssa/table1"] == "stamp damaged"
 
 
-def test_every_exhibit_is_drawn_by_a_function_that_its_notebook_calls():
+def test_every_exhibit_is_drawn_in_its_notebook():
     for item in exhibits.every().values():
-        assert any(f"plots.{item.drawn}(" in source for source in stamps._code(item.notebook)), item.name
+        call = f"plots.{item.drawn}(" if item.drawn else f'save_figure("{item.name}"'
+        assert any(call in source for source in stamps._code(item.notebook)), item.name
 
 
 # ------------------------------------------------------------------------------------------------------- what is written
+
+
+def test_a_figure_drawn_in_a_cell_is_the_same_whatever_else_is_in_the_store(home, monkeypatch):
+    """Its table lacks other methods' empty columns, its stamp has the cell as the kernel was asked for it, in the history or not."""
+    shell = SimpleNamespace(get_parent=lambda: {"content": {"code": "draw()\n"}}, user_ns={"In": [""]})
+    asked = settings()
+    monkeypatch.setattr(IPython, "get_ipython", lambda: shell)
+    frame = exhibits.frame("pfedes/table3").iloc[:2]
+    for extra in ({}, {"params.of_another_method": None}):
+        notebook.save_figure("pfedes/table3", asked, Figure(), frame.assign(**extra))
+        files = {file.suffix: file.read_bytes() for file in (home / "figures/record/pfedes").iterdir()}
+        assert b"of_another" not in files[".csv"] and b"mu0" not in files[".csv"]
+        assert json.loads(files[".json"])["cell"] == stamps._digest(["draw()"])
 
 
 def text_of(figure):
@@ -190,16 +208,6 @@ def two():
     cells = exhibits.cells("fedssa/heterogeneous", "record", "cifar10", (0,))
     hundred = [cell for cell in cells if cell.spec.num_clients == 100 and cell.method in ("Standalone", "FedSSA")]
     return runs_of(hundred)
-
-
-def test_what_methods_add_is_a_further_picture_of_the_table(two, home, capsys):
-    pages.differences_of_record("fedssa/table2", settings(), two, "FML")
-    assert "no method is on record with FML yet" in capsys.readouterr().out and not (home / "figures").exists()
-    pages.differences_of_record("fedssa/table2", settings(), two, "Standalone")
-    folder = home / "figures" / "record" / "fedssa"
-    assert {path.stem for path in folder.iterdir()} == {"table2-differences-of-record"}
-    rows = pd.read_csv(folder / "table2-differences-of-record.csv")
-    assert list(rows["case"]) == ["FedSSA"] and list(rows["against"]) == ["Standalone"] and list(rows["n"]) == [1]
 
 
 def test_how_leads_move_is_a_further_picture_of_the_curves(two, home, monkeypatch, capsys):

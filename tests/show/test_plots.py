@@ -189,55 +189,6 @@ def test_leads_are_drawn_against_zero():
     assert not plots.leads(table, "Standalone", ["FedProto"]).axes[0].collections
 
 
-def test_boxes_leave_out_clients_that_were_never_visited():
-    rows = [("one", "FedSSA", client, 0.9 - 0.1 * client, client != 3, 0) for client in range(4)]
-    table = pd.DataFrame(rows, columns=["setting", "method", "client", "accuracy", "visited", "seed"])
-    table["round"] = np.where(table.pop("visited"), 5, -1)
-    (axes,) = plots.boxes(table, {"one": ["FedSSA"]}).axes
-    assert "without 25 % never visited" in axes.get_title()
-    ends = [
-        line.get_ydata().min() for line in axes.lines if len(line.get_ydata()) and not np.isnan(line.get_ydata()).all()
-    ]
-    assert min(ends) == pytest.approx(70)
-    (axes,) = plots.boxes(table[table["round"] >= 0], {"one": ["FedSSA"]}).axes
-    assert "never" not in axes.get_title()
-
-
-def trade(*rows):
-    columns = ["dataset", "clients", "method", "target", "accuracy", "words", "flops", "reached"]
-    return pd.DataFrame([("cifar10", "N = 10", row[0], 75.0, *row[1:]) for row in rows], columns=columns)
-
-
-def test_trade_off_explains_sizes_and_keeps_equal_points_apart():
-    table = trade(
-        ("LG-FedAvg", 80.0, 1e5, 1e12, True),
-        ("FedClassAvg", 80.0, 1e5, 1e12, True),
-        ("Standalone", 70.0, 0, 5e11, False),
-    )
-    figure = plots.trade_off(table)
-    (axes,) = figure.axes
-    figure.draw_without_rendering()
-    places = [tuple(marks.get_offset_transform().transform(marks.get_offsets())[0]) for marks in axes.collections]
-    assert len(set(places)) == 3
-    assert texts(axes.get_yticklabels())[:2] == ["0", "$10^{5}$"]
-    assert [len(marks.get_facecolors()) for marks in axes.collections] == [1, 1, 0]  # hollow: not reached
-    said = words(figure)
-    assert {"method", "computation", "1.0e+12 FLOPs", "hollow: not reached by all seeds", "target, 75 %"} <= set(said)
-    assert "setting" not in said  # of one, the foot says it
-    low, high = axes.get_xlim()
-    assert low < 70 < 75 < 80 < high
-    rings = [handle for handle in figure.legends[0].legend_handles if getattr(handle, "get_fillstyle", str)() == "none"]
-    step = figure.legends[0].get_texts()[0].get_fontsize() * (1 + figure.legends[0].labelspacing)
-    assert len(rings) == 3 and all(ring.get_markersize() <= step for ring in rings)  # they do not overlap
-
-
-def test_a_target_of_each_setting_is_named():
-    table = pd.concat([trade(("FedSSA", 80.0, 1e5, 1e12, True)), trade(("FedSSA", 60.0, 1e5, 1e12, True))])
-    table["clients"], table["target"] = ["N = 10", "N = 12 (for N = 50)"], [90.0, 70.0]
-    said = words(plots.trade_off(table))
-    assert {"target of N = 10, 90 %", "target of N = 12, 70 %", "setting", "N = 12 (for N = 50)"} <= set(said)
-
-
 def test_who_holds_what_says_how_large_a_dot_is():
     figure = plots.class_distribution(pd.DataFrame([[0, 40], [20, 4]]))
     assert texts(figure.legends[0].get_texts()) == ["40 images", "20 images", "4 images"]
@@ -417,8 +368,8 @@ def test_without_runs_a_figure_says_so():
     rows, curved = ROWS.head(0).assign(value=[]), curves_table().head(0)
     empty = [
         plots.intervals(rows, METHODS), plots.sweeps(rows, METHODS, "C"),
-        plots.curves(curved, {}), plots.curves_by_value(curved.assign(value=[]), "rate"), plots.boxes(curved, {}),
-        plots.trade_off(trade()), plots.effects(effects_table().head(0), "points"),
+        plots.curves(curved, {}), plots.curves_by_value(curved.assign(value=[]), "rate"),
+        plots.effects(effects_table().head(0), "points"),
     ]  # fmt: skip
     for figure in empty:
         assert not figure.axes and figure.texts[0].get_text() == "no runs to plot"

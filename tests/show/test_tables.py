@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib.papers import notebook
 from fedlib.show import intervals, labels, tables
 from fedlib.show.tables import BEST, SECOND
 
@@ -44,22 +43,6 @@ def test_a_method_without_any_teacher_is_a_dash_and_not_ranked():
     assert ranked.table.loc["B", "one"] == tables.NEVER_TAUGHT and ranked.marks.loc["B", "one"] == ""
     assert ranked.marks.loc["C", "one"] == BEST
     assert tables.in_full(rows, ["A", "B", "C"]).loc[("one", "C"), "taught"] == "25 %"
-
-
-def test_cost_ratios_by_hand():
-    rows = [
-        ("cifar10", "N = 10", "FedProto", True, 300.0, 10.0),
-        ("cifar10", "N = 10", "pFedES", True, 100.0, 40.0),
-        ("cifar10", "N = 50", "FedProto", False, 300.0, 10.0),
-        ("cifar10", "N = 50", "pFedES", True, 100.0, 40.0),
-        ("cifar10", "N = 100", "FedProto", True, 300.0, 10.0),
-    ]
-    table = pd.DataFrame(rows, columns=["dataset", "clients", "method", "reached", "words", "flops"])
-    first, second, third = tables.cost_ratios(table, "FedProto", "pFedES").to_dict("records")
-    assert (first["words"], first["flops"], first["note"]) == (3.0, 0.25, "")
-    assert np.isnan(second["words"]) and second["note"] == "target not reached: FedProto"
-    assert np.isnan(third["flops"]) and third["note"] == "not run: pFedES"
-    assert tables.cost_ratios(notebook.Runs([], []).costs("last"), "FedProto", "pFedES").empty
 
 
 def ranked(means, **more):
