@@ -276,8 +276,8 @@ def _visit_newcomers(outcome: Outcome, algorithm: Algorithm, rounds: int) -> Non
             own = federation.client_context(id, last, rounds)
             own.settings = replace(own.settings, epochs=visits * federation.settings.epochs)
             reply = participate(client, algorithm, download, own)
-            measured = {"loss": float(reply.loss) if visits and reply.loss is not None else np.nan}
-            measured |= _measured(reply, f"of newcomer {id} after {visits} visits")
+            measured = {"loss": np.nan} | _measured(reply, f"of newcomer {id} after {visits} visits")
+            measured |= {} if visits else {"loss": np.nan}
             outcome.newcomer_rows.append(row | {"visits": visits, "download_words": download.words()} | measured)
         if federation.after_visit is not None:
             federation.after_visit(client)
@@ -343,11 +343,9 @@ def _round(
     losses = []
     for info, reply in zip(infos, replies, strict=True):
         measured = _measured(reply, f"of client {info.id} in round {round}")
+        row = {"round": round, "client": info.id, "architecture": info.architecture, "loss": measured.pop("loss")}
         known.update(len(context.infos), info.id, measured, True)
-        row = {"round": round, "client": info.id, "architecture": info.architecture, "loss": np.nan}
-        if reply.loss is not None:
-            row["loss"] = float(reply.loss)
-            losses.append(row["loss"])
+        losses += [] if reply.loss is None else [row["loss"]]
         outcome.client_rows.append(row | measured)
     loss = float(np.mean(losses)) if losses else np.nan
     if not finite or (losses and not np.isfinite(loss)):
@@ -519,12 +517,15 @@ def _metrics(
 
 
 def _measured(reply: Reply, whose: str) -> dict[str, float]:
-    """The reply's accuracies as numbers. Raises FedlibError for a metric beyond its range, unless the client diverged."""
+    """The reply's accuracies as numbers, and its loss, NaN where it has none. Raises FedlibError for a metric beyond its range,
+    unless the client diverged.
+    """
     measured = {name: float(value) for name, value in reply.accuracies.items()}
-    diverged = reply.loss is not None and not np.isfinite(float(reply.loss))
-    for name in () if diverged else [name for name in measured if name in metrics.METRICS]:
-        metrics.METRICS[name].check(measured[name], whose)
-    return measured
+    loss = float("nan") if reply.loss is None else float(reply.loss)
+    for name in measured if reply.loss is None or np.isfinite(loss) else ():
+        if name in metrics.METRICS:
+            metrics.METRICS[name].check(measured[name], whose)
+    return measured | {"loss": loss}
 
 
 def _round_row(round: int, loss: float, known: _Known, infos: Sequence[ClientInfo], images: int) -> dict[str, Any]:

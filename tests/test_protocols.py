@@ -85,6 +85,7 @@ def test_every_field_can_be_overridden_by_name() -> None:
         "split": "official-4:1:1", "distinct": "false", "floors": True, "dealing": "shards", "normalise": "half",
         "augmentation": "released", "lr": "0.5", "momentum": 0.5, "weight_decay": 0.1, "clip_norm": 1,
         "inherit": "first_visit", "starts": "apart", "reserve": "true", "optimiser": "adam",
+        "header_scale": "4",
     }  # fmt: skip
     assert set(others) == {field.name for field in dataclasses.fields(Protocol)}
     text = replace(DIGITS, protocol="paper")
