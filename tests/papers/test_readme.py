@@ -18,17 +18,14 @@ from fedlib.papers import (
     exhibits,
     loading,
     notebook,
-    objections,
     parts,
     prices,
     printed,
     recorded,
-    reported,
 )
 from fedlib.show import intervals, tables
 
 ROOT = notebook.NOTEBOOKS.parent
-KINDS = ("labelled", "unlabelled", "labelled, teacher of public images alone")  # of pFedHR's public data
 
 
 def front_table():
@@ -91,38 +88,6 @@ def test_what_it_says_of_the_exchange_is_what_the_isolated_runs_give():
         assert rows.loc[method, "exchange"] > max(rows.loc[method, "gain"] / 2, rows.loc[method, "exchange_ci95"])
 
 
-@pytest.mark.thorough
-def test_what_it_says_of_500_rounds_is_what_the_runs_of_that_length_give():
-    text = re.sub(r"\s+", " ", (ROOT / "README.md").read_text().replace("\u00a0", " "))
-    (found,) = re.findall(
-        r"500 rounds, .*? history counts in twenty, FedSSA ends (\S+) points above training alone \((\d seeds?.+?)\), "
-        r"FedProto (\S+) \((\d seeds?.+?)\), and FedSSA (\S+) against FedProto \((\d seeds?.+?)\); "
-        r"the paper prints (\S+), (\S+) and (\S+) ",
-        text,
-    )
-    said = objections.answers("length")["length"]
-    pairs = ("FedSSA", "Standalone"), ("FedProto", "Standalone"), ("FedSSA", "FedProto")
-    for (own, other), gain, word, theirs in zip(pairs, found[:6:2], found[1:6:2], found[6:], strict=True):
-        printed = [reported.accuracy("FedSSA", "Table 2", name, "cifar100", 100) for name in (own, other)]
-        assert theirs == f"{printed[0] - printed[1]:+.2f}"
-        (line,) = [one for one in said if one.startswith(f"CIFAR-100, T = 500: {own} against {other}: ")]
-        assert line.split(": ")[2].split()[0].rstrip(",") == gain
-        n, verdict = re.findall(r"\(n = (\d)\): (.+)\.$", line)[0]
-        assert word == (verdict if "seed" in verdict else f"{n} seeds: {verdict}")
-    assert {run.spec.params["stable_rounds"] for run in runs_of("FedSSA", dataset="cifar100", rounds=500).values()} == {
-        20
-    }
-
-
-def test_what_it_says_of_the_first_rounds_is_what_the_leads_give():
-    assert "FedProto is ahead of it there after 100 rounds (behind after 20)" in re.sub(
-        r"\s+", " ", (ROOT / "README.md").read_text()
-    )
-    (line,) = [one for one in objections.answers("length")["length"] if "FedSSA above FedProto: +" in one]
-    (early, late) = re.findall(r"([+-][\d.]+) ± ([\d.]+) after (?:20|100)\b", line)
-    assert float(early[0]) > float(early[1]) and float(late[0]) < -float(late[1])
-
-
 def runs_of(method, **more):
     """Results of record with 100 clients by seed: those with these fields and parameters."""
     return {
@@ -150,32 +115,6 @@ def test_what_it_says_of_history_and_of_the_released_header_is_what_their_runs_g
     alone = runs_of("Standalone", protocol="released", dataset="cifar10")
     apart = gains_over(alone, runs_of("FedGH", server_update="frozen"))
     assert len(apart) == 3 and all(-3.5 < one < -2.5 for one in apart)
-
-
-def test_what_it_says_of_learning_rates_is_what_their_runs_give():
-    """As audit/4_tuning says it, too."""
-    for file in ("README.md", "notebooks/audit/4_tuning.ipynb"):
-        text = re.sub(r"\s+", " ", (ROOT / file).read_text().replace("\\n", " "))
-        assert "best validation accuracy at it" in text or "best validation accuracy at 0.01" in text
-    taken = [one for one in objections.answers("tuning")["tuning"] if "validation accuracy by learning rate" in one]
-    assert len(taken) == 2 and all(one.endswith("; 0.01 is taken.") for one in taken)
-
-
-def test_what_it_says_of_pfedhr_is_what_its_runs_give():
-    """IID: no difference within a point, by every kind of teacher but the last match's; Non-IID: none that is clear."""
-    said = objections.answers("reduced")["reduced"]
-    text = re.sub(r"\s+", " ", (ROOT / "README.md").read_text())
-    assert (
-        "there is no difference to training alone, within a point, where clients are IID, and where they are not we cannot tell"
-        in text
-    )
-    for how, ends in (
-        ("IID", ("no difference within 1 point.",)),
-        ("Non-IID", ("not clear.", "no difference within 1 point.")),
-    ):
-        for kind in KINDS:
-            (line,) = [one for one in said if f"pFedHR, {kind}, {how} against Standalone, {how}: " in one]
-            assert "(n = 3)" in line and line.endswith(ends)
 
 
 @pytest.mark.thorough
