@@ -5,15 +5,12 @@ from collections.abc import Mapping
 
 import generate
 
-from fedlib.papers import objections
-
 PAGES = generate.DOCS / "pages"
 
 
 def blocks() -> dict[str, dict[str, str]]:
     """Page -> name of a block -> what stands in it."""
-    answers = {name: "\n".join(f"* {line}" for line in said) for name, said in objections.answers().items()}
-    return {"objections.md": answers, "exhibits.md": {"exhibits": generate.exhibits_table()}}
+    return {"exhibits.md": {"exhibits": generate.exhibits_table()}}
 
 
 def filled(page: str, made: Mapping[str, str]) -> str:
