@@ -111,7 +111,7 @@ def code_lines(file: Path) -> int:
     return sum(bool(line) and not line.startswith("#") for line in lines)
 
 
-CEILING = 16_520  # lines of code of the package, lowered whenever some go and never raised for machinery
+CEILING = 16_000  # lines of code of the package, lowered whenever some go and never raised for machinery
 
 
 def test_the_house_is_no_larger_than_it_was():

@@ -1,14 +1,9 @@
 """What the results of record say: of claims, and of a paper's method beside the others, with the price of each lead."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import pandas as pd
 
-from ..show import tables
-from . import claims, loading, prices, verdicts
+from . import claims, loading, verdicts
 from .exhibits import RECORD
-from .results import Runs
 
 
 def judged(*grids: str, paper: str = "") -> pd.DataFrame:
@@ -53,23 +48,3 @@ def said(*grids: str, paper: str = "") -> list[str]:
         line += f" {row['why'][:1].upper()}{row['why'][1:]}." if row["why"] else ""
         lines.append(line + (f" {row['evidence']}{found}." if row["evidence"] else ""))
     return lines
-
-
-def at_each_price(runs: Runs, method: str) -> pd.DataFrame:
-    """The leads of `method` over each other one, in words, a row a setting and method: what it computes and sends by the other, and
-    the lead at equal rounds, FLOPs and words, with the rounds that are compared where one run is cut, or why there is none.
-    """
-    rows = []
-    for row in prices.against(runs, method).to_dict("records"):
-        shown = {"setting": row["setting"], "against": row["other"], "n": row["n"]}
-        shown |= {"computes": f"{row['compute']:.2f}", "sends": tables.short(row["sent"])}
-        rows.append(shown | {f"equal {prices.WORDS[kind]}": _at(row, kind) for kind in prices.KINDS})
-    return pd.DataFrame(rows)
-
-
-def _at(row: Mapping[Any, Any], kind: str) -> str:
-    if row[f"{kind}_why"]:
-        return f"– ({row[f'{kind}_why']})"
-    own, other = row[f"{kind}_at"]
-    cut = "" if own == other else f" ({own} against {other} rounds)"
-    return f"{tables.format_difference(row[kind], row[f'{kind}_ci95'])}{cut}"
