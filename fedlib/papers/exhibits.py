@@ -334,7 +334,7 @@ def frame(what: str | Sequence[Cell], scale: str = RECORD) -> pd.DataFrame:
     said["selected"] = stats.reported(own, "best", column="accuracy_selected")
     diverged = made["status"] == "diverged"
     values = {name: made["key"].map(one).mask(diverged) for name, one in said.items()}
-    return made.assign(**values)[[*columns, *values, *(name for name in runs.columns if name != "key")]]
+    return made.assign(**values)[[*columns, *values, *sorted(set(runs.columns) - {"key"})]]
 
 
 def flops(frame: pd.DataFrame) -> pd.DataFrame:

@@ -57,7 +57,10 @@ def save_figure(
         figure.text(0.99, 1.0, style.STAND_IN, fontsize=6.5, color="#555555", va="bottom", ha="right")
     style.foot(figure, style.said(frame))
     # Without the fields of other methods, which `lab.tidy` has where a store holds their runs.
-    drawn, content = style.png(figure), _csv(frame.dropna(axis="columns", how="all") if table is None else table)
+    drawn, content = (
+        style.png(figure),
+        _csv(frame.dropna(axis="columns", how="all").convert_dtypes() if table is None else table),
+    )
     plt.close(figure)
     if not (of_record and settings.variation):
         folder = figures(RECORD if of_record else settings.scale) / exhibit.paper
