@@ -70,6 +70,19 @@ def by_key() -> dict[str, lab.Record]:
     return {record.key: record for record in read_results()}
 
 
+def beside(frame: pd.DataFrame, name: str) -> pd.DataFrame:
+    """What results of record keep of a run's weights (`maps`, `images`, `matches`): the rows of <name>.csv of each run of a `frame`
+    (`exhibits.frame`) that has it, after the run's key, method and seed. Without rows where none has.
+    """
+    known, parts = by_key(), []
+    for key, method, seed in frame[["key", "method", "seed"]].itertuples(index=False):
+        files = [known[key].path / f"{name}.csv{kind}" for kind in ("", ".gz")] if key in known else []
+        for file in filter(Path.exists, files):
+            parts.append(pd.read_csv(file).assign(key=key, method=method, seed=seed))
+    made = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    return made.reindex(columns=list(dict.fromkeys(["key", "method", "seed", *made.columns])))
+
+
 def other_decay(resolved: lab.Resolved) -> lab.Record | None:
     """A result of record that differs from a run in its weight decay alone, whatever the seed; None where there is none, and where
     the run is a seed of what is on record. FedGH's and pFedES's own decay is not that of their rows of record, which share one
