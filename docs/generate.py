@@ -26,7 +26,7 @@ from pygments.lexers import PythonLexer
 import fedlib
 from fedlib import algorithms, fields, lab
 from fedlib.cli import methods as cited
-from fedlib.lab import presets
+from fedlib.lab import of_record, presets
 from fedlib.papers import (
     checked,
     comparison,
@@ -35,7 +35,6 @@ from fedlib.papers import (
     exhibits,
     loading,
     printed,
-    recorded,
     results,
     stamps,
     verdicts,
@@ -114,7 +113,7 @@ def spread(mean: float, half: float, n: int, sign: bool = False) -> str:
 @functools.cache
 def records() -> dict[str, lab.Record]:
     """The results of record by their key under today's code."""
-    return recorded.by_key()
+    return of_record.by_key()
 
 
 load = functools.cache(loading.load_record)  # (grid, scale) -> its results of record

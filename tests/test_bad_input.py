@@ -20,7 +20,6 @@ from fedlib.__main__ import main
 from fedlib.errors import choose, coerce
 from fedlib.lab import checkpoint, files
 from fedlib.lab.clientfiles import ClientFiles
-from fedlib.papers import recorded
 
 SMALL = ["--num-clients", "5", "--participation", "0.2", "--rounds", "1"]  # with `small_digits`, a fraction of a second
 SPEC = RunSpec(algorithm="FedSSA", num_clients=5, participation=0.2, rounds=1)
@@ -134,7 +133,7 @@ def test_one_clear_line(text, message, damaged_cifar10, monkeypatch, tmp_path, c
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("urllib.request.urlopen", unreachable)
-    monkeypatch.setattr(recorded, "read_results", lambda: [])  # whatever is of record by now
+    monkeypatch.setattr("fedlib.lab.of_record.read_results", lambda: [])  # whatever is of record by now
     status, error = command(text, capsys)
     assert status == 2
     assert message in error

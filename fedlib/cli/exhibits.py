@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 from .. import devices, lab
 from ..errors import require
+from ..lab import of_record
 from ..papers import checked, exhibits, explain, planned, recorded, reproduce
 from . import WIDTH, Jobs, Scale, Track, completed, fill, number_of_jobs, spelled
 
@@ -206,8 +207,8 @@ def _list_arms() -> None:
         still = arm.open()
         done = f"{len(arm.runs) - len(still)}/{len(arm.runs)}"
         print(fill(arm.question, f"{arm.name:<12}{done:>9}{planned.expected_hours(still, timed):7.1f}  "))
-    if recorded.unreadable():
-        print(f"{len(recorded.unreadable())} results of record cannot be read: {', '.join(recorded.unreadable())}")
+    if of_record.unreadable():
+        print(f"{len(of_record.unreadable())} results of record cannot be read: {', '.join(of_record.unreadable())}")
 
 
 @notebooks.default

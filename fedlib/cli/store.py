@@ -109,9 +109,8 @@ def show_run(key: Annotated[str, KEY], /) -> None:
     key
         as `fedlib runs` lists it, or enough of it
     """
-    from ..papers import comparison
 
-    record = comparison.find(key)
+    record = lab.find(key)
     print(json.dumps({"spec": dataclasses.asdict(record.spec), "provenance": record.provenance}, indent=1))
     print(record.rounds.to_string(index=False, line_width=_width()))
 
@@ -207,7 +206,7 @@ def compare(
     kinds = (".png", ".svg")
     if target is not None and target.suffix not in kinds:
         raise FedlibError(f"--figure {str(figure)!r}: must end in {' or '.join(kinds)}")
-    found = [comparison.find(key) for key in keys]
+    found = [lab.find(key) for key in keys]
     compared = comparison.compare(*found, rule=rule)
     rows: list[tuple[str, ...]] = [("run (differences are to the first one)", "n", "accuracy, %", "difference")]
     rows += [tuple(map(str, row)) for row in compared.table.itertuples(index=False)]

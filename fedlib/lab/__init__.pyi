@@ -13,6 +13,8 @@ from .frames import tidy as tidy
 from .launch import missing as missing
 from .launch import run as run
 from .launch import sweep as sweep
+from .of_record import find as find
+from .of_record import gather as gather
 from .places import checkout as checkout
 from .places import copy as copy
 from .places import home as home

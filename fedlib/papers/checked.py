@@ -13,8 +13,7 @@ import torch
 
 from .. import devices, lab, simulation
 from ..errors import FedlibError
-from ..lab import records
-from . import recorded
+from ..lab import of_record, records
 
 ROUNDS = 2  # besides round -1
 FILE = "checked.csv"
@@ -25,7 +24,7 @@ def sample(keys: Sequence[str] = ()) -> list[lab.Record]:
     each method, protocol, data set and source (the digest of the code, or the versions of the numbers, that its provenance
     names). Those that were never checked come first, then those checked longest ago: an interrupted check goes on where it was.
     """
-    known = recorded.read_results()
+    known = of_record.read_results()
     when = {row["key"]: row["date"] for row in _so_far().to_dict("records")}
 
     def in_order(records: Iterable[lab.Record]) -> list[lab.Record]:
@@ -73,7 +72,7 @@ def _so_far() -> pd.DataFrame:
 
 def table() -> pd.DataFrame:
     """results/checked.csv: key, numbers compared, `worst` difference, commit, date, processor, torch."""
-    file = recorded.RESULTS / FILE
+    file = of_record.RESULTS / FILE
     return pd.read_csv(file) if file.exists() else pd.DataFrame(columns=["key", "numbers", "worst", "date"])
 
 
@@ -130,7 +129,7 @@ def print_check(keys: Sequence[str]) -> bool:
     """Check, print a line each and the worst difference; whether all agree."""
     chosen, worst, elsewhere = sample(keys), 0.0, set()
     here = torch.backends.cpu.get_cpu_capability()
-    print(f"{len(chosen)} of {len(recorded.read_results())} results of record, rounds 1 to {ROUNDS} of each")
+    print(f"{len(chosen)} of {len(of_record.read_results())} results of record, rounds 1 to {ROUNDS} of each")
     for number, (record, row) in enumerate(zip(chosen, check(chosen), strict=True), 1):
         worst = max(worst, row["worst"])
         if row["worst"]:

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from .. import data, lab
-from ..errors import FedlibError, require, shown
+from ..errors import require
+from ..lab import of_record
 from ..show import intervals, labels, plots, tables
-from . import loading, recorded
 from .exhibits import Cell
 from .prose import say
 from .results import Runs, compared, note
@@ -23,28 +23,6 @@ _PLAIN = ("dataset", "scenario", "partition", "precision", "device")
 # What decides which images a client holds, of what a run's key is made of; a public fraction is there where clients lack one.
 _DEAL = ("data", "num_clients", "partition", "classes_per_client", "alpha", "public_fraction")
 _DEAL_OF_PROTOCOL = ("split", "distinct", "floors", "dealing")
-
-
-def find(key: str) -> Any:
-    """The finished run whose key begins with `key`, or has it somewhere: of the store, or else of the results of record.
-
-    Raises FedlibError where there is none, more than one, or one that is not finished.
-    """
-    require(isinstance(key, str) and bool(key.strip()), "run", key, "a key, or a part of one")
-    stored = {path.name: path for path in lab.stored()}
-    of_record = {record.key: record for record in recorded.read_results()}
-    for known in (stored, of_record):
-        matches = [name for name in known if name == key]
-        matches = matches or [name for name in known if name.startswith(key)] or [name for name in known if key in name]
-        if len(matches) > 1:
-            raise FedlibError(
-                f"run = {shown(key)}: names {len(matches)} runs, such as {', '.join(matches[:2])}; give more of it"
-            )
-        if matches:
-            record = lab.read(stored[matches[0]]) if known is stored else of_record[matches[0]]
-            require(record is not None, "run", key, "finished; the command that started it resumes it")
-            return record
-    raise FedlibError(f"run = {shown(key)}: names no stored run and none of record; `fedlib runs` lists those stored")
 
 
 @dataclass(frozen=True)
@@ -114,14 +92,14 @@ def compare(*runs: Any, rule: str = "last") -> ComparedRuns:
         allowed = "keys, records, or what train_cells, load_record and study.train give"
         run = getattr(run, "runs", run)  # a study's
         require(isinstance(run, Runs | str) or hasattr(run, "rounds"), "runs", run, allowed)
-        records += run.records if isinstance(run, Runs) else [find(run)] if isinstance(run, str) else [run]
+        records += run.records if isinstance(run, Runs) else [lab.find(run)] if isinstance(run, str) else [run]
     records = list({record.key: record for record in records}.values())
     require(len(records) >= 2, "runs", len(records), "at least two different ones")
     rows: dict[str, dict[int, Any]] = {}
     for label, record in zip(told_apart(_labels([record.spec for record in records]), records), records, strict=True):
         rows.setdefault(label, {})[record.spec.seed] = record
     reference, *others = rows
-    notes = [loading.say_stale([record for record in records if record.of_record])]
+    notes = [of_record.stale([record for record in records if record.of_record])]
     short = [record.key for record in records if record.status != "diverged" and not intervals.whole(record)]
     notes += [f"without all of their rounds, and so without a number: {', '.join(short)}"] if short else []
     parts = []

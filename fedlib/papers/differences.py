@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 
 from .. import lab
-from ..lab import costs
+from ..lab import costs, of_record
 from ..show import stats
-from . import planned, recorded
+from . import planned
 
-TABLE = recorded.RESULTS / "differences.csv"
+TABLE = of_record.RESULTS / "differences.csv"
 COLUMNS = [
     "family", "dataset", "num_clients", "participation", "local_epochs", "batch_size", "rounds", "method", "reference",
     "rule", "difference", "half", "n", "seeds", "margin", "verdict", "version", "commit",
@@ -30,12 +30,12 @@ def load() -> pd.DataFrame:
 
 def families() -> pd.DataFrame:
     """results/families.csv, a row a pair; question, planned and margin stand in a family's first row."""
-    return pd.read_csv(recorded.RESULTS / "families.csv", dtype={"round": "Int64"})
+    return pd.read_csv(of_record.RESULTS / "families.csv", dtype={"round": "Int64"})
 
 
 def build() -> pd.DataFrame:
     """The table of what is of record today."""
-    runs, rounds, _ = lab.tidy(recorded.RESULTS / "runs")
+    runs, rounds, _ = lab.tidy(of_record.RESULTS / "runs")
     runs = runs.set_index("key")
     grids: dict[str, list[planned.Planned]] = {}
     for arm in planned.arms().values():
@@ -78,7 +78,7 @@ def _frame(members: list[planned.Planned], runs: pd.DataFrame, rounds: pd.DataFr
 
 def _at_equal_computation(frame: pd.DataFrame, rounds: pd.DataFrame, references: dict[str, str]) -> pd.DataFrame:
     """The frame with each method's values at the last round by which it has computed no more than its reference in all."""
-    records = recorded.by_key()
+    records = of_record.by_key()
     spent = {key: costs.of_run(records[key]) for key in frame["key"]}
     rows = frame[["setting", "method", "seed", "key"]].to_numpy().tolist()
     keys = {(*place, method, seed): key for *place, method, seed, key in rows}

@@ -18,9 +18,9 @@ from .. import lab
 from ..algorithms import ALGORITHMS
 from ..data import DatasetInfo, info
 from ..errors import choose, distinct, require
-from ..lab import SCALES, RunSpec, costs, resolve
+from ..lab import SCALES, RunSpec, costs, of_record, resolve
 from ..show import labels, stats
-from . import planned, recorded
+from . import planned
 
 SMOKE, DEMO, RECORD = "smoke", "demo", "record"  # embedded data; ten minutes per exhibit; the results of record
 # What decides a run's values, the later over the earlier, as exhibits.toml says; `fedlib exhibits show` names each value's.
@@ -339,7 +339,7 @@ def frame(what: str | Sequence[Cell], scale: str = RECORD) -> pd.DataFrame:
 
 def flops(frame: pd.DataFrame) -> pd.DataFrame:
     """What the runs of a `frame` had computed by the end of each round: key, round (from 0) and flops, of all clients and the server."""
-    known = recorded.by_key()
+    known = of_record.by_key()
     rows = []
     for key in dict.fromkeys(frame["key"]):
         record = known.get(key) or lab.read(lab.store() / key)

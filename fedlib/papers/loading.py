@@ -7,11 +7,9 @@ from typing import Any
 import pandas as pd
 
 from .. import lab
-from ..errors import require
+from ..lab import of_record
 from . import exhibits, planned, views
 from .exhibits import RECORD
-from .prose import say
-from .recorded import by_key
 from .results import Runs
 
 
@@ -20,7 +18,7 @@ def load_record(grid: str, scale: str = RECORD) -> Runs:
     been run yet is absent, and so is what the plan shows in other grids alone.
     """
     apart = planned.elsewhere(grid)
-    known = {key: record for key, record in by_key().items() if key not in apart}
+    known = {key: record for key, record in of_record.by_key().items() if key not in apart}
     seeds = sorted({*exhibits.SEEDS[scale], *(planned.seeds() if scale == RECORD else ())})
     pairs = []
     for cell in exhibits.cells(grid, scale, seeds=(0,)) if known else []:
@@ -32,44 +30,10 @@ def load_record(grid: str, scale: str = RECORD) -> Runs:
 
 
 def train_cells(cells: Sequence[exhibits.Cell], jobs: int = 2, whole: bool = False) -> Runs:
-    """The runs of `cells`, each read from the store, or else from the results of record, or else trained (side by side, with a
-    progress bar). jobs = 0 trains none: what is missing is left out, and raises FedlibError where everything is.
-
-    whole: what follows needs more of a run than its rounds and each client's last row, such as weights or what a method noted
-    in a round: results of record will not do. Nor do they for a cell of your own that keeps weights or asks for a metric that
-    they lack.
-    """
-    known = {} if whole else by_key()
-    missing = {run.key for run in lab.missing([cell.spec for cell in cells])} if known or not jobs else set()
-    resolved = [lab.resolve(cell.spec) for cell in cells]
-    keys = [run.key for run in resolved]
-    read = {
-        key: known[key]
-        for cell, run, key in zip(cells, resolved, keys, strict=True)
-        if key in missing
-        and key in known
-        and (cell.scale or cell.spec.keep == "none")
-        and run.measured_by(known[key].rounds, known[key].provenance)
-    }
-    if read:
-        said = f"{len(read)} runs are of record, read from results/."
-        say(" ".join(filter(None, (said, say_stale([*read.values()])))))
-    pairs = list(zip(cells, keys, strict=True))
-    if blank := set() if jobs else missing - read.keys():
-        require(len(blank) < len(set(keys)), "jobs", jobs, f"at least 1: none of the {len(set(keys))} runs is there")
-        say(f"{len(blank)} of {len(set(keys))} runs are missing and left out.")
-        pairs = [(cell, key) for cell, key in pairs if key not in blank]
-    trained = iter(lab.sweep([cell.spec for cell, key in pairs if key not in read], jobs=jobs or 1))
-    return Runs.of_pairs([(cell, read[key] if key in read else next(trained)) for cell, key in pairs])
-
-
-def say_stale(records: Sequence[lab.Record]) -> str:
-    """Which of some results of record today's code computes otherwise, in a sentence; empty where it computes them all."""
-    stale = [record for record in records if record.stale]
-    if not stale:
-        return ""
-    parts = sorted({part for record in stale for part in record.moved})
-    return f"{len(stale)} of {len(records)} are of earlier numbers than today's code computes ({', '.join(parts)})."
+    """The runs of `cells`, each read or trained: `lab.gather`."""
+    found = lab.gather([cell.spec for cell in cells], jobs, whole)
+    pairs = [(cell, lab.resolve(cell.spec).key) for cell in cells]
+    return Runs.of_pairs([(cell, found[key]) for cell, key in pairs if key in found])
 
 
 def load_maps(grid: str) -> pd.DataFrame:
@@ -126,4 +90,4 @@ def coverage(grid: str, scale: str = RECORD) -> str:
     own = sum(cell.spec.seed in exhibits.SEEDS[scale] for cell in found.cells)
     more = f", and {len(found.cells) - own} of further seeds" if own < len(found.cells) else ""
     said = f"{grid}: {own} of {len(every)} runs at scale {scale} are on record{more} ({'; '.join(settings)})."
-    return " ".join(filter(None, (said, say_stale(found.records))))
+    return " ".join(filter(None, (said, of_record.stale(found.records))))

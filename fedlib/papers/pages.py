@@ -18,10 +18,10 @@ from .. import algorithms, data, lab, models, randomness
 from ..algorithms.pfedhr import reassembly
 from ..errors import FedlibError, choose
 from ..lab import costs as measured
-from ..lab import estimates
+from ..lab import estimates, of_record
 from ..sample import Sample
 from ..show import intervals, labels, plots, tables
-from . import exhibits, notebook, printed, recorded, reproduce, results
+from . import exhibits, notebook, printed, reproduce, results
 from .prose import say
 
 # ------------------------------------------------------------------------------------------------ a method's source
@@ -300,7 +300,7 @@ def costs() -> pd.DataFrame:
     """
     own = {name: _grids(name) for name in reproduce.all_notebooks()}
     own["all, shared runs once"] = [grid for grids in own.values() for grid in grids]
-    known, rows = estimates.Timed.of(recorded.read_results()), dict[str, dict[str, str]]()
+    known, rows = estimates.Timed.of(of_record.read_results()), dict[str, dict[str, str]]()
     for scale in lab.SCALES:
         keys, runs = dict[str, list[str]](), dict[str, lab.Resolved]()
         for grid in dict.fromkeys(own["all, shared runs once"]):

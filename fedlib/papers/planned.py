@@ -20,8 +20,7 @@ import pandas as pd
 
 from .. import lab
 from ..errors import FedlibError, choose, require
-from ..lab import estimates, plugins
-from . import recorded
+from ..lab import estimates, of_record, plugins
 
 PLACE = {
     "dataset": str,
@@ -69,15 +68,15 @@ class Arm:
 
     def open(self) -> list[lab.RunSpec]:
         """The runs that neither the results of record, nor what waits to be among them, nor the store has."""
-        waiting = (recorded.RESULTS / "pending" / "runs").glob("*/DONE")
-        known = {*recorded.by_key(), *(done.parent.name for done in waiting)}
+        waiting = (of_record.RESULTS / "pending" / "runs").glob("*/DONE")
+        known = {*of_record.by_key(), *(done.parent.name for done in waiting)}
         missing = {run.key for run in lab.missing([run.spec for run in self.runs if run.key not in known], RECORD)}
         return [run.spec for run in self.runs if run.key in missing]
 
 
 def arms() -> dict[str, Arm]:
     """The arms of the plan by name, in the order in which they are trained."""
-    file = recorded.RESULTS / "planned.csv"
+    file = of_record.RESULTS / "planned.csv"
     if not file.exists():  # another folder of results
         return {}
     return _read(str(file), file.stat().st_mtime_ns, plugins.registered())

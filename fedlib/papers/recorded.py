@@ -9,7 +9,6 @@ found. Beside them stands what a figure needs of the run's weights: maps.csv (t-
 import gzip
 import io
 import sys
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,64 +16,22 @@ import pandas as pd
 
 from .. import data, lab
 from ..errors import FedlibError
-from ..lab import estimates, records
+from ..lab import estimates, of_record, records
 from . import views
 
-RESULTS = lab.shipped() / "results"
 LARGE = 32 * 1024  # bytes of a table from which on it is compressed
-
-
-def read_results() -> list[lab.Record]:
-    """Every result of record that is whole and that this version can read, by key; those that are not are named, once, on
-    standard error.
-    """
-    return _read(RESULTS, _state(RESULTS))[0]
 
 
 def timed() -> list[estimates.Timed]:
     """Runs of the store and of record, with the seconds that they took: what estimates of time go by."""
-    return estimates.timed() + estimates.Timed.of(read_results())
-
-
-def unreadable() -> dict[str, str]:
-    """The results of record that are left out, by key: why."""
-    return _read(RESULTS, _state(RESULTS))[1]
-
-
-def _state(folder: Path) -> tuple[Any, ...]:
-    """Which runs there are and when they were written."""
-    return tuple(
-        (done.parent.name, *(file.stat().st_mtime_ns for file in sorted(done.parent.iterdir())))
-        for done in sorted((folder / "runs").glob("*/DONE"))
-    )
-
-
-@cache
-def _read(folder: Path, state: tuple[Any, ...]) -> tuple[list[lab.Record], dict[str, str]]:
-    found, left_out = [], {}
-    for key, *_ in state:
-        try:
-            record = lab.read(folder / "runs" / key)
-            assert record is not None
-            found.append(record)
-        except FedlibError as error:
-            left_out[key] = str(error)
-    if left_out:
-        print(f"{len(left_out)} of {len(state)} results of record are left out:", file=sys.stderr)
-        print(*left_out.values(), sep="\n", file=sys.stderr)
-    return found, left_out
-
-
-def by_key() -> dict[str, lab.Record]:
-    """The results of record by key, which is the key of the run that asks for the same, for ever (`fields`)."""
-    return {record.key: record for record in read_results()}
+    return estimates.timed() + estimates.Timed.of(of_record.read_results())
 
 
 def beside(frame: pd.DataFrame, name: str) -> pd.DataFrame:
     """What results of record keep of a run's weights (`maps`, `images`, `matches`): the rows of <name>.csv of each run of a `frame`
     (`exhibits.frame`) that has it, after the run's key, method and seed. Without rows where none has.
     """
-    known, parts = by_key(), []
+    known, parts = of_record.by_key(), []
     for key, method, seed in frame[["key", "method", "seed"]].itertuples(index=False):
         files = [known[key].path / f"{name}.csv{kind}" for kind in ("", ".gz")] if key in known else []
         for file in filter(Path.exists, files):
@@ -90,7 +47,7 @@ def other_decay(resolved: lab.Resolved) -> lab.Record | None:
     """
     asked, decay = _but_for_decay(resolved.hashed)
     alike = {}
-    for record in read_results():
+    for record in of_record.read_results():
         other, its = _but_for_decay(record.hashed)
         if other == asked:
             alike[its] = record

@@ -19,9 +19,9 @@ import psutil
 
 from .. import __version__, devices, lab, models
 from ..errors import FedlibError, choose, coerce, require
-from ..lab import costs
+from ..lab import costs, of_record
 from ..lab.progress import NOTICE
-from . import exhibits, loading, notebook, recorded, settings
+from . import exhibits, notebook, recorded, settings
 
 # A busy machine may start a kernel slowly; the kernel's own log says nothing that a reader needs.
 PAPERMILL: Any = {
@@ -69,7 +69,7 @@ def plan(
         keys[item.name] = list(dict.fromkeys(run.key for run in own))
         runs |= {run.key: runs.get(run.key, run).joined(run.spec) for run in own}
     todo = lab.missing([run.spec for run in runs.values()], scale, reuse_stale)
-    known = {} if afresh else recorded.by_key()
+    known = {} if afresh else of_record.by_key()
     if known:
         whole = [
             item for item in chosen if item.whole or any(exhibits.GRIDS[grid].keep != "none" for grid in item.grids)
@@ -125,20 +125,20 @@ def listed(
 
 def describe(plan: Plan, jobs: int) -> str:
     """The plan in a few lines: what is read, what is trained, with an estimate of time (`recorded.timed`)."""
-    of_record = ""
+    read = ""
     if plan.read:
-        said = f"of record are read from {recorded.RESULTS} (--afresh trains them)."
-        of_record = "\n" + " ".join(filter(None, (f"{len(plan.read)} runs {said}", loading.say_stale(plan.read))))
+        said = f"of record are read from {of_record.RESULTS} (--afresh trains them)."
+        read = "\n" + " ".join(filter(None, (f"{len(plan.read)} runs {said}", of_record.stale(plan.read))))
     needed = len(plan.runs)
     stored = needed - len(plan.todo) - len(plan.read)
     where = f"{stored} stored, {len(plan.read)} of record" if plan.read else f"{stored} stored"
     if not plan.todo:
-        return f"{needed} runs needed, {where if plan.read else 'all stored'}: nothing to train{of_record}"
+        return f"{needed} runs needed, {where if plan.read else 'all stored'}: nothing to train{read}"
     seconds = sum(lab.expected_seconds(plan.todo, recorded.timed())) / min(jobs, len(plan.todo))
     images = sum(item.samples for item in plan.todo)
     return (
         f"{needed} runs needed, {where}, {len(plan.todo)} to train:\n{images / 1e6:.2f} million images, about "
-        f"{duration(seconds)} with {min(jobs, len(plan.todo))} at a time (from runs timed before){of_record}"
+        f"{duration(seconds)} with {min(jobs, len(plan.todo))} at a time (from runs timed before){read}"
     )
 
 

@@ -9,10 +9,10 @@ import pandas as pd
 
 from .. import data, metrics
 from ..errors import FedlibError, choose
-from ..lab import costs
+from ..lab import costs, of_record
 from ..show import intervals, labels, paired
 from ..show.intervals import RunTables
-from . import planned, recorded
+from . import planned
 from .exhibits import SYMBOLS, Cell
 
 TYPED = ("num_clients", "participation", "stands_for")
@@ -296,7 +296,7 @@ def grid_runs(records: Iterable[Any]) -> list[tuple[str, int, Any]]:
     """
     own = {record.key: record for record in records}
     planned_ = planned.grid_of(own.keys())
-    known = recorded.by_key() | own if planned_ else {}
+    known = of_record.by_key() | own if planned_ else {}
     return [(run.case, run.spec.seed, known[run.key]) for run in planned_ if run.key in known]
 
 

@@ -20,9 +20,9 @@ from matplotlib.figure import Figure
 
 from .. import data, lab
 from ..errors import choose
-from ..lab import write_bytes
+from ..lab import of_record, write_bytes
 from ..show import intervals, looks, plots, style, tables
-from . import exhibits, loading, recorded
+from . import exhibits, loading
 from .exhibits import RECORD
 from .results import Runs, note
 from .settings import Parameters
@@ -225,11 +225,11 @@ def freshness(exhibit: exhibits.Exhibit, asked: Parameters) -> str:
         if stamp["cells"] != cells_digest(exhibit, scale):
             return "grid changed"
         needed = {lab.resolve(cell.spec, scale).key for cell in asked.cells(*exhibit.grids)}
-        of_record = cache(recorded.by_key)  # read once, where the store lacks a run
+        known = cache(of_record.by_key)  # read once, where the store lacks a run
         for key in needed | set(stamp["runs"]):
             record: Any = lab.read(lab.store() / key)
             if record is None or record.stale:
-                record = of_record().get(key)
+                record = known().get(key)
             if record is None or stamp["runs"].get(key) != record.digest:
                 return "runs changed"
     except FileNotFoundError as error:

@@ -6,14 +6,13 @@ python tests/benchmarks/bench_estimates.py
 
 import numpy as np
 
-from fedlib.lab import estimates
-from fedlib.papers import recorded
+from fedlib.lab import estimates, of_record
 
 LAST = 50
 
 
 def main() -> None:
-    records = sorted(recorded.read_results(), key=lambda record: record.provenance["finished"])
+    records = sorted(of_record.read_results(), key=lambda record: record.provenance["finished"])
     timed = estimates.Timed.of(records)
     first = max(1, len(timed) - LAST)
     predicted = [

@@ -15,7 +15,7 @@ import pytest
 
 import fedlib
 from fedlib import ALGORITHMS, RunSpec, run
-from fedlib.papers import recorded
+from fedlib.lab import of_record
 
 SMALL = {"num_clients": 3, "rounds": 1, "batch_size": 64, "scenario": "homogeneous"}
 
@@ -32,7 +32,7 @@ with contextlib.redirect_stdout(said):
     main(["runs", "prune", "--yes"])
     main(["runs"])
 asked = [lab.spec_from(spec) for spec in json.loads(sys.argv[1]) if spec["algorithm"] in ALGORITHMS]
-found = recorded.read_results()
+found = of_record.read_results()
 known = [record for record in found if record.spec.algorithm in ALGORITHMS]
 print(json.dumps({
     "states": states,
@@ -77,7 +77,7 @@ class Copy:
         source = Path(fedlib.__file__).parent
         shutil.copytree(source, folder / "fedlib", ignore=shutil.ignore_patterns("__pycache__"))
         (folder / "notebooks").symlink_to(source.parent / "notebooks")
-        (folder / "results").symlink_to(recorded.RESULTS)
+        (folder / "results").symlink_to(of_record.RESULTS)
         shutil.copytree(home, self.home)
 
     def change(self, file: str, *pairs: tuple[str, str]) -> None:
@@ -180,5 +180,5 @@ def test_what_is_stored_outlives_a_change(change, stored, tmp_path):
     assert {path.name for path in (copy.home / "runs").iterdir() if path.is_dir()} == set(keys)
     lacks = {"FedProx", *([] if own else ["Mine"])} if "lacks" in change else set() if own else {"Mine"}
     assert said["keys"] == [key for key in keys if key.split("-")[0] not in lacks] and said["missing"] == []
-    assert said["of record"] == sorted(record.key for record in recorded.read_results())
+    assert said["of record"] == sorted(record.key for record in of_record.read_results())
     assert len(said["of record"]) >= 99 and said["stale"] == said["other keys"] == []

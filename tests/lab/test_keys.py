@@ -8,7 +8,7 @@ import pytest
 
 from fedlib import ALGORITHMS, FedlibError, fields, lab
 from fedlib.data import DatasetInfo
-from fedlib.papers import recorded
+from fedlib.lab import of_record
 from fedlib.protocol import Protocol
 
 # What stood in the keys when the first results were stored. No line is ever changed; a new field does not come here.
@@ -93,8 +93,8 @@ def test_old_names_are_read_and_two_names_at_once_are_refused():
 
 def test_every_result_of_record_has_the_key_of_what_was_asked():
     """99 keys and more, by the code of all their versions; and each is what its folder and its hash say."""
-    records = recorded.read_results()
-    assert len(records) >= 99 and not recorded.unreadable()
+    records = of_record.read_results()
+    assert len(records) >= 99 and not of_record.unreadable()
     for record in records:
         resolved = lab.resolve(record.spec)
         digest = hashlib.sha256(json.dumps(record.hashed, sort_keys=True).encode()).hexdigest()[:16]

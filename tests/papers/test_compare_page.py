@@ -8,7 +8,8 @@ from dataclasses import fields, replace
 import pytest
 
 from fedlib import lab
-from fedlib.papers import notebook, recorded
+from fedlib.lab import of_record
+from fedlib.papers import notebook
 
 pytest.importorskip("pygments")
 ROOT = notebook.NOTEBOOKS.parent
@@ -64,7 +65,7 @@ def test_every_field_is_in_the_setting_or_in_the_label(generate, name):
 def test_runs_that_differ_in_nothing_else_are_told_apart_by_what_they_keep_and_by_their_key(
     generate, changes, monkeypatch
 ):
-    record = recorded.read_results()[0]
+    record = of_record.read_results()[0]
     again = replace(record, key="again", spec=replace(record.spec, **changes))
     monkeypatch.setattr(generate, "records", lambda: {"one": record, "two": again})
     ((runs,),) = [generate.runs_of_record()["settings"].values()]
@@ -78,7 +79,7 @@ def test_no_two_runs_of_record_share_a_setting_a_label_and_a_seed(page):
         (setting, run["method"], run["seed"]) for setting, runs in page["settings"].items() for run in runs
     )
     assert places and max(places.values()) == 1
-    assert sum(places.values()) == len(recorded.by_key())
+    assert sum(places.values()) == len(of_record.by_key())
 
 
 def cells(page, setting, metric="accuracy"):
@@ -105,7 +106,7 @@ def test_the_gains_are_readmes(page):
 
 
 def test_cells_are_means_over_seeds_and_differences_paired_by_seed(generate, monkeypatch):
-    record = next(record for record in recorded.read_results() if record.spec.algorithm == "Standalone")
+    record = next(record for record in of_record.read_results() if record.spec.algorithm == "Standalone")
 
     def run(name, seed, end, **changed):
         rounds = record.rounds.assign(accuracy=end / 100, loss=end)

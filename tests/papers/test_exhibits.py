@@ -10,7 +10,7 @@ from results_of_record import write_results
 
 from fedlib import algorithms, lab, numerics
 from fedlib.errors import FedlibError
-from fedlib.papers import exhibits, notebook, printed, recorded, reproduce
+from fedlib.papers import exhibits, notebook, printed, reproduce
 from fedlib.show import labels, plots
 
 BOTH = {"cifar10", "cifar100"}
@@ -215,7 +215,7 @@ def results(tmp_path, monkeypatch):
     def write(*specs, **provenance):
         write_results(tmp_path, [exhibits.Cell("", spec) for spec in specs], **provenance)
 
-    monkeypatch.setattr(recorded, "RESULTS", tmp_path)
+    monkeypatch.setattr("fedlib.lab.of_record.RESULTS", tmp_path)
     return write
 
 

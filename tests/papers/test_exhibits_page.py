@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from fedlib.papers import exhibits, notebook, recorded
+from fedlib.lab import of_record
+from fedlib.papers import exhibits, notebook
 
 pytest.importorskip("pygments")
 ROOT = notebook.NOTEBOOKS.parent
@@ -52,7 +53,7 @@ def test_the_state_of_an_exhibit_is_that_of_its_picture_and_runs(blocks):
 def test_runs_of_an_exhibit_are_counted_one_by_one(blocks):
     held = {
         (record.spec.algorithm, record.spec.seed)
-        for record in recorded.read_results()
+        for record in of_record.read_results()
         if record.spec.dataset == "cifar10" and record.spec.rounds == 100 and record.spec.protocol == "reconstructed"
     }
     runs, asked, seeds = blocks.generate.held(

@@ -13,7 +13,7 @@ from results_of_record import write_results
 from fedlib import devices, lab, numerics
 from fedlib.__main__ import main
 from fedlib.errors import FedlibError
-from fedlib.papers import exhibits, notebook, recorded, reproduce, settings, stamps, views
+from fedlib.papers import exhibits, notebook, reproduce, settings, stamps, views
 from fedlib.show import plots
 
 METHODS = ("Standalone", "FedSSA")
@@ -32,7 +32,7 @@ def cells(written, tmp_path, monkeypatch):
     """Those of Standalone and FedSSA in FedSSA's Table 2 at scale record, all of record but the last seed of one; nothing trains."""
     results, every = written
     shutil.copytree(results, tmp_path / "results")
-    monkeypatch.setattr(recorded, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr("fedlib.lab.of_record.RESULTS", tmp_path / "results")
     monkeypatch.setattr(lab, "expected_seconds", lambda todo, known: [60.0] * len(todo))
     return every
 

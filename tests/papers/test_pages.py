@@ -13,7 +13,7 @@ from results_of_record import of_record, settings
 
 from fedlib import ALGORITHMS, FedlibError, lab
 from fedlib.algorithms import pfedes
-from fedlib.papers import exhibits, notebook, pages, recorded, reproduce
+from fedlib.papers import exhibits, notebook, pages, reproduce
 from fedlib.papers.printed import accuracies
 
 
@@ -100,7 +100,7 @@ def test_record_block_stands_beside_the_paper(monkeypatch, capsys):
         of_record(lab.resolve(spec, "record").key, spec, pd.DataFrame({"round": range(-1, spec.rounds)} | columns))
         for spec in ran
     ]
-    monkeypatch.setattr(recorded, "read_results", lambda: made)
+    monkeypatch.setattr("fedlib.lab.of_record.read_results", lambda: made)
     record, rows = pages.record_block("fedssa/heterogeneous", accuracies("FedSSA", "Table 2"))
     said = capsys.readouterr().out.strip().splitlines()
     assert said[0] == notebook.coverage("fedssa/heterogeneous") and "earlier" not in said[0]

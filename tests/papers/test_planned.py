@@ -5,23 +5,23 @@ import re
 
 import numpy as np
 import pytest
-from results_of_record import of_record
+from results_of_record import of_record as made
 
 from fedlib import data, lab, models
 from fedlib.__main__ import main
 from fedlib.data import Dataset
 from fedlib.errors import FedlibError
-from fedlib.lab import estimates
+from fedlib.lab import estimates, of_record
 from fedlib.papers import exhibits, loading, planned, recorded
 
 
 def test_every_result_of_record_is_named_by_the_plan():
     named = {run.key for arm in planned.arms().values() for run in arm.runs}
-    assert len(named) > 200 and {record.key for record in recorded.read_results()} <= named
+    assert len(named) > 200 and {record.key for record in of_record.read_results()} <= named
 
 
 def test_another_network_under_a_planned_name_is_another_run_while_it_is_there():
-    keys = [record.key for record in recorded.read_results() if record.spec.algorithm == "FedSSA"]
+    keys = [record.key for record in of_record.read_results() if record.spec.algorithm == "FedSSA"]
     rows = planned.grid_of(keys)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(models.BUILDERS, "CNN-1", models.BUILDERS["tiny"])
@@ -53,7 +53,7 @@ def test_runs_that_were_made_for_a_picture_stay_in_it():
 
 def test_no_exhibit_shows_the_runs_of_a_gpu_which_are_another_devices():
     on_a_gpu = {run.key for arm in ("gpu", "rates") for run in planned.arm(arm).runs}
-    assert len(on_a_gpu) == 18 and on_a_gpu <= recorded.by_key().keys()
+    assert len(on_a_gpu) == 18 and on_a_gpu <= of_record.by_key().keys()
     for grid in ("fedssa/heterogeneous", "fedssa/table4", "audit/controls"):
         assert loading.load_record(grid).records and not on_a_gpu & {
             record.key for record in loading.load_record(grid).records
@@ -84,7 +84,7 @@ def test_the_plan_says_what_the_issue_of_each_arm_does():
 
 def test_what_is_on_record_or_stored_is_not_open(monkeypatch):
     arm = planned.arm("ablations")
-    monkeypatch.setattr(recorded, "read_results", lambda: [of_record(arm.runs[0].key)])
+    monkeypatch.setattr("fedlib.lab.of_record.read_results", lambda: [made(arm.runs[0].key)])
     assert len(arm.open()) == len(arm.runs) - 1 == 17
     monkeypatch.setattr(lab, "missing", lambda specs, scale: [lab.resolve(spec, scale) for spec in specs][1:])
     assert len(arm.open()) == len(arm.runs) - 2
@@ -99,7 +99,7 @@ def test_an_arm_trains_seed_by_seed_and_says_how_many_remain(monkeypatch):
         for run in range(len(specs)):
             each(len(specs) - 1 - run)
 
-    monkeypatch.setattr(recorded, "read_results", lambda: [])
+    monkeypatch.setattr("fedlib.lab.of_record.read_results", lambda: [])
     monkeypatch.setattr(lab, "sweep", sweep)
     assert planned.train("audit", 2, left.append) == 27
     assert left == list(range(26, -1, -1))
@@ -122,11 +122,11 @@ def test_hours_are_those_of_runs_on_record_where_there_are_some(monkeypatch):
     spec = planned.arm("ablations").runs[0].spec
     done = lab.resolve(spec, "record").spec
     taken = [
-        of_record("a", done, processor_seconds=3600.0),
-        of_record("b", done, processor_seconds=7200.0),
-        of_record("c", done, processor_seconds=3600.0),
+        made("a", done, processor_seconds=3600.0),
+        made("b", done, processor_seconds=7200.0),
+        made("c", done, processor_seconds=3600.0),
     ]
-    monkeypatch.setattr(recorded, "read_results", lambda: taken)
+    monkeypatch.setattr("fedlib.lab.of_record.read_results", lambda: taken)
     monkeypatch.setattr(estimates, "timed", lambda: [])
     monkeypatch.setattr(estimates, "_pace", lambda spec, of_record: 1e9)  # here as where they were trained
     assert planned.expected_hours([spec], recorded.timed()) == pytest.approx(1.0)  # their median
@@ -135,7 +135,7 @@ def test_hours_are_those_of_runs_on_record_where_there_are_some(monkeypatch):
 
 
 def test_the_pace_of_the_processors_of_record_is_what_their_runs_in_fp32_reach():
-    known = [one for one in estimates.Timed.of(recorded.read_results()) if one.run.spec.precision == "fp32"]
+    known = [one for one in estimates.Timed.of(of_record.read_results()) if one.run.spec.precision == "fp32"]
     reached = np.median([estimates.training_work(one.run) / one.seconds for one in known])
     assert len(known) >= 5 and pytest.approx(reached, rel=0.05) == estimates.USUAL * estimates.OF_RECORD
 
@@ -146,8 +146,8 @@ def test_further_seeds_of_the_plan_are_read(monkeypatch):
         for c in exhibits.cells("fedssa/heterogeneous", "record", "cifar100", (4,))
         if c.method == "FedSSA" and c.num_clients == 100
     ]
-    held = of_record(lab.resolve(cell.spec, "record").key, cell.spec)
-    monkeypatch.setattr(recorded, "read_results", lambda: [held])
+    held = made(lab.resolve(cell.spec, "record").key, cell.spec)
+    monkeypatch.setattr("fedlib.lab.of_record.read_results", lambda: [held])
     (found,) = loading.load_record("fedssa/heterogeneous").cells
     assert found.spec.seed == 4
     assert loading.coverage("fedssa/heterogeneous").startswith(
@@ -156,7 +156,7 @@ def test_further_seeds_of_the_plan_are_read(monkeypatch):
 
 
 def test_the_command_writes_the_results_after_each_run(capsys, monkeypatch):
-    monkeypatch.setattr(recorded, "read_results", lambda: [])
+    monkeypatch.setattr("fedlib.lab.of_record.read_results", lambda: [])
     monkeypatch.setattr(lab, "sweep", lambda specs, scale, jobs, in_order, each: [each(1), each(0)])
     monkeypatch.setattr(recorded, "export", lambda: 62)
     assert main(["record", "audit"]) == 0
@@ -166,17 +166,17 @@ def test_the_command_writes_the_results_after_each_run(capsys, monkeypatch):
 
 
 def test_a_whole_arm_says_so(capsys, monkeypatch):
-    held = [of_record(run.key) for run in planned.arm("ablations").runs]
-    monkeypatch.setattr(recorded, "read_results", lambda: held)
+    held = [made(run.key) for run in planned.arm("ablations").runs]
+    monkeypatch.setattr("fedlib.lab.of_record.read_results", lambda: held)
     monkeypatch.setattr(recorded, "export", lambda: pytest.fail("nothing was trained"))
     assert main(["record", "ablations"]) == 0
     assert capsys.readouterr().out == "nothing to train: all 18 runs of ablations are of record or stored\n"
 
 
 def test_what_waits_for_its_arm_is_whole_planned_and_in_no_table():
-    waiting = [done.parent for done in (recorded.RESULTS / "pending" / "runs").glob("*/DONE")]
+    waiting = [done.parent for done in (of_record.RESULTS / "pending" / "runs").glob("*/DONE")]
     named = {run.key for arm in planned.arms().values() for run in arm.runs}
-    of_record_ = {record.key for record in recorded.read_results()}
+    of_record_ = {record.key for record in of_record.read_results()}
     for path in waiting:
         record = lab.read(path)
         assert record is not None and record.key in named and record.key not in of_record_

@@ -14,16 +14,16 @@ from results_of_record import write_results
 
 from fedlib import FedlibError, RunSpec, lab, models, numerics, randomness, run
 from fedlib.__main__ import main
-from fedlib.lab import files
+from fedlib.lab import files, of_record
 from fedlib.papers import checked, exhibits, recorded
 
 
 @pytest.fixture
 def store(tmp_path, monkeypatch):
     """A copy of the first few results of record."""
-    for path in sorted((recorded.RESULTS / "runs").iterdir())[:6]:
+    for path in sorted((of_record.RESULTS / "runs").iterdir())[:6]:
         shutil.copytree(path, tmp_path / "results" / "runs" / path.name)
-    monkeypatch.setattr(recorded, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr("fedlib.lab.of_record.RESULTS", tmp_path / "results")
     return tmp_path / "results" / "runs"
 
 
@@ -69,15 +69,15 @@ def test_a_changed_file_is_found_and_the_other_runs_are_read(harm, store, capsys
     paths = sorted(store.iterdir())
     tried = 0
     for what in harm(paths[2]):
-        recorded._read.cache_clear()
-        found, said = [record.key for record in recorded.read_results()], capsys.readouterr().err
+        of_record._read.cache_clear()
+        found, said = [record.key for record in of_record.read_results()], capsys.readouterr().err
         left = [path.name for path in paths if path != paths[2]]
         assert found == left, what
         if what != "no DONE":  # that is an unfinished run, and not listed
             assert said.startswith("1 of 6 results of record are left out:\nrun ") and paths[2].name in said, what
         tried += 1
-    recorded._read.cache_clear()
-    assert len(recorded.read_results()) == 6 and tried >= 2
+    of_record._read.cache_clear()
+    assert len(of_record.read_results()) == 6 and tried >= 2
 
 
 def test_a_run_of_a_later_version_is_skipped_counted_and_named(store, capsys):
@@ -87,7 +87,7 @@ def test_a_run_of_a_later_version_is_skipped_counted_and_named(store, capsys):
     contents = {file.name: file.read_bytes() for file in path.iterdir() if file.name != "DONE"}
     contents["spec.json"] = json.dumps(stored).encode()
     lab.records.write_whole(path, contents, {"status": "finished", "state": "", "of_record": True})
-    assert len(recorded.read_results()) == 5 and list(recorded.unreadable()) == [path.name]
+    assert len(of_record.read_results()) == 5 and list(of_record.unreadable()) == [path.name]
     assert "fields that this fedlib does not know: noise" in capsys.readouterr().err
     assert main(["record"]) == 0
     assert f"1 results of record cannot be read: {path.name}" in capsys.readouterr().out
@@ -107,14 +107,14 @@ def exported(small_digits, monkeypatch, tmp_path):
     """A run of the store that is of record, as if the digits were real data."""
     monkeypatch.setattr(recorded.data, "EMBEDDED", ())
     monkeypatch.setattr(recorded.data, "registered", set)
-    monkeypatch.setattr(recorded, "RESULTS", lab.home() / "results")
+    monkeypatch.setattr("fedlib.lab.of_record.RESULTS", lab.home() / "results")
     record = run(lab.RunSpec("FedProto", num_clients=5, rounds=3, batch_size=64), progress=False)
     assert recorded.export() == 1
     return record
 
 
 def test_what_is_exported_is_read_as_the_run_with_six_digits(exported):
-    (read,) = recorded.read_results()
+    (read,) = of_record.read_results()
     assert read.key == exported.key and read.spec == exported.spec and read.of_record and not read.stale
     pd.testing.assert_frame_equal(read.rounds, exported.rounds.round(6), check_dtype=False)
     pd.testing.assert_frame_equal(read.clients, exported.final().round(6), check_dtype=False)
@@ -124,7 +124,7 @@ def test_what_is_exported_is_read_as_the_run_with_six_digits(exported):
 
 
 def test_what_is_of_record_stays_and_a_difference_is_said(exported, capsys):
-    folder = recorded.RESULTS / "runs" / exported.key
+    folder = of_record.RESULTS / "runs" / exported.key
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
     rounds = exported.rounds.assign(accuracy=exported.rounds["accuracy"] + 0.01)
     contents = {file.name: file.read_bytes() for file in exported.path.iterdir() if file.name != "DONE"}
@@ -148,7 +148,7 @@ def test_first_rounds_are_compared_with_the_digits_on_record(exported, monkeypat
     row = checked.table().iloc[0]
     assert row["key"] == exported.key and row["worst"] == 0 and row["numbers"] >= 20
     assert "1 results of record again" in checked.last_agreed() and "all agree" in checked.last_agreed()
-    folder = recorded.RESULTS / "runs" / exported.key
+    folder = of_record.RESULTS / "runs" / exported.key
     rounds = exported.rounds.round(6)
     rounds.loc[1, "accuracy"] += 0.003
     contents = {file.name: file.read_bytes() for file in folder.iterdir() if file.name != "DONE"}
@@ -171,14 +171,14 @@ def four(tmp_path, monkeypatch):
     write_results(
         tmp_path, [cell for cell in cells if cell.num_clients == 10 and cell.method in ("FedSSA", "FedProto")]
     )
-    monkeypatch.setattr(recorded, "RESULTS", tmp_path)
+    monkeypatch.setattr("fedlib.lab.of_record.RESULTS", tmp_path)
     return tmp_path
 
 
 def test_one_run_of_each_kind_is_checked_and_an_interrupted_check_goes_on_with_the_same(four):
     first, second = (record.key for record in checked.sample())
     assert {key.partition("-")[0] for key in (first, second)} == {"FedProto", "FedSSA"}
-    assert len(recorded.read_results()) == 4  # so that others could take their places
+    assert len(of_record.read_results()) == 4  # so that others could take their places
     (four / checked.FILE).write_text(f"key,numbers,worst,date\n{first},1,0.0,2026-11-02\n")
     assert [record.key for record in checked.sample()] == [second, first]
     cells = exhibits.cells("fedssa/heterogeneous", "record", "cifar10", (0, 1))
@@ -187,7 +187,7 @@ def test_one_run_of_each_kind_is_checked_and_an_interrupted_check_goes_on_with_t
 
 
 def test_what_was_checked_longest_ago_is_checked_first(four):
-    keys = first, second, third, _ = [record.key for record in recorded.read_results()]
+    keys = first, second, third, _ = [record.key for record in of_record.read_results()]
     lines = f"key,numbers,worst,date\n{first},1,0.0,2026-11-02\n{third},1,0.0,2026-11-01\n"
     (four / checked.FILE).write_text(lines)
     assert [record.key for record in checked.sample(keys[:3])] == [second, third, first]
@@ -199,7 +199,7 @@ def test_what_needs_a_device_that_is_not_here_is_left_out_or_said_to(four):
     for_a_gpu = dataclasses.replace(cells[0].spec, device="cuda")
     write_results(four, [exhibits.Cell("", for_a_gpu)], code="0123")
     key = lab.resolve(for_a_gpu).key
-    assert key in {record.key for record in recorded.read_results()}
+    assert key in {record.key for record in of_record.read_results()}
     assert key not in {record.key for record in checked.sample()}
     with pytest.raises(FedlibError, match=r"^device = 'cuda': must be cpu, cuda"):
         list(checked.check(checked.sample([key])))

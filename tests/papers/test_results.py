@@ -7,7 +7,7 @@ import pytest
 from results_of_record import of_record
 
 from fedlib import FedlibError, lab
-from fedlib.papers import exhibits, notebook, planned, recorded, results
+from fedlib.papers import exhibits, notebook, planned, results
 from fedlib.show import paired, tables
 
 
@@ -19,10 +19,10 @@ def record_of(spec):
 
 def test_coverage_says_what_is_on_record(monkeypatch):
     cell = next(cell for cell in exhibits.cells("pfedes/mu", "record") if cell.value == 0.3)
-    monkeypatch.setattr(recorded, "read_results", lambda: [record_of(cell.spec)])
+    monkeypatch.setattr("fedlib.lab.of_record.read_results", lambda: [record_of(cell.spec)])
     said = "pfedes/mu: 1 of 9 runs at scale record are on record (CIFAR-10, N = 100, C = 10 %)."
     assert notebook.coverage("pfedes/mu") == said
-    monkeypatch.setattr(recorded, "read_results", lambda: [])
+    monkeypatch.setattr("fedlib.lab.of_record.read_results", lambda: [])
     assert notebook.coverage("pfedes/mu") == "pfedes/mu: no results of record yet (0 of 9 runs at scale record)."
 
 
@@ -202,7 +202,7 @@ def test_a_note_says_what_cells_have_in_common():
 
 
 def test_a_metric_that_others_of_the_planned_grid_lack_has_the_error_of_the_runs_that_have_it():
-    known = recorded.by_key()
+    known = of_record.by_key()
     grid = planned.grid_of([key for key, record in known.items() if record.spec.algorithm == "FedProto"])
     keys = {
         (run.case, run.spec.seed): run.key for run in grid if run.case in ("FedProto", "FedSSA") and run.key in known
