@@ -1,37 +1,35 @@
-"""Your own experiment from end to end: methods beside each other, tuned, with seeds, a table, curves and differences.
+"""Your own experiment from end to end: methods beside each other, tuned, with seeds, as tidy frames and a table; and any runs compared.
 
 >>> from fedlib import study  # doctest: +SKIP
 >>> found = study.train(["Standalone", "FedProto", "FedSSA"], seeds=range(3), dataset="digits", rounds=10)
 >>> found.table(reference="Standalone")
-
-`Runs` are finished runs as tables; `Cell` is a run with the label of its row, and `train_cells` trains any cells, for grids of
-your own; `compare` sets any runs beside each other, client by client; `settings` checks the parameters of a notebook.
-`fedlib.show.plots` draws further figures of these tables.
+>>> seaborn.relplot(found.rounds, x="round", y="accuracy", hue="method", kind="line")
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from . import data, lab, metrics
+from . import lab
 from .errors import FedlibError, choose, coerce, require
-from .lab import RunSpec, Tuned, costs
+from .lab import Record, RunSpec, Tuned, of_record
 from .lab.tuning import with_values
-from .papers import results
-from .papers.comparison import compare, dealt
-from .papers.exhibits import Cell
-from .papers.loading import train_cells
-from .papers.results import Runs, note
-from .papers.settings import settings
-from .show import intervals, labels, plots, tables
-from .show.intervals import SELECTION_RULES
+from .show import intervals, labels, stats
 
 Method = str | RunSpec | Tuned | Mapping[str, Any]
 Methods = Iterable[str] | Mapping[str, Method]
+
+# Fields of a specification in short, and those whose value says what they are.
+_SHORT = {"num_clients": "N", "participation": "C", "rounds": "T", "local_epochs": "E", "batch_size": "B"}
+_PLAIN = ("dataset", "scenario", "partition", "precision", "device")
+# What decides which images a client holds, of what a run's key is made of; a public fraction is there where clients lack one.
+_DEAL = ("data", "num_clients", "partition", "classes_per_client", "alpha", "public_fraction")
+_DEAL_OF_PROTOCOL = ("split", "distinct", "floors", "dealing")
 
 
 class Tunings(dict[str, Tuned]):
@@ -39,7 +37,7 @@ class Tunings(dict[str, Tuned]):
 
     @property
     def note(self) -> str:
-        """How the methods were tuned, in a sentence; tables of their runs have it beneath."""
+        """How the methods were tuned, in a sentence; `Study.notes` has it."""
         return f"Hyper-parameters chosen by validation accuracy, {labels.seeds_range(one.trials for one in self.values())} trials each."
 
     @property
@@ -57,138 +55,60 @@ class Tunings(dict[str, Tuned]):
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Study:
-    """Trained methods beside each other. runs: their runs; methods: their labels, in the order of the rows; note: how they were
-    tuned, if they were.
+    """Trained methods beside each other, as frames for pandas and seaborn.
+
+    runs: a row a run: method, setting (in words), seed, key, what each rule reports in per cent (`stats.by_rules`), then
+    `lab.tidy`'s columns; rounds: method, setting, seed and a run's rounds (-1: before training); clients: likewise, each
+    client's last measured row; records: the runs, in the order of `runs`; notes: what to know when methods are compared.
     """
 
-    runs: Runs
-    methods: list[str]
-    note: str = ""
+    runs: pd.DataFrame
+    rounds: pd.DataFrame
+    clients: pd.DataFrame
+    records: list[Record]
+    notes: list[str]
 
     def __repr__(self) -> str:
-        return f"Study({', '.join(self.methods)}: {len(self.runs.records)} runs; .table(), .curves())"
+        return f"Study({', '.join(self.runs['method'].unique())}: {len(self.records)} runs; .runs, .rounds, .clients, .table())"
 
-    def table(
-        self,
-        rule: str = "last",
-        metric: str = "accuracy",
-        *,
-        reference: str = "",
-        people: bool = False,
-        prices: bool = False,
-    ) -> tables.Ranked:
-        """Methods down: the mean over clients with its 95 % interval over seeds, best in bold, second underlined; HTML in a
-        notebook, `.to_latex()` and `.to_markdown()` for a paper.
-
-        rule: the round that is reported, of `SELECTION_RULES`; metric: of `metrics.METRICS`; reference: a method to which the
-        differences are given, in points or the metric's unit, paired by seed, simultaneous over the table, with the number of
-        seeds; people: the accuracy of the worst decile of the clients and its standard deviation, too; prices: KB a client and
-        round, and FLOPs of local training by the cheapest method's. Raises FedlibError for an unknown name.
+    @property
+    def newcomers(self) -> pd.DataFrame:
+        """Of runs with `newcomer_visits`: method, setting, seed, then a row a newcomer and visit (-1: its initial network, 0: after the
+        download), with what was measured.
         """
-        choose("rule", rule, SELECTION_RULES)
+        front = self.runs[["method", "setting", "seed", "key"]]
+        rows = [record.newcomers.assign(key=record.key) for record in self.records if len(record.newcomers)]
+        return front.merge(pd.concat(rows), on="key") if rows else front.head(0)
+
+    def table(self, rule: str = "last", metric: str = "accuracy", reference: str = "") -> pd.DataFrame:
+        """Methods down, settings across: the mean over seeds with its 95 % Student interval, as text; `.to_latex()` and
+        `.to_markdown()` for a paper. A dash: a run diverged.
+
+        rule: the round that is reported, of `stats.RULES`; metric: of `metrics.METRICS`, over the clients visited so far;
+        reference: a method to which the differences are given beside it, paired by seed, with intervals that hold together
+        (`stats.differences`). Raises FedlibError for an unknown name.
+        """
+        choose("rule", rule, stats.RULES)
         if reference:
-            choose("reference", reference, self.methods)
-        summary = self.runs.summary(rule, metric)
-        ranked = tables.wide(summary, self.methods, metric=metric)
-        several = len(ranked.table.columns) > 1
-        columns: dict[str, list[str]] = {}
-        for setting in ranked.table.columns:
-            columns[setting] = list(ranked.table[setting])
-            own = Runs.of_pairs(pair for pair in self.runs.pairs if pair[0].setting == setting)
-            for name, cells in self._more(own, rule, metric, reference, people, prices).items():
-                columns[f"{setting}: {name}" if several else name] = cells
-        table = pd.DataFrame(columns, index=ranked.table.index)
-        datasets = list(dict.fromkeys(cell.dataset for cell in self.runs.cells))
-        said = tables.caption(
-            scale="", datasets=datasets, protocol="", rule=rule, metric=metric,
-            embedded=any(data.info(name).embedded for name in datasets), seeds=len({cell.spec.seed for cell in self.runs.cells}),
-            note=note(self.runs.cells),
-        )  # fmt: skip
-        marks = ranked.marks.reindex(columns=table.columns, fill_value="")
-        noted = [said.replace(f" {tables.MARKED}", ""), ranked.note, _budgets(self.runs), _ended_early(self.runs)]
-        noted += [_not_alike(self.runs, self.methods, bool(self.note)), self.note]
-        return tables.Ranked(table, marks, " ".join(filter(None, noted)))
-
-    def _more(
-        self, own: Runs, rule: str, metric: str, reference: str, people: bool, prices: bool
-    ) -> dict[str, list[str]]:
-        """Further columns of one setting: name -> a cell a method."""
-        columns = {}
+            choose("reference", reference, self.runs["method"].unique())
+        values = [intervals.reported(record, rule, metric) for record in self.records]
+        frame = self.runs.assign(value=values)
+        by = frame.groupby(["method", "setting"], sort=False)["value"]
+        cells = {place: labels.mean(*intervals.interval(own.to_numpy()), len(own)) for place, own in by}
+        order, settings = frame["method"].unique(), frame["setting"].unique()
+        made = pd.DataFrame({one: [cells.get((name, one), "–") for name in order] for one in settings}, index=order)
         if reference:
-            rows = own.effects(reference, rule, metric=metric).to_dict("records")
-            said = {row["case"]: tables.format_difference(row["difference"], row["ci95"], row["n"]) for row in rows}
-            columns[f"difference to {reference}"] = [said.get(one, "–") for one in self.methods]
-        if people:
-            for name in ("worst_decile", "spread"):
-                values = own.summary(rule, name).set_index("method")["ours"].to_dict()
-                of = "" if metric == "accuracy" else " of accuracy"
-                columns[f"{name.replace('_', ' ')}{of}"] = [
-                    tables.plain(values.get(one, np.nan)) for one in self.methods
-                ]
-        if prices:
-            spent = pd.DataFrame([_price(cell.method, record) for cell, record in own.pairs]).groupby("method").mean()
-            least = spent["flops"].min()
-            columns["KB a client and round"] = [
-                tables.short(float(spent["kb"].get(one, np.nan))) for one in self.methods
-            ]
-            flops = [float(spent["flops"].get(one, np.nan)) / least for one in self.methods]
-            columns["FLOPs"] = ["–" if np.isnan(one) else f"{one:.2f}" for one in flops]
-        return columns
-
-    def curves(self, metric: str = "accuracy", along: str = "rounds") -> plots.Picture:
-        """The metric as training goes on, a panel a setting; the band is the 95 % interval over seeds. along: rounds, epochs,
-        words or flops.
-        """
-        choose("along", along, plots.ALONG)
-        of_clients = metrics.find(metric).of_clients is not None  # computed; others are columns of the rounds
-        for _, record in self.runs.pairs if not of_clients else ():
-            intervals.with_metric(record, metric)
-        more = [*([metric] if of_clients else []), *([along] if along != "rounds" else [])]
-        settings = dict.fromkeys(cell.setting for cell in self.runs.cells)
-        drawn = plots.curves(self.runs.rounds(*more), dict.fromkeys(settings, self.methods), metric=metric, along=along)
-        if any(data.info(cell.dataset).embedded for cell in self.runs.cells):
-            plots.label_stand_in(drawn)
-        return drawn.note(note(self.runs.cells))
-
-    def newcomers(self, metric: str = "accuracy") -> tables.Ranked:
-        """Of runs with `newcomers` and `newcomer_visits`: methods down, the newcomers' mean before anything, after the download, and
-        after each number of visits across, with its 95 % interval over seeds, best in bold, second underlined.
-
-        metric: `accuracy`, one that the runs measure (`metrics=`), or a method's further way of predicting. Raises FedlibError where
-        no run has it.
-        """
-        rows, measured = self._of_newcomers(metric), metrics.find(metric)
-        stages: dict[Any, str] = {-1: "start", 0: "download", 1: "1 visit"}
-        several, cells = len(set(rows["setting"])) > 1, []
-        for (setting, visits, method), own in rows.groupby(["setting", "visits", "method"], sort=False):
-            stage = stages.get(visits, f"{visits} visits")
-            mean, half = intervals.interval(measured.scale * own[metric].to_numpy(float))
-            row = {"stage": f"{setting}: {stage}" if several else stage, "method": method, "diverged": 0}
-            cells.append(row | {"ours": mean, "ci95": half, "n": len(own)})
-        ranked = tables.wide(pd.DataFrame(cells), self.methods, "stage", absent="–", metric=metric)
-        counts = {cell.spec.newcomers for cell in self.runs.cells if cell.spec.newcomer_visits}
-        said = (
-            f"Clients that are in no round, {labels.seeds_range(counts)} a run: {measured.label}. Start: their initial network; "
-            "download: what they make of the last server's; then after visits of E local epochs on it."
-        )
-        noted = " ".join(filter(None, (said, ranked.note, f"{note(self.runs.cells)}.")))
-        return tables.Ranked(ranked.table, ranked.marks, noted)
-
-    def newcomer_curves(self, metric: str = "accuracy") -> plots.Picture:
-        """`newcomers` as a picture: their mean over the number of visits, a line a method; the band is the 95 % interval over seeds."""
-        drawn = plots.newcomers(self._of_newcomers(metric), metric)
-        if any(data.info(cell.dataset).embedded for cell in self.runs.cells):
-            plots.label_stand_in(drawn)
-        return drawn.note(note(self.runs.cells))
-
-    def _of_newcomers(self, metric: str) -> pd.DataFrame:
-        rows = self.runs.newcomers()
-        require(len(rows) > 0, "newcomers", 0, "of runs with newcomers=1 or more and newcomer_visits=1 or more")
-        measured = rows.columns[list(rows.columns).index("loss") + 1 :]
-        choose("metric", metric, [name for name in measured if name not in (*results.LABELLED, *results.TYPED, "key")])
-        return rows.dropna(subset=[metric])
+            apart = stats.differences(frame, reference, value="value", also=None)
+            for setting, rows in apart.groupby("setting", sort=False):
+                said = {
+                    row["method"]: labels.mean(row["difference"], row["half"], row["n"], "+")
+                    for row in rows.to_dict("records")
+                }
+                name = f"difference to {reference}" + (f", {setting}" if len(settings) > 1 else "")
+                made[name] = [said.get(method, "–") for method in order]
+        return made.rename_axis("method")
 
 
 def tune(
@@ -219,7 +139,7 @@ def tune(
 def train(
     methods: Methods, *, seeds: Iterable[int] = (0,), jobs: int = 2, scale: str | None = None, **settings: Any
 ) -> Study:
-    """The runs of some methods with each of the seeds: read from the store, or trained, `jobs` side by side.
+    """The runs of some methods with each of the seeds: read from the store or the results of record, or trained, `jobs` side by side.
 
     methods: names, or label -> a name, the fields of a RunSpec, a RunSpec, or what `lab.tune` chose; `tune`'s answer is such a
     mapping; settings: fields of RunSpec, the same for all, which a method's own and what was chosen for it precede. Raises
@@ -230,12 +150,31 @@ def train(
     require("seed" not in settings, "seed", settings.get("seed"), "left out: seeds=[0, 1, 2] says them all")
     listed = [coerce("seed", seed, int) for seed in seeds]
     require(bool(listed) and len(set(listed)) == len(listed), "seeds", listed, allowed)
-    cells = [
-        Cell(label, lab.resolve(dataclasses.replace(_spec(label, one, settings), seed=seed), scale).spec)
-        for label, one in named.items()
+    specs = {label: _spec(label, one, settings) for label, one in named.items()}
+    asked = {
+        (label, seed): lab.resolve(dataclasses.replace(spec, seed=seed), scale)
+        for label, spec in specs.items()
         for seed in listed
+    }
+    found = lab.gather([run.spec for run in asked.values()], jobs)
+    rows = [
+        {
+            "method": label,
+            "setting": labels.setting(str(run.spec.dataset), run.spec.num_clients, run.spec.participation),
+        }
+        | {"key": run.key}
+        for (label, _), run in asked.items()
+        if run.key in found
     ]
-    return Study(train_cells(cells, jobs), list(named), methods.note if isinstance(methods, Tunings) else "")
+    runs, rounds, clients = lab.tidy(keys=[row["key"] for row in rows])
+    frame = stats.by_rules(pd.DataFrame(rows).merge(runs, on="key"), rounds)
+    front = frame[["method", "setting", "seed", "key"]]
+    last = clients.sort_values("round", kind="stable").groupby(["key", "client"], sort=False).tail(1)
+    notes = _not_alike({label: asked[label, listed[0]] for label in named}, isinstance(methods, Tunings))
+    notes += [methods.note] if isinstance(methods, Tunings) else []
+    return Study(
+        frame, front.merge(rounds, on="key"), front.merge(last, on="key"), [found[key] for key in frame["key"]], notes
+    )
 
 
 def _named(methods: Methods) -> dict[str, Method]:
@@ -275,52 +214,11 @@ def _given(spec: RunSpec) -> dict[str, Any]:
     return {"algorithm": spec.algorithm} | {name: value for name, value in vars(spec).items() if value != usual[name]}
 
 
-def _price(method: str, record: Any) -> dict[str, Any]:
-    """What a run sent by client and round, both ways (KB), and the FLOPs of its local training in all."""
-    words = (record.rounds["download_words"] + record.rounds["upload_words"]).sum()
-    kilobytes = costs.kilobytes(words / record.rounds["selected"].sum())
-    flops = float(costs.of_run(record)[-1]) if record.status != "diverged" else np.nan
-    return {"method": method, "kb": kilobytes, "flops": flops}
-
-
-def _budgets(runs: Runs) -> str:
-    """By what the runs ended that have a budget, in a sentence; empty where none has."""
-    found: dict[str, dict[str, bool]] = {}  # until when -> method -> whether it ended so
-    for cell, record in runs.pairs:
-        for what, (used, most) in costs.budgets(record).items():
-            own = found.setdefault(f"has {'computed' if what == 'FLOPs' else 'sent'} {most:.3g} {what}", {})
-            own[cell.method] = own.get(cell.method, True) and used >= most
-    said = []
-    for until, own in found.items():
-        every = own.keys() == {cell.method for cell in runs.cells}
-        whose = "Each run" if every else f"A run of {', '.join(own)}"
-        text = f"{whose} ends with the round in which it {until}"
-        short = sorted(name for name, ended in own.items() if not ended)
-        said.append(f"{text}; {', '.join(short)} ended by its rounds." if short else f"{text}.")
-    return " ".join(said)
-
-
-def _ended_early(runs: Runs) -> str:
-    """How many runs ended for want of a better validation accuracy, in a sentence; empty where none may."""
-    patient = [(cell, record) for cell, record in runs.pairs if cell.spec.patience]
-    if not patient:
-        return ""
-    rounds = [int(record.rounds["round"].max()) + 1 for _, record in patient]
-    early = sum(had < (cell.spec.rounds or 0) for (cell, _), had in zip(patient, rounds, strict=True))
-    waited = ", ".join(map(str, sorted({cell.spec.patience for cell, _ in patient})))
-    least = f"{waited} round{'' if waited == '1' else 's'}"
-    said = f"A run ends after {least} without a better validation accuracy: {early} of {len(patient)} did"
-    return f"{said}, the earliest after {min(rounds)} rounds."
-
-
-def _not_alike(runs: Runs, methods: list[str], tuned: bool) -> str:
-    """Which methods are trained otherwise than the first one (but for rates, where they are tuned), or on other images, in
-    sentences; empty where none is.
-    """
-    resolved = {cell.method: lab.resolve(cell.spec) for cell in reversed(runs.cells)}
-    first, said = methods[0], []
+def _not_alike(resolved: Mapping[str, lab.Resolved], tuned: bool) -> list[str]:
+    """Which methods are trained otherwise than the first one (but for rates, where they are tuned), or on other images."""
+    (first, *methods), said = resolved, list[str]()
     usual = _asked(resolved[first])
-    for name in methods[1:]:
+    for name in methods:
         own = _asked(resolved[name])
         apart = {field: value for field, value in own.items() if value != usual[field]}
         others = {
@@ -330,12 +228,12 @@ def _not_alike(runs: Runs, methods: list[str], tuned: bool) -> str:
             said.append(
                 f"{name} is trained otherwise than {first}: {', '.join(f'{k} = {v}' for k, v in others.items())}."
             )
-        if dealt(resolved[name].hashed) != dealt(resolved[first].hashed):
+        if _dealt(resolved[name].hashed) != _dealt(resolved[first].hashed):
             more = " (overrides={'reserve': True} keeps the public images from all)" if "reserve" in apart else ""
             said.append(
                 f"{name}'s clients hold other images than {first}'s{more}: their differences are not client by client."
             )
-    return " ".join(said)
+    return said
 
 
 def _asked(run: lab.Resolved) -> dict[str, Any]:
@@ -344,4 +242,174 @@ def _asked(run: lab.Resolved) -> dict[str, Any]:
     return vars(run.protocol) | {"reserve": run.reserves} | others
 
 
-__all__ = ["Cell", "Runs", "Study", "Tunings", "compare", "settings", "train", "train_cells", "tune"]
+# ---------------------------------------------------------------------------------------------------------- any runs
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Runs beside each other, those that differ in nothing but their seed in one row; the first row is the reference.
+
+    rows: label -> its runs by seed; table: a row a label: n, accuracy (mean, per cent), half (of its 95 % interval over seeds),
+    difference to the reference in points, paired by the seeds that both have, its half (of your own runs: the intervals of
+    results of record stand in results/differences.csv) and seeds; clients: label, seed, client, `accuracy` and `reference` (per
+    cent), `difference`, of the clients' last visits, where both have the same clients; notes: what to know when reading it. A
+    run that diverged or lacks rounds has no number, and neither has the mean of its row.
+    """
+
+    rows: Mapping[str, Mapping[int, Any]]
+    table: pd.DataFrame
+    clients: pd.DataFrame
+    notes: tuple[str, ...]
+
+    @property
+    def by_client(self) -> pd.DataFrame:
+        """A row a label: the mean difference client by client, how many clients there are, and how many are higher, lower, equal."""
+        apart = self.clients.set_index("label")["difference"].astype(float).round(6)
+        by = (apart > 0).astype(int).rename("higher").to_frame().assign(lower=apart < 0, equal=apart == 0, clients=1)
+        counts = by.groupby(level=0, sort=False).sum().astype(int)
+        return counts.assign(difference=apart.groupby(level=0, sort=False).mean().round(2))
+
+    def __repr__(self) -> str:
+        tables = [self.table, self.by_client] if len(self.clients) else [self.table]
+        return "\n".join([*(one.round(2).to_string(na_rep="–") for one in tables), *self.notes])
+
+
+def compare(*runs: Any, rule: str = "last") -> Compared:
+    """Compare runs: keys as `fedlib runs` lists them (or enough of one), of the store or of record, records, or a `Study`.
+
+    rule: the round that is compared, see `stats.RULES`. Raises FedlibError for a key that names no finished run, and for fewer
+    than two runs.
+    """
+    choose("rule", rule, stats.RULES)
+    records: list[Any] = []
+    for run in runs:
+        require(isinstance(run, Study | str) or hasattr(run, "rounds"), "runs", run, "keys, records, or a study")
+        records += run.records if isinstance(run, Study) else [lab.find(run)] if isinstance(run, str) else [run]
+    records = list({record.key: record for record in records}.values())
+    require(len(records) >= 2, "runs", len(records), "at least two different ones")
+    rows: dict[str, dict[int, Any]] = {}
+    for label, record in zip(_told_apart(_labels([record.spec for record in records]), records), records, strict=True):
+        rows.setdefault(label, {})[record.spec.seed] = record
+    reference, *others = rows
+    notes = [of_record.stale([record for record in records if record.of_record])]
+    short = [record.key for record in records if record.status != "diverged" and not intervals.whole(record)]
+    notes += [f"without all of their rounds, and so without a number: {', '.join(short)}"] if short else []
+    parts = []
+    for label in others:
+        own, its = (next(iter(rows[name].values())).hashed for name in (label, reference))
+        seeds = [seed for seed in rows[label] if seed in rows[reference]]
+        if _dealt(own) != _dealt(its):
+            notes.append(
+                f"the clients of {label} hold other images than those of {reference}: the difference says little"
+            )
+        elif not seeds:
+            notes.append(f"{label} and {reference} have no seed in common: nothing is paired")
+        else:
+            pairs = [(seed, rows[label][seed], rows[reference][seed]) for seed in seeds]
+            parts += [_by_client(label, *pair) for pair in pairs if all(map(intervals.whole, pair[1:]))]
+    columns = ["label", "seed", "client", "accuracy", "reference", "difference"]
+    clients = pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
+    return Compared(rows, _compared(rows, rule), clients, tuple(filter(None, notes)))
+
+
+def _compared(rows: Mapping[str, Mapping[int, Any]], rule: str) -> pd.DataFrame:
+    """`Compared.table`."""
+    values = [
+        {"method": label, "seed": seed, "value": intervals.reported(record, rule)}
+        for label, by_seed in rows.items()
+        for seed, record in by_seed.items()
+    ]
+    reference = next(iter(rows))
+    frame = pd.DataFrame(values)
+    apart = stats.differences(frame, reference, value="value", also=None).set_index("method")
+    both = {label: [*rows[label].values(), *rows[reference].values()] for label in apart.index}
+    apart.loc[[label for label in apart.index if any(run.of_record for run in both[label])], "half"] = np.nan
+    said = [
+        [f"{seed}: {labels.mean(value, 0.0, 1, '+').split()[0]}" for seed, value in own.items()]
+        for own in apart["seeds"]
+    ]
+    apart["seeds"] = ["; ".join(own) for own in said]
+    own = {label: intervals.interval(part["value"].to_numpy()) for label, part in frame.groupby("method", sort=False)}
+    made = pd.DataFrame.from_dict(own, orient="index", columns=["accuracy", "half"])
+    made.insert(0, "n", [len(rows[label]) for label in made.index])
+    more = apart[["difference", "half", "seeds"]].rename(columns={"half": "half of difference"})
+    return made.join(more).rename_axis("run")
+
+
+def _labels(specs: Sequence[Any]) -> list[str]:
+    """Each run's method, and the fields in which it differs from another run, whichever these are; hyper-parameters and overrides
+    from one of the same method. What a run keeps decides no number: `_told_apart` names it where it must.
+    """
+    every = [vars(spec) for spec in specs]
+    unsaid = ("algorithm", "params", "overrides", "seed", "keep", "metrics")
+    varied = [name for name in every[0] if name not in unsaid and len({str(one[name]) for one in every}) > 1]
+    made = []
+    for own in every:
+        same = [one for one in every if one["algorithm"] == own["algorithm"]]
+        named = [str(own[name]) if name in _PLAIN else f"{_SHORT.get(name, name)} = {own[name]}" for name in varied]
+        for part in ("params", "overrides"):
+            names = dict.fromkeys(name for one in same for name in one[part])
+            told = [name for name in names if len({str(one[part].get(name)) for one in same}) > 1]
+            named += [f"{name} = {own[part][name]}" for name in told if name in own[part]]
+        made.append(", ".join([own["algorithm"], *named]))
+    return made
+
+
+def _told_apart(labels_: Sequence[str], runs: Sequence[Any]) -> list[str]:
+    """The label of each run, so that runs of one label differ in nothing but their seed, and no two of them have the same.
+
+    What two such runs keep is added, and where that is the same too (two versions of one's own method, whose specifications are
+    equal), the eight signs of each key that `fedlib runs` lists.
+    """
+    made = list(labels_)
+    for tell in (lambda run: f"keep = {run.spec.keep}", lambda run: run.key.rpartition("-")[2][:8]):
+        places: dict[str, list[int]] = {}
+        for place, label in enumerate(made):
+            places.setdefault(label, []).append(place)
+        for label, alike in places.items():
+            own = [runs[place] for place in alike]
+            doubled = len({run.spec.seed for run in own}) < len(own) or len({_but_seed(run) for run in own}) > 1
+            words = [tell(run) for run in own] if doubled else []
+            if len(set(words)) > 1:
+                for place, word in zip(alike, words, strict=True):
+                    made[place] = f"{label}, {word}"
+    return made
+
+
+def _but_seed(run: Any) -> str:
+    """What a run was asked to be, but for its seed and what it keeps and measures."""
+    asked = {name: value for name, value in vars(run.spec).items() if name not in ("seed", "keep", "metrics")}
+    return json.dumps(asked, sort_keys=True, default=str)
+
+
+def _dealt(hashed: Mapping[str, Any]) -> list[Any]:
+    """What decides which images a client holds, of what a run's key is made of."""
+    return [hashed.get(name) for name in _DEAL] + [hashed["protocol"].get(name) for name in _DEAL_OF_PROTOCOL]
+
+
+def _by_client(label: str, seed: int, one: Any, other: Any) -> pd.DataFrame:
+    own, theirs = (intervals.trained(record.final())[["client", "accuracy"]] for record in (one, other))
+    both = own.merge(theirs, on="client", suffixes=("", "_reference"))
+    both = both.assign(accuracy=100 * both["accuracy"], reference=100 * both["accuracy_reference"])
+    return both.assign(label=label, seed=seed, difference=both["accuracy"] - both["reference"])
+
+
+def differing(one: Any, other: Any) -> list[str]:
+    """Where two runs differ, a line each: the specification's fields, their provenance, and whether their bits do."""
+    lines = []
+    for part in ("spec", "provenance"):
+        own, its = (_flat(dataclasses.asdict(run.spec) if part == "spec" else run.provenance) for run in (one, other))
+        names = [name for name in own | its if own.get(name) != its.get(name)]
+        lines += [f"{part}.{name}: {own.get(name)} | {its.get(name)}" for name in names]
+    if isinstance(one, lab.Record) and isinstance(other, lab.Record):
+        lines.append(f"final states: {'the same bits' if one.digest == other.digest else 'different bits'}")
+    return lines
+
+
+def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a mapping and of the mappings in it, `params.mu0` by name."""
+    inner = {name: value if isinstance(value, Mapping) else {"": value} for name, value in values.items()}
+    return {f"{name}.{part}".rstrip("."): value for name, own in inner.items() for part, value in own.items()}
+
+
+__all__ = ["Compared", "Study", "Tunings", "compare", "differing", "train", "tune"]

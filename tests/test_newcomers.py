@@ -139,27 +139,15 @@ def test_visits_need_the_clients_in_this_process():
 
 
 @pytest.mark.thorough
-def test_a_study_shows_newcomers_as_a_table_and_a_figure(small_digits, capsys):
+def test_a_study_has_a_frame_of_newcomers_and_a_run_says_theirs(small_digits, capsys):
     more = {"newcomers": 2, "newcomer_visits": 2, "scenario": "CNN-5", "participation": 1.0, "rounds": 1}
     more |= {"classes_per_client": 5}
     found = study.train(["Standalone", "FedProto"], seeds=(0, 1), jobs=1, **SMALL | more)
-    shown = found.newcomers()
-    assert list(shown.table.columns) == ["start", "download", "1 visit", "2 visits"]
-    assert list(shown.table.index) == ["Standalone", "FedProto"] and "in no round, 2 a run" in shown.note
-    own = [one.newcomers.query("visits == 2")["accuracy"].mean() for one in found.runs.of("FedProto").records]
-    assert shown.table.loc["FedProto", "2 visits"].startswith(f"{100 * np.mean(own):.2f} ±")
-    axes = found.newcomer_curves().axes[0]
-    assert [text.get_text() for text in axes.get_xticklabels()] == ["start", "0", "1", "2"]
-    drawn = {line.get_label(): line.get_ydata()[-1] for line in axes.lines}
-    assert 100 * np.mean(own) in [pytest.approx(value) for value in drawn.values()]
-    by_prototypes = found.newcomers("prototype_accuracy").table["download"]
-    assert by_prototypes["Standalone"] == "–" != by_prototypes["FedProto"]
-    with pytest.raises(
-        FedlibError, match=r"metric = 'auc' is unknown: .*known are accuracy, validation_accuracy, prototype"
-    ):
-        found.newcomer_curves("auc")
-    with pytest.raises(FedlibError, match="newcomers = 0: must be of runs with newcomers=1"):
-        study.train(["Standalone"], jobs=1, **SMALL | {"rounds": 1}).newcomers()
+    means = found.newcomers.groupby(["method", "visits"], sort=False)["accuracy"].mean()
+    assert means.index.tolist() == [(name, visits) for name in ("Standalone", "FedProto") for visits in (-1, 0, 1, 2)]
+    own = [one.newcomers.query("visits == 2")["accuracy"].mean() for one in found.records[2:]]
+    assert means["FedProto", 2] == pytest.approx(np.mean(own))
+    assert len(study.train(["Standalone"], jobs=1, **SMALL | {"rounds": 1}).newcomers) == 0
     said = ["--scenario", "CNN-5", "--num-clients", "5", "--newcomers", "1", "--newcomer-visits", "1", "--rounds", "1"]
     assert main(["run", "FedProto", *said]) == 0
     assert "mean test accuracy of 1 newcomers, %: at the start " in capsys.readouterr().out

@@ -13,6 +13,7 @@ from cyclopts import App, Parameter
 
 from .. import algorithms, data, lab
 from ..errors import FedlibError, coerce, require
+from ..show import labels
 from . import fill, spelled
 
 
@@ -187,7 +188,6 @@ def compare(
     /,
     *,
     rule: Literal["last", "last10", "validation", "best"] = "last",
-    figure: Annotated[Path | None, Parameter(metavar="FILE")] = None,
 ) -> None:
     """Print a comparison of runs.
 
@@ -197,30 +197,29 @@ def compare(
         as `fedlib runs` lists it, or enough of it
     rule
         the round compared; default last
-    figure
-        draw curves and clients' differences into a .png or .svg
     """
-    from ..papers import comparison
+    from .. import study
 
-    target = None if figure is None else figure.expanduser()
-    kinds = (".png", ".svg")
-    if target is not None and target.suffix not in kinds:
-        raise FedlibError(f"--figure {str(figure)!r}: must end in {' or '.join(kinds)}")
-    found = [lab.find(key) for key in keys]
-    compared = comparison.compare(*found, rule=rule)
-    rows: list[tuple[str, ...]] = [("run (differences are to the first one)", "n", "accuracy, %", "difference")]
-    rows += [tuple(map(str, row)) for row in compared.table.itertuples(index=False)]
-    widths = [max(len(row[place]) for row in rows) for place in (1, 2, 3)]
-    for run, *numbers in rows:
-        print(fill(run, "".join(f"{text:>{width}}  " for text, width in zip(numbers, widths, strict=True))))
-    for line in (*compared.by_client, *compared.notes):
+    compared = study.compare(*keys, rule=rule)
+    print("n, accuracy in %, difference to the first run, run")
+    for label, row in compared.table.iterrows():
+        apart = labels.mean(row["difference"], row["half of difference"], len(str(row["seeds"]).split(";")), "+")
+        print(
+            fill(
+                str(label),
+                f"{row['n']:.0f}  {labels.mean(row['accuracy'], row['half'], int(row['n'])):>15}  {apart:>15}  ",
+            )
+        )
+    for label, row in compared.by_client.iterrows():
+        counts = ", ".join(f"{row[name]:.0f} {name}" for name in ("higher", "lower", "equal"))
+        print(
+            fill(
+                f"{label}, client by client: {row['difference']:+.2f} points; of {row['clients']:.0f} clients {counts}",
+                indent=2,
+            )
+        )
+    for line in compared.notes:
         print(fill(line, indent=2))
-    if len(found) == 2:
-        print(*comparison.differing(*found), sep="\n")
-    if target is not None:
-        picture = compared.figure
-        try:
-            target.write_bytes(picture.png() if target.suffix == ".png" else picture.svg())
-        except OSError as error:
-            raise FedlibError(f"--figure {str(figure)!r}: cannot be written ({error.strerror})") from error
-        print(f"drawn in {target}")
+    both = [record for rows in compared.rows.values() for record in rows.values()]
+    if len(both) == 2:
+        print(*study.differing(*both), sep="\n")

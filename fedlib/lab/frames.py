@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,9 +32,9 @@ class Tidy(NamedTuple):
     clients: pd.DataFrame
 
 
-def tidy(folder: str | Path = "all") -> Tidy:
+def tidy(folder: str | Path = "all", keys: Collection[str] | None = None) -> Tidy:
     """The finished runs of a store: `record` (the results of record), `store` (your own), `all` of both, or the path of a folder of
-    runs.
+    runs. keys: of these runs alone.
 
     runs has a column for each field of a specification (`algorithm`, `dataset`, `num_clients`, ..., `params.mu0`,
     `overrides.lr`), and `status`, `digest` (of the final state), `processor`, `commit`, `finished`, `seconds`. rounds and clients
@@ -47,7 +48,12 @@ def tidy(folder: str | Path = "all") -> Tidy:
         require(place.is_dir(), "folder", str(folder), "'all', 'record', 'store' or a folder of runs")
     found: dict[str, tuple[dict[str, object], dict[str, pd.DataFrame]]] = {}
     for path in (done.parent for place in places for done in sorted(place.glob("*/DONE"))):
-        if path.name in found or ".stale-" in path.name or ".damaged-" in path.name:
+        if (
+            (keys is not None and path.name not in keys)
+            or path.name in found
+            or ".stale-" in path.name
+            or ".damaged-" in path.name
+        ):
             continue
         try:
             found[path.name] = _read(path)

@@ -306,8 +306,7 @@ def frame(what: str | Sequence[Cell], scale: str = RECORD) -> pd.DataFrame:
     """A row a finished run of an exhibit (`fedssa/table2`), of a grid or of some cells, from your store and the results of record.
 
     Columns: key, method (the exhibit's row), setting and clients (in words), value (of a swept quantity), scale, target (per cent),
-    `last`, `last10`, `best` and `selected` (what the rules report in per cent; `selected`: the best round of the mean over the
-    clients that it selected, which the released scripts print; NaN where a run diverged), then those of `lab.tidy`'s runs. By name
+    `last`, `last10`, `validation`, `best` and `selected` (`stats.by_rules`), then those of `lab.tidy`'s runs. By name
     and at scale record, the further seeds that the plan names are there, and runs that it shows elsewhere are not. Raises
     FedlibError for an unknown name.
     """
@@ -329,12 +328,9 @@ def frame(what: str | Sequence[Cell], scale: str = RECORD) -> pd.DataFrame:
     ]
     columns = ["key", "method", "setting", "clients", "value", "scale", "target"]
     made = pd.DataFrame(rows, columns=columns).merge(runs, on="key").drop_duplicates(["key", "method", "setting"])
-    own = rounds[rounds["key"].isin(made["key"])]
-    said = {rule: stats.reported(own, rule) for rule in ("last", "last10", "best")}
-    said["selected"] = stats.reported(own, "best", column="accuracy_selected")
-    diverged = made["status"] == "diverged"
-    values = {name: made["key"].map(one).mask(diverged) for name, one in said.items()}
-    return made.assign(**values)[[*columns, *values, *sorted(set(runs.columns) - {"key"})]]
+    made = stats.by_rules(made, rounds)
+    rules = [*stats.RULES, "selected"]
+    return made[[*columns, *rules, *sorted(set(runs.columns) - {"key"})]]
 
 
 def flops(frame: pd.DataFrame) -> pd.DataFrame:

@@ -3,7 +3,6 @@
 Everything here is defined in a room of its own: settings, results, loading, stamps.
 """
 
-from .comparison import compare
 from .loading import coverage, load_images, load_maps, load_matches, load_record, train_cells
 from .prose import say
 from .results import Runs, check_training
@@ -16,7 +15,6 @@ __all__ = [
     "Parameters",
     "Runs",
     "check_training",
-    "compare",
     "coverage",
     "figures",
     "freshness",

@@ -1,5 +1,6 @@
 """The words on tables and figures, each made once, from typed values: a label is never taken apart again."""
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -68,6 +69,16 @@ def word(field: str, value: Any) -> str:
 def per_cent(share: float) -> str:
     """`10 %` of 0.1; a third is `33 %`."""
     return f"{100 * share:.0f} %"
+
+
+def mean(value: float, half: float, n: int, sign: str = "") -> str:
+    """`96.50 ± 0.30`; without an interval (NaN), as of one seed, `96.50 (n = 1)`, and so where it is wider than 50 points to each side,
+    which says nothing; a dash for NaN. sign: `+` shows that of a difference.
+    """
+    if math.isnan(value):
+        return "–"
+    said = f"(n = {n}, ± above 50)" if half > 50 else f"(n = {n})" if math.isnan(half) else f"± {half:.2f}"
+    return f"{value:{sign}.2f} {said}"
 
 
 def setting(

@@ -47,6 +47,19 @@ def reported(rounds: pd.DataFrame, rule: str = "last", at: int | None = None, co
     return 100 * found.mask(short)
 
 
+def by_rules(runs: pd.DataFrame, rounds: pd.DataFrame) -> pd.DataFrame:
+    """`runs` (a row a run) with what each of RULES reports in per cent, and `selected`: the best round of the mean over the clients that
+    it selected, which the released scripts print. NaN where a run diverged, and of `validation` where no image is held out.
+    """
+    own = rounds[rounds["key"].isin(runs["key"])]
+    said = {rule: reported(own, rule) for rule in ("last", "last10", "best")}
+    held = own[own["validation_accuracy"].notna()] if "validation_accuracy" in own else own.head(0)
+    said["validation"] = reported(held, "validation") if len(held) else pd.Series(dtype=float)
+    said["selected"] = reported(own, "best", column="accuracy_selected") if len(own) else pd.Series(dtype=float)
+    diverged = runs["status"] == "diverged"
+    return runs.assign(**{name: runs["key"].map(one).mask(diverged) for name, one in said.items()})
+
+
 def differences(
     frame: pd.DataFrame,
     against: str | Sequence[tuple[str, str]],

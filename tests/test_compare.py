@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from results_of_record import write_results
 
-from fedlib import RunSpec, lab, run
+from fedlib import RunSpec, lab, run, study
 from fedlib.__main__ import main
 from fedlib.errors import FedlibError
-from fedlib.papers import comparison, exhibits, notebook
-from fedlib.show import intervals, plots
+from fedlib.papers import exhibits
+from fedlib.show import intervals
 
 
 @pytest.fixture
@@ -25,29 +25,36 @@ def results(tmp_path, monkeypatch):
     kept += [cell for cell in cells if cell.method != "FedProto" and cell.spec.seed in seeds.get(cell.method, ())]
     write_results(tmp_path / "results", kept, gains={"FedSSA": 0.02})
     monkeypatch.setattr("fedlib.lab.of_record.RESULTS", tmp_path / "results")
-    return {cell.method: lab.resolve(cell.spec).key for cell in kept}
+    return [lab.resolve(cell.spec).key for cell in kept]
 
 
 def test_runs_are_paired_by_seed_and_compared_client_by_client(results):
-    compared = notebook.compare(notebook.load_record("fedssa/heterogeneous"))
-    rows = compared.table.set_index("run")
+    records = [lab.find(key) for key in results]
+    compared = study.compare(*[record for record in records if record.spec.algorithm != "FedProto"])
+    rows = compared.table
     assert list(rows.index) == ["Standalone", "FedSSA"] and rows["n"].tolist() == [3, 3]
-    assert rows.loc["FedSSA", "difference to Standalone"] == "+2.00 ± 0.00 (n = 3)"
-    assert rows.loc["FedSSA", "accuracy, %"] == "73.00 ± 2.48"  # t of two degrees of freedom, 4.3027 / sqrt(3)
+    assert (
+        rows.loc["FedSSA", "difference"] == pytest.approx(2)
+        and rows.loc["FedSSA", "seeds"] == "0: +2.00; 1: +2.00; 2: +2.00"
+    )
+    assert np.isnan(rows.loc["FedSSA", "half of difference"])  # of record: results/differences.csv has it
+    assert rows.loc["FedSSA", "accuracy"] == pytest.approx(73) and rows.loc["FedSSA", "half"] == pytest.approx(
+        2.48, abs=0.01
+    )
     assert compared.clients["difference"].tolist() == pytest.approx([2, 4, 0] * 3)
-    (said,) = compared.by_client
-    assert said.startswith("FedSSA, difference to Standalone, client by client: +2.00 ± ")
-    assert "of 9 clients 6 higher, 0 lower, 3 equal" in said
-    figure = compared.figure
-    assert figure.png() and figure.drawn_by == "comparison"
-    said = " ".join(text.get_text() for text in figure.texts).replace("\n", " ")
-    assert "n = " in said and "T = " in said and "protocol" in said
+    assert compared.by_client.loc["FedSSA"].to_dict() == {
+        "higher": 6,
+        "lower": 0,
+        "equal": 3,
+        "clients": 9,
+        "difference": 2,
+    }
 
 
 def test_what_is_not_paired_is_said(results):
-    compared = notebook.compare(results["Standalone"], results["FedProto"])
-    assert compared.table["difference to Standalone"].tolist() == ["–", "–"]
-    assert compared.clients.empty and compared.figure.png()
+    alone, other = (next(key for key in results if key.startswith(name)) for name in ("Standalone", "FedProto"))
+    compared = study.compare(alone, other)
+    assert compared.table["difference"].isna().all() and compared.clients.empty and len(compared.by_client) == 0
     assert compared.notes == ("FedProto and Standalone have no seed in common: nothing is paired",)
 
 
@@ -55,8 +62,8 @@ def test_what_is_not_paired_is_said(results):
 def test_a_label_says_what_differs_and_other_clients_are_not_paired(small_digits):
     spec = RunSpec("FedSSA", num_clients=4, rounds=1, params={"mu0": 0.3})
     specs = [spec, replace(spec, params={"mu0": 0.5}), replace(spec, num_clients=5)]
-    compared = notebook.compare(*(run(one, progress=False) for one in specs))
-    first, second, third = compared.table["run"]
+    compared = study.compare(*(run(one, progress=False) for one in specs))
+    first, second, third = compared.table.index
     assert "mu0 = 0.3" in first and "mu0 = 0.5" in second and "N = 5" in third and "seed" not in first
     assert set(compared.clients["label"]) == {second}
     assert any(note.startswith(f"the clients of {third} hold other images") for note in compared.notes)
@@ -70,10 +77,10 @@ def test_clients_that_lack_public_images_or_are_split_otherwise_are_not_paired(s
     released = replace(spec, overrides={"split": "official-4:1:1"})
     alone, lacking, alike, apart = (run(one, progress=False) for one in (spec, fccl, kept, released))
     for first, second, paired in ((alone, lacking, False), (alike, lacking, True), (alone, apart, False)):
-        compared = notebook.compare(first, second)
+        compared = study.compare(first, second)
         assert (len(compared.clients) == 2) is paired
         assert any("hold other images" in note for note in compared.notes) is not paired
-    assert [line for line in comparison.differing(alone, alike) if "reserve" in line] == [
+    assert [line for line in study.differing(alone, alike) if "reserve" in line] == [
         "spec.overrides.reserve: None | True"
     ]
 
@@ -119,20 +126,20 @@ def test_every_run_has_one_place_and_a_broken_one_no_number(drawn):
         Fake(f"Mine-digits-{place}{letter * 12}", replace(BASE, **changed), 0.1 + place / 100, **ended)
         for place, (changed, ended, letter) in enumerate(drawn)
     ]
-    compared = comparison.compare(*runs)
+    compared = study.compare(*runs)
     placed = [(label, seed, record) for label, own in compared.rows.items() for seed, record in own.items()]
     assert sorted(record.key for _, _, record in placed) == sorted(record.key for record in runs)
     assert all(seed == record.spec.seed for _, seed, record in placed)
-    assert list(compared.table["run"]) == list(compared.rows) and compared.table["n"].sum() == len(runs)
+    assert list(compared.table.index) == list(compared.rows) and compared.table["n"].sum() == len(runs)
     for own in compared.rows.values():  # what is averaged differs in its seed alone, and what is kept and measured
         assert len({str(replace(record.spec, seed=0, keep="none", metrics="")) for record in own.values()}) == 1
     whole = {label: all(map(intervals.whole, own.values())) for label, own in compared.rows.items()}
     first = next(iter(whole))
-    for row in compared.table.to_dict("records"):
-        assert row["accuracy, %"].startswith("–") != whole[row["run"]]
-        numbers = row[f"difference to {first}"] != "–"
-        common = compared.rows[row["run"]].keys() & compared.rows[first].keys()
-        assert not numbers or (common and all(intervals.whole(compared.rows[row["run"]][seed]) for seed in common))
+    for label, row in compared.table.iterrows():
+        assert np.isnan(row["accuracy"]) != whole[label]
+        common = compared.rows[label].keys() & compared.rows[first].keys()
+        has = not np.isnan(row["difference"])
+        assert not has or (common and all(intervals.whole(compared.rows[label][seed]) for seed in common))
     shown = {(label, seed) for label, seed in zip(compared.clients["label"], compared.clients["seed"], strict=True)}
     for label, seed in shown:
         assert intervals.whole(compared.rows[label][seed]) and intervals.whole(compared.rows[first][seed])
@@ -142,54 +149,44 @@ def test_every_run_has_one_place_and_a_broken_one_no_number(drawn):
 @pytest.mark.parametrize("name", [name for name in FIELDS if name != "seed"])
 def test_a_field_that_differs_is_named(name):
     changed = replace(BASE, **{name: other(FIELDS[name])})
-    one, two = comparison.compare(Fake("Mine-a-1", BASE), Fake("Mine-a-2", changed)).rows
+    one, two = study.compare(Fake("Mine-a-1", BASE), Fake("Mine-a-2", changed)).rows
     assert one != two and "Mine-a" not in one + two
 
 
 def test_two_versions_of_ones_own_method_have_rows_of_their_own():
     runs = [Fake(key, BASE) for key in ("Mine-digits-0123456789ab", "Mine-digits-abcdef012345")]
-    compared = comparison.compare(*runs)
-    assert list(compared.table["run"]) == ["Mine, 01234567", "Mine, abcdef01"] and set(compared.table["n"]) == {1}
-    weights = comparison.compare(runs[0], Fake("b", replace(BASE, seed=1, keep="clients")))
+    compared = study.compare(*runs)
+    assert list(compared.table.index) == ["Mine, 01234567", "Mine, abcdef01"] and set(compared.table["n"]) == {1}
+    weights = study.compare(runs[0], Fake("b", replace(BASE, seed=1, keep="clients")))
     assert list(weights.table["n"]) == [2]  # what is kept decides no number
 
 
 def test_a_run_that_lacks_rounds_is_named():
-    compared = comparison.compare(Fake("a", BASE), Fake("b", replace(BASE, lr=0.3), trained=2))
-    assert compared.table["accuracy, %"].tolist() == ["50.00 (n = 1)", "–"]
+    compared = study.compare(Fake("a", BASE), Fake("b", replace(BASE, lr=0.3), trained=2))
+    assert compared.table["accuracy"].tolist() == pytest.approx([50, np.nan], nan_ok=True)
     assert compared.notes == ("without all of their rounds, and so without a number: b",)
 
 
 def test_runs_that_cannot_be_compared_are_refused(results):
+    (key, *_) = results
     with pytest.raises(FedlibError, match=r"run = 'nothing': names no stored run and none of record"):
-        notebook.compare("nothing", results["FedSSA"])
+        study.compare("nothing", key)
     with pytest.raises(FedlibError, match=r"run = 'FedSSA': names 3 runs"):
-        notebook.compare("FedSSA", results["Standalone"])
+        study.compare("FedSSA", key)
     with pytest.raises(FedlibError, match="at least two different ones"):
-        notebook.compare(results["FedSSA"], results["FedSSA"])
+        study.compare(key, key)
 
 
-def test_the_command_prints_and_draws_it(results, tmp_path, capsys):
-    assert main(["compare", results["Standalone"], results["FedSSA"], "--figure", str(tmp_path / "a.svg")]) == 0
+def test_the_command_prints_it(results, capsys):
+    first, second = (next(key for key in results if key.startswith(name)) for name in ("Standalone", "FedSSA"))
+    assert main(["compare", first, second]) == 0
     said = capsys.readouterr().out
     assert "+2.00 (n = 1)" in said and "of 3 clients 2 higher" in said and "spec.algorithm: Standalone | FedSSA" in said
-    assert (tmp_path / "a.svg").read_text().startswith("<?xml")
-    assert main(["compare", results["Standalone"], results["FedSSA"], "--figure", "a.gif"]) == 2
-    assert "must end in .png or .svg" in capsys.readouterr().err
-    assert main(["runs", "show", results["FedSSA"]]) == 0  # of record, too
-
-
-def test_a_curve_ends_where_a_seed_of_it_diverged():
-    ran = [(0, number, 0.5) for number in range(3)] + [(1, 0, 0.3), (1, 1, np.nan), (2, 0, np.nan)]
-    rounds = pd.DataFrame(ran, columns=["seed", "round", "accuracy"]).assign(method="A")
-    clients = pd.DataFrame(columns=["label", "difference"])
-    for kept, points in ((rounds[rounds["seed"] < 2], 1), (rounds, 0), (rounds[rounds["seed"] == 0], 3)):
-        (line,) = plots.comparison(kept, clients, "A").axes[0].lines
-        assert len(line.get_xdata()) == points
+    assert main(["runs", "show", second]) == 0  # of record, too
 
 
 def test_a_client_that_was_never_visited_is_not_compared(small_digits):
     spec = RunSpec("FedSSA", num_clients=6, rounds=2, batch_size=64)
     whole, fewer = (run(one, progress=False) for one in (spec, replace(spec, newcomers=2, newcomer_visits=1)))
     visited = set(fewer.clients.query("round >= 0")["client"])
-    assert len(visited) == 4 and set(notebook.compare(whole, fewer).clients["client"]) == visited
+    assert len(visited) == 4 and set(study.compare(whole, fewer).clients["client"]) == visited
