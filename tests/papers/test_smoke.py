@@ -22,7 +22,6 @@ TABLES = {  # what draws an exhibit -> the same
     "intervals": TABLE,
     "": ("last", ("setting",)),  # drawn in a cell: a row a run
     "representations": ("x", ("method",)),
-    "effects": ("difference", ("dataset",)),
 }
 LINES = {
     "curves": CURVES,
