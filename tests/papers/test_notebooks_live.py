@@ -84,6 +84,7 @@ class Kernel:
                 source, changed = re.subn(rf"(?m)^({parameter}: \w+ = ).*$", lambda m, v=value: f"{m[1]}{v!r}", source)
                 assert changed == 1
             for code in filter(None, (source, injected if tagged else "")):
+                self.shell.get_parent = lambda code=code: {"content": {"code": code}}  # the request, as a kernel has it
                 result = self.shell.run_cell(code, store_history=True)
                 error = result.error_before_exec or result.error_in_exec
                 if error is not None:
