@@ -13,11 +13,12 @@ mean of batch means is not reproduced). Other libraries train the header on shuf
 (`server_update=minibatch`).
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from ..fields import setting
 from ..randomness import fork_torch
@@ -54,41 +55,51 @@ class FedGH(Algorithm):
         return {name: tensor.to(context.device) for name, tensor in header.state_dict(prefix="header.").items()}
 
     def download(self, server: ServerState, info: ClientInfo, context: ServerContext) -> Message:
-        if self.first_header == "own" and context.round == 0:
-            return Message()
-        return Message(dict(server))
+        header = dict(server)
+        if self.first_header == "own" and context.round == 0:  # released code
+            header = {}
+        return Message(header)
 
     def local_round(self, client: Client, message: Message, context: ClientContext) -> Message:
         if message.tensors:
             header = {"weight": message["header.weight"], "bias": message["header.bias"]}
             client.model.header.load_state_dict(header)  # Eq. 5
         context.train()  # Eq. 6
-        augment, extractor = context.augment, client.model.extractor
-        if augment and self.lars == "augmented":
-            lars = class_means(lambda images: extractor(augment(images)), client.pool, client.train, client.classes)
-        else:
-            lars = class_means(extractor, client.pool, client.train, client.classes)  # Eq. 3
+        lars = class_means(self._extractor(client, context), client.pool, client.train, client.classes)  # Eq. 3
         return Message({"lars": lars, "classes": client.classes}, client.num_samples)
+
+    def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
+        lars, labels = (torch.cat([message[name] for _, message in uploads]) for name in ("lars", "classes"))
+        steps: Iterable[tuple[Tensor, Tensor]] = zip(lars, labels, strict=True)  # in order of arrival, one pass
+        if self.server_update != "per_lar":
+            steps = self._other_steps(lars, labels, context)
+        weight = server["header.weight"].clone().requires_grad_()
+        bias = server["header.bias"].clone().requires_grad_()
+        optimiser = torch.optim.SGD([weight, bias], self.server_lr)
+        for lar, label in steps:
+            optimiser.zero_grad()
+            F.cross_entropy(F.linear(lar, weight, bias), label).backward()
+            optimiser.step()  # Eq. 4
+        server.update({"header.weight": weight.detach(), "header.bias": bias.detach()})
 
     def uploads(
         self, names: Collection[str], info: ClientInfo, download: Message, context: ServerContext
     ) -> dict[str, Sized]:
         return Sized.by_class(info, lars=(context.initial_header().in_features,))
 
-    def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
+    # What is not the paper's.
+
+    def _extractor(self, client: Client, context: ClientContext) -> Callable[[Tensor], Tensor]:
+        """The client's own, or that of augmented images (`lars`)."""
+        augment, extractor = context.augment, client.model.extractor
+        if augment and self.lars == "augmented":
+            return lambda images: extractor(augment(images))
+        return extractor
+
+    def _other_steps(self, lars: Tensor, labels: Tensor, context: ServerContext) -> Iterable[tuple[Tensor, Tensor]]:
+        """None, or a shuffled pass in batches (`server_update`)."""
         if self.server_update == "frozen":
-            return
-        lars, labels = (torch.cat([message[name] for _, message in uploads]) for name in ("lars", "classes"))
-        steps = zip(lars, labels, strict=True)  # in order of arrival, one pass
-        if self.server_update == "minibatch":
-            order = torch.from_numpy(context.generator("server").permutation(len(labels))).to(context.device)
-            size = context.settings.batch_size
-            steps = zip(lars[order].split(size), labels[order].split(size), strict=True)
-        weight = server["header.weight"].clone().requires_grad_()
-        bias = server["header.bias"].clone().requires_grad_()
-        optimiser = torch.optim.SGD([weight, bias], self.server_lr)
-        for lar, label in steps:  # an SGD step (Eq. 4) on one LAR, or on a batch of them
-            optimiser.zero_grad()
-            F.cross_entropy(F.linear(lar, weight, bias), label).backward()
-            optimiser.step()
-        server.update({"header.weight": weight.detach(), "header.bias": bias.detach()})
+            return []
+        order = torch.from_numpy(context.generator("server").permutation(len(labels))).to(context.device)
+        size = context.settings.batch_size
+        return zip(lars[order].split(size), labels[order].split(size), strict=True)

@@ -25,7 +25,6 @@ TABLES = {  # what draws an exhibit -> the same
 }
 LINES = {
     "curves": CURVES,
-    "curves_by_value": CURVES,
     "sweeps": SWEEP,
 }  # at least three points each
 NOT_NUMBERS = ("images", "chains", "tallies")  # pictures, chains, verdicts
