@@ -92,7 +92,7 @@ class FedSSA(Algorithm):
     def local_round(self, client: Client, message: Message, context: ClientContext) -> Message:
         header, mu = client.model.header, self.mu(context.round, context.rounds)
         rows = client.classes if self.replace == "seen" else slice(None)
-        share = 1 - mu if self.fusion == "convex" else 1.0
+        share = 1.0 if self.fusion == "literal" else 1 - mu
         with torch.no_grad():  # Eq. 4: theta_k^s <- theta^s + mu * theta_k^s, for the seen classes s
             header.weight[rows] = share * message["weight"] + mu * header.weight[rows]
             header.bias[rows] = share * message["bias"] + mu * header.bias[rows]
@@ -117,24 +117,27 @@ class FedSSA(Algorithm):
         return Sized.by_class(info, weight=(width,), bias=())
 
     def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
-        every = torch.arange(context.num_classes, device=context.device)  # a whole header has the rows of every class
         if self.aggregate_over == "all":
-            for info, message in uploads:  # its rows in the place of those that it uploaded last
-                classes, before = message.tensors.get("classes", every), server["latest"].get(info.id)
-                server["sum"][classes] += _rows(message.tensors) - (
-                    _rows(before) if before else server["first"][classes]
-                )
-                server["latest"][info.id] = message.tensors
-            s = server["owners"] > 0
-            mean = (server["sum"][s] / server["owners"][s, None]).to(server["weight"].dtype)  # Eq. 3, over all owners
-            server["weight"][s], server["bias"][s] = mean[:, :-1], mean[:, -1]
+            self._aggregate_over_all(server, uploads, context)
             return
+        every = torch.arange(context.num_classes, device=context.device)  # a whole header has the rows of every class
         headers = [message.tensors for _, message in uploads]
         classes = torch.cat([header.get("classes", every) for header in headers])
         weight, bias = (torch.cat([header[name] for header in headers]) for name in ("weight", "bias"))
         for s, (weights, biases) in enumerate(by_class(classes, context.num_classes, weight, bias)):
             if len(biases):  # Eq. 3: the unweighted mean over the clients that own the class
                 server["weight"][s], server["bias"][s] = weights.mean(0), biases.mean(0)
+
+    def _aggregate_over_all(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
+        """The released code's mean, over all owners of a class: each upload takes the place of the client's last one."""
+        every = torch.arange(context.num_classes, device=context.device)
+        for info, message in uploads:
+            classes, before = message.tensors.get("classes", every), server["latest"].get(info.id)
+            server["sum"][classes] += _rows(message.tensors) - (_rows(before) if before else server["first"][classes])
+            server["latest"][info.id] = message.tensors
+        s = server["owners"] > 0
+        mean = (server["sum"][s] / server["owners"][s, None]).to(server["weight"].dtype)
+        server["weight"][s], server["bias"][s] = mean[:, :-1], mean[:, -1]
 
 
 def _rows(header: Mapping[str, Tensor]) -> Tensor:

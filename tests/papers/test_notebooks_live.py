@@ -56,7 +56,16 @@ def tiny_networks(monkeypatch):
     for name in models.M_WIDTHS:
         kinds = [reassembly.kind(block) for block in reassembly.blueprint(name, 10, 3).blocks]
         tiny |= {name: partial(tiny_m, kinds, 8), f"{name}-500": partial(tiny_m, kinds, WIDTH)}
-    monkeypatch.setattr(models, "BUILDERS", {**models.BUILDERS, **tiny})
+    real, frame = models.BUILDERS, exhibits.frame
+
+    def known(what, *scale):
+        with pytest.MonkeyPatch.context() as patch:  # what is of record was made with the real networks
+            if isinstance(what, str):
+                patch.setattr(models, "BUILDERS", real)
+            return frame(what, *scale)
+
+    monkeypatch.setattr(exhibits, "frame", known)
+    monkeypatch.setattr(models, "BUILDERS", {**real, **tiny})
     monkeypatch.setattr(lab.Resolved, "portable", False)  # no worker would know them
     png = plots.Picture(figsize=(0.1, 0.1)).png()
     monkeypatch.setattr(loopback, "installed", lambda: False)  # another process would have the real networks

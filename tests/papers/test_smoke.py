@@ -21,15 +21,15 @@ SWEEP_BY_PANEL = ("ours", ("setting", "method"))
 TABLES = {  # what draws an exhibit -> the same
     "intervals": TABLE,
     "": ("last", ("setting",)),  # drawn in a cell: a row a run
-    "representations": ("x", ("method",)),
 }
 LINES = {
     "curves": CURVES,
     "sweeps": SWEEP,
 }  # at least three points each
-NOT_NUMBERS = ("images", "chains", "tallies")  # pictures, chains, verdicts
-NEXT_TO_NOTHING = "audit/precision"
-PLOTTED = [name for name, item in TRAINED.items() if item.drawn not in NOT_NUMBERS and name != NEXT_TO_NOTHING]
+MAPS = dict.fromkeys(("fedssa/fig6", "pfedes/fig6"), ("x", ("method",)))
+NOT_NUMBERS = ("chains", "tallies")  # chains, verdicts
+OTHERS = ("audit/precision", "pfedes/fig7")  # next to nothing; pictures of one run
+PLOTTED = [name for name, item in TRAINED.items() if item.drawn not in NOT_NUMBERS and name not in OTHERS]
 
 
 def dull(table, column, panel, line=False):
@@ -53,7 +53,7 @@ def test_dull_tables_are_found():
 
 
 def test_every_way_to_draw_an_exhibit_that_trains_is_looked_at():
-    assert {item.drawn for item in TRAINED.values()} == {*TABLES, *LINES, *NOT_NUMBERS}
+    assert {item.drawn for item in TRAINED.values()} <= {*TABLES, *LINES, *NOT_NUMBERS}
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -111,7 +111,7 @@ def test_figures_of_smoke_show_something(name, monkeypatch):
     if state != "fresh":
         pytest.skip(f"figures/smoke/{name}: {state}: python -m fedlib reproduce {name}")
     item = TRAINED[name]
-    (column, panel), line = (TABLES | LINES)[item.drawn], item.drawn in LINES
+    (column, panel), line = MAPS.get(name, (TABLES | LINES)[item.drawn]), item.drawn in LINES
     if item.drawn == "sweeps" and {exhibits.GRIDS[grid].sweep for grid in item.grids} <= {"", "public_dataset"}:
         (column, panel), line = TABLE, False  # of names, not of numbers
     elif item.drawn == "sweeps" and item.paper == "pfedhr":
