@@ -29,7 +29,7 @@ LINES = {
     "curves_by_value": CURVES,
     "sweeps": SWEEP,
 }  # at least three points each
-NOT_NUMBERS = ("images", "chains", "tallies")  # pictures, chains, verdicts
+NOT_NUMBERS = ("images", "chains")  # pictures, chains
 NEXT_TO_NOTHING = "audit/precision"
 PLOTTED = [name for name, item in TRAINED.items() if item.drawn not in NOT_NUMBERS and name != NEXT_TO_NOTHING]
 
