@@ -12,7 +12,8 @@ LEDGER = lab.shipped() / "figures" / "record" / "audit" / "claims-of-record.csv"
 
 def said(*grids: str) -> list[str]:
     """A sentence or two for each claim that names one of `grids`: verdict, claim, place, why there is none, and the evidence."""
-    asked = pd.read_csv(files(__package__) / "claims.csv", dtype=str, keep_default_na=False)["args"]
+    with files(__package__).joinpath("claims.csv").open(encoding="utf-8") as file:
+        asked = pd.read_csv(file, dtype=str, keep_default_na=False)["args"]
     ledger = pd.read_csv(LEDGER, dtype=str, keep_default_na=False)
     named = [any(grid in part["grids"] for part in json.loads(args or "[]") for grid in grids) for args in asked]
     lines = []
