@@ -30,14 +30,11 @@ from fedlib.lab import of_record, presets
 from fedlib.papers import (
     checked,
     comparison,
-    conclusions,
-    contradictions,
     exhibits,
     loading,
     printed,
     results,
     stamps,
-    verdicts,
 )
 from fedlib.papers import (
     differences as differences_of_record,
@@ -134,7 +131,7 @@ def state(exhibit: exhibits.Exhibit) -> str:
     if not exhibit.grids:
         return "needs no run"
     scale = picture(exhibit)[1]
-    return "record" if scale in verdicts.DECISIVE_SCALES else scale or "smoke only"
+    return "record" if scale in ("record", "paper") else scale or "smoke only"
 
 
 def held(exhibit: exhibits.Exhibit) -> tuple[int, int, list[int]]:
@@ -166,13 +163,21 @@ def exhibits_table() -> str:
     return "\n".join([said, "", *(f"| {' | '.join(line)} |" for line in lines)])
 
 
-ledger = functools.cache(conclusions.judged)  # every claim, as the results of record judge it
+@functools.cache
+def ledger() -> pd.DataFrame:
+    """Every claim by its number with its verdict, as audit/2_claims judges it: the one list of verdicts."""
+    file = ROOT / "figures" / "record" / "audit" / "claims-of-record.csv"
+    return pd.read_csv(file, index_col="number", dtype=str, keep_default_na=False)
+
+
+VERDICTS = ("supported", "contradicted", "no difference", "undecided", "not run")
 
 
 def counts(paper: str) -> dict[str, int]:
-    """How many of a paper's claims have each verdict."""
-    own = ledger()[ledger()["paper"] == paper]["verdict"].value_counts()
-    return {name: int(own.get(name, 0)) for name in verdicts.VERDICTS}
+    """How many of a paper's claims have each verdict; *counted* says which ones no run decided."""
+    own = ledger()[ledger()["paper"] == paper]
+    found = (own["verdict"] + own["by"].map({"counted": " by counting"}).fillna("")).value_counts()
+    return {name: int(found[name]) for one in VERDICTS for name in (one, f"{one} by counting") if name in found}
 
 
 def differences(found: Runs, method: str, setting: str) -> tuple[float, float, int]:
@@ -298,8 +303,7 @@ def gains() -> dict[tuple[str, str], tuple[float, float, int]]:
 
 def _landing_rows(paper: str, exhibit: exhibits.Exhibit) -> list[dict[str, str]]:
     """A paper's own method in each setting of its main exhibit that is on record, in its own grids or among FedSSA's baselines."""
-    judged = {name: count for name, count in counts(paper).items() if count}
-    tags = " ".join(f'<span class="state {name.split()[0]}">{count} {name}</span>' for name, count in judged.items())
+    tags = [f'<span class="state {name.split()[0]}">{count} {name}</span>' for name, count in counts(paper).items()]
     rows = []
     for grid in dict.fromkeys([*exhibit.grids, "fedssa/heterogeneous"]):
         found = load(grid, RECORD)
@@ -316,7 +320,7 @@ def _landing_rows(paper: str, exhibit: exhibits.Exhibit) -> list[dict[str, str]]
     unrun = f"not run at the paper's; {smaller} runs in a smaller one" if smaller else "not run yet"
     rows = rows or [{"setting": unrun, "our result": "–", GAIN: "–", "the paper's own gain": "–"}]
     link = f'<a href="methods/{paper}.html">{paper}</a>'
-    return [{"paper": link, **row, "claims": tags if place == 0 else ""} for place, row in enumerate(rows)]
+    return [{"paper": link, **row, "claims": " ".join(tags) if place == 0 else ""} for place, row in enumerate(rows)]
 
 
 def _printed_gap(paper: str, exhibit: exhibits.Exhibit, row: Mapping[Any, Any]) -> str:
@@ -360,30 +364,42 @@ def _notebook_trees() -> str:
 
 def ledger_page() -> str:
     rows = []
-    for place, row in conclusions.readable(ledger()).iterrows():
+    for number, row in ledger().iterrows():
         verdict = f'<span class="state {row["verdict"].split()[0]}">{row["verdict"]}</span>'
-        rows.append({"no.": place, **row, "verdict": verdict})
+        rows.append(
+            {
+                "no.": number,
+                "paper": row["paper"],
+                "where": "; ".join(filter(None, (row["where"], row["again"]))),
+                "claim": row["words"],
+                "printed": f"{row['printed']} {row['unit']}".strip() if row["printed"] else "",
+                "own table": row["own table"],
+                "verdict": verdict,
+                "by": row["by"],
+                "why, and evidence": "; ".join(filter(None, (row["why"], row["evidence"]))),
+            }
+        )
     said = "; ".join(
-        f"{paper}: " + ", ".join(f"{count} {name}" for name, count in counts(paper).items() if count)
+        f"{paper}: " + ", ".join(f"{count} {name}" for name, count in counts(paper).items())
         for paper in exhibits.PAPERS
     )
     return f"""# The papers' claims
 
 What the four papers claim in prose, each in our words. *own table*: whether the printed claim agrees with the paper's own
-tables. *verdict*: what our runs of record say, by one symmetric rule. {said}.
+tables. *verdict*: what our runs of record say. {said}.
 
-A claim is *supported* when the 95 % interval of every comparison, paired by seed, lies on its side, and *contradicted* when
-that of some comparison lies on the other. Both need every cell of the claim at scale {" or ".join(verdicts.DECISIVE_SCALES)},
-protocol `{verdicts.DECISIVE_PROTOCOL}` and at least {verdicts.MIN_SEEDS} seeds.
-Everything else is *undecided*, with the reason, or *not run*.
-The notebook is [audit 2](../notebooks/audit/2_claims.ipynb); how the numbers are meant is on [a page of its own](../numbers.md).
+A claim that a method is above others names differences. It is *contradicted* where one of them is clear against it, *supported*
+where all of them are there and clear for it, at both values of E that the papers choose from. Everything else is *undecided*, with
+the reason, or *not run*; what counting decides without a run is tallied apart. Each verdict names the settings that it stands on.
+The notebook that judges is [audit 2](../notebooks/audit/2_claims.ipynb);
+how the numbers are meant is on [a page of its own](../numbers.md).
 {checked.last_agreed()}
 
 {table(rows, select=("paper", "own table", "verdict", "by"), markup=("verdict",))}"""
 
 
 def contradictions_page() -> str:
-    found = contradictions.table()
+    found = pd.read_csv(ROOT / "fedlib" / "papers" / "contradictions.csv", index_col="number")
     rows = [
         {
             "no.": place,
@@ -883,7 +899,6 @@ ROOMS = {
     "fedlib.data": "data sets",
     "fedlib.lab": "runs as records",
     "fedlib.papers": "the four papers",
-    "fedlib.papers.claims": "what they claim",
     "fedlib.show": "intervals, tables, figures",
     "fedlib.flower": "a real federation over Flower",
 }

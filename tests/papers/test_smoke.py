@@ -27,7 +27,7 @@ LINES = {
     "sweeps": SWEEP,
 }  # at least three points each
 MAPS = dict.fromkeys(("fedssa/fig6", "pfedes/fig6"), ("x", ("method",)))
-NOT_NUMBERS = ("chains", "tallies")  # chains, verdicts
+NOT_NUMBERS = ("chains",)
 OTHERS = ("audit/precision", "pfedes/fig7")  # next to nothing; pictures of one run
 PLOTTED = [name for name, item in TRAINED.items() if item.drawn not in NOT_NUMBERS and name not in OTHERS]
 
