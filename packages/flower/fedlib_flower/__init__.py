@@ -1,7 +1,7 @@
 """A real federation over Flower: one app for every method, with the simulation's numbers.
 
 The server's process trains nothing and reads no client's image; each node has its own clients' images and their models
-between rounds. What travels is the simulation's `Request` and `Reply`, as bytes of `fedlib.flower.wire`. So the same
+between rounds. What travels is the simulation's `Request` and `Reply`, as bytes of `fedlib_flower.wire`. So the same
 specification gives the same rounds.csv and clients.csv, byte for byte, on machines of one type and torch version.
 
     shares    what each side has: `deal` cuts a data set into a server's folder and one for each node

@@ -12,14 +12,14 @@ from typing import Any, Protocol
 
 import pandas as pd
 
-from ..algorithms import Algorithm
-from ..errors import FedlibError, one_line, others_code, require
-from ..federation import Federation, Message, ServerContext
-from ..lab import checkpoint, clientfiles, costs, files, tracking
-from ..lab.progress import notice
-from ..lab.spec import Resolved
-from ..lab.tables import clients_of, rounds_of
-from ..simulation import Outcome, Reply, Request
+from fedlib.algorithms import Algorithm
+from fedlib.errors import FedlibError, one_line, others_code, require
+from fedlib.federation import Federation, Message, ServerContext
+from fedlib.lab import checkpoint, clientfiles, costs, files, tracking
+from fedlib.lab.progress import notice
+from fedlib.lab.spec import Resolved
+from fedlib.lab.tables import clients_of, rounds_of
+from fedlib.simulation import Outcome, Reply, Request
 from . import shares, wire
 
 ERROR = "error.txt"  # the line with which a run ended

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from cyclopts import App
 
-from ..errors import coerce, require
-from ..flower import check as checks
-from ..flower import owners
-from ..flower.loopback import BUNDLE
+from fedlib.errors import coerce, require
+from . import check as checks
+from . import owners
+from .loopback import BUNDLE
 
 node = App(name="node")
 server = App(name="server")

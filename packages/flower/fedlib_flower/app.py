@@ -14,7 +14,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from ..errors import FedlibError
+from fedlib.errors import FedlibError
 from . import resident
 from .describe import clients_of
 
@@ -114,7 +114,7 @@ class FlowerPost:
 
 @server.main()
 def main(grid: Grid, context: Context) -> None:
-    from ..lab import track
+    from fedlib.lab import track
     from .server import serve
 
     given = context.run_config

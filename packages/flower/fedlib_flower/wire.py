@@ -18,10 +18,10 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from .. import border, metrics
-from ..algorithms.base import Algorithm, Client, ClientInfo, Message, ServerContext, Sized, Upto
-from ..errors import FedlibError, choose, require, shown
-from ..simulation import Reply, Request
+from fedlib import border, metrics
+from fedlib.algorithms.base import Algorithm, Client, ClientInfo, Message, ServerContext, Sized, Upto
+from fedlib.errors import FedlibError, choose, require, shown
+from fedlib.simulation import Reply, Request
 
 LIMIT = 2**31  # bytes; M4 with its gradients has a hundredth of it
 DEPTH = 20  # of nested containers

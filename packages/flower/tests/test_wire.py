@@ -14,7 +14,7 @@ import torch
 from fedlib import FedlibError
 from fedlib.algorithms.base import Algorithm, Sized, Upto
 from fedlib.federation import ClientInfo, Message
-from fedlib.flower import wire
+from fedlib_flower import wire
 from fedlib.simulation import Reply, Request
 
 
