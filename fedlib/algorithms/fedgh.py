@@ -13,7 +13,7 @@ mean of batch means is not reproduced). Other libraries train the header on shuf
 (`server_update=minibatch`).
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from ..fields import setting
 from ..randomness import fork_torch
 from ..training import class_means
-from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Sized, Upload
+from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
 
 
 @dataclass(frozen=True)
@@ -69,11 +69,6 @@ class FedGH(Algorithm):
         else:
             lars = class_means(extractor, client.pool, client.train, client.classes)  # Eq. 3
         return Message({"lars": lars, "classes": client.classes}, client.num_samples)
-
-    def uploads(
-        self, names: Collection[str], info: ClientInfo, download: Message, context: ServerContext
-    ) -> dict[str, Sized]:
-        return Sized.by_class(info, lars=(context.initial_header().in_features,))
 
     def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
         if self.server_update == "frozen":

@@ -8,6 +8,8 @@ specification gives the same rounds.csv and clients.csv, byte for byte, on machi
     node      a node's part: answers requests, keeps its clients' states
     resident  a node's process that stays, so that not every message loads torch
     server    the server's part: an exchange over nodes that may be slow, go away and come back
+    accepts   what it accepts of each method's clients
+    spoilt    whose upload it leaves out, since it spoils the round
     here      nodes in this process, for trying and for tests
     app       the Flower app that connects the two (needs flwr)
     loopback  a SuperLink and SuperNodes on this machine, with TLS and node authentication

@@ -1,4 +1,4 @@
-"""The Flower app: `flwr run` on fedlib/flower/bundle starts it on the SuperLink and on each node.
+"""The Flower app: `flwr run` on this package's bundle/ starts it on the SuperLink and on each node.
 
 A node's shares are in the folder of its SuperNode's `--node-config 'shares="..."'`; the server's share is named by the
 run's configuration.

@@ -12,9 +12,10 @@ import tiny
 import torch
 
 from fedlib import FedlibError
-from fedlib.algorithms.base import Algorithm, Sized, Upto
+from fedlib.algorithms.base import Algorithm
 from fedlib.federation import ClientInfo, Message
 from fedlib_flower import wire
+from fedlib_flower.accepts import Sized, Upto
 from fedlib.simulation import Reply, Request
 
 
