@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import results_of_record
 import torch
+from fedlib.flower import loopback
 from IPython.core.interactiveshell import InteractiveShell
 from torch import nn
 from traitlets.config import Config
@@ -18,7 +19,6 @@ from traitlets.config import Config
 from fedlib import Model, lab, models
 from fedlib.algorithms.pfedhr import reassembly
 from fedlib.errors import FedlibError
-from fedlib.flower import loopback
 from fedlib.lab import checkpoint
 from fedlib.papers import exhibits, notebook, reproduce, settings, views
 from fedlib.show import plots

@@ -15,6 +15,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from fedlib.errors import FedlibError
+
 from . import resident
 from .describe import clients_of
 
@@ -115,6 +116,7 @@ class FlowerPost:
 @server.main()
 def main(grid: Grid, context: Context) -> None:
     from fedlib.lab import track
+
     from .server import serve
 
     given = context.run_config

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from fedlib.errors import FedlibError, choose, one_line, others_code, require
 from fedlib.lab import files
+
 from .server import ERROR
 
 SECONDS = 20.0

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fedlib.errors import FedlibError
+
 from .describe import clients_of
 from .node import answer
 from .server import Content, serve

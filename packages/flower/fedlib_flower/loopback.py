@@ -21,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 
 from fedlib.errors import FedlibError
+
 from .server import ERROR
 
 START_SECONDS = 300.0  # until a process has started, on a busy machine

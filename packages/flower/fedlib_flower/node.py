@@ -17,6 +17,7 @@ from fedlib import simulation
 from fedlib.errors import FedlibError
 from fedlib.federation import Client
 from fedlib.lab import files
+
 from . import shares, wire
 
 KEPT = 2  # states of a client: before its last round and after it

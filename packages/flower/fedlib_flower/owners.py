@@ -37,6 +37,7 @@ from fedlib.data import Dataset, DatasetInfo, folders
 from fedlib.errors import FedlibError, choose, one_line, require
 from fedlib.lab import files
 from fedlib.lab.spec import Resolved, resolve, spec_from
+
 from . import shares, wire
 
 NEEDED = ("name", "num_classes", "shape", "mean", "std", "num_images")

@@ -23,6 +23,7 @@ from fedlib.federation import Client, ClientInfo, Federation, Held
 from fedlib.lab import files
 from fedlib.lab.build import federation_of, settings_of
 from fedlib.lab.spec import Resolved, RunSpec, resolve, spec_from
+
 from . import wire
 from .describe import CLIENTS, clients_of
 

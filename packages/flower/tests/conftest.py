@@ -11,7 +11,9 @@ from fixtures import *  # noqa: F403
 from fedlib.lab import plugins
 
 PACKAGE = Path(__file__).parents[1]
-os.environ["PYTHONPATH"] = os.pathsep.join([str(PACKAGE), *filter(None, [os.environ.get("PYTHONPATH")])])  # not installed
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    [str(PACKAGE), *filter(None, [os.environ.get("PYTHONPATH")])]
+)  # not installed
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ import torch
 from united import outcome_of, rows, simulated_run, tables
 
 from fedlib import FedlibError, RunSpec, lab
-from fedlib_flower import here, node, resident, server, shares, wire
 from fedlib.simulation import sampled_clients
+from fedlib_flower import here, node, resident, server, shares, wire
 
 NODES = 3
 SPEC = RunSpec("FedSSA", dataset="digits", num_clients=5, participation=0.6, rounds=3, batch_size=32)

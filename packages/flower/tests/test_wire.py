@@ -14,9 +14,9 @@ import torch
 from fedlib import FedlibError
 from fedlib.algorithms.base import Algorithm
 from fedlib.federation import ClientInfo, Message
+from fedlib.simulation import Reply, Request
 from fedlib_flower import wire
 from fedlib_flower.accepts import Sized, Upto
-from fedlib.simulation import Reply, Request
 
 
 def assert_same(one, other):
