@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import results_of_record
 import torch
-from fedlib.flower import loopback
 from IPython.core.interactiveshell import InteractiveShell
 from torch import nn
 from traitlets.config import Config
@@ -59,7 +58,6 @@ def tiny_networks(monkeypatch):
     monkeypatch.setattr(models, "BUILDERS", {**models.BUILDERS, **tiny})
     monkeypatch.setattr(lab.Resolved, "portable", False)  # no worker would know them
     png = plots.Picture(figsize=(0.1, 0.1)).png()
-    monkeypatch.setattr(loopback, "installed", lambda: False)  # another process would have the real networks
     monkeypatch.setattr(plots.Picture, "png", lambda figure: png)
     monkeypatch.setattr(plots.Picture, "_repr_png_", lambda figure: png)
     monkeypatch.setattr(views, "tsne", lambda features, *settings: np.ascontiguousarray(features[:, :2]))
