@@ -348,9 +348,7 @@ def title_of(notebook: str) -> str:
 def _notebook_trees() -> str:
     """The notebooks in the sidebar: those of no paper, then each paper's."""
     order = ["", *dict.fromkeys(item.notebook.split("/")[0] for item in exhibits.every().values())]
-    names = {"": "Notebooks", "audit": "Audit"} | {
-        paper.lower(): paper for paper in exhibits.PAPERS
-    }
+    names = {"": "Notebooks", "audit": "Audit"} | {paper.lower(): paper for paper in exhibits.PAPERS}
     trees = []
     for folder in order:
         own = [name for name in notebooks() if "/".join(name.split("/")[1:-1]) == folder]

@@ -209,7 +209,9 @@ def _look_further(first: str) -> None:
             except Exception as error:  # whatever another's module raises while it is imported
                 print(f"fedlib: command {point.name} is left out ({told(error)})", file=sys.stderr)
     if first in WING and first not in app:
-        raise FedlibError(f"`fedlib {first}` comes with the package mhpfl-flower; in a clone: pip install ./packages/flower")
+        raise FedlibError(
+            f"`fedlib {first}` comes with the package mhpfl-flower; in a clone: pip install ./packages/flower"
+        )
 
 
 def parse(words: Sequence[str]) -> tuple:

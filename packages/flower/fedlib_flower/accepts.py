@@ -140,17 +140,18 @@ UPLOADS: dict[type[Algorithm], Uploads] = {
     methods.FedL2G: _gradients,
     methods.FedBABU: _extractor,
 }
-FURTHER: dict[type[Algorithm], dict[str, Any]] = {
-    methods.FedProto: {"scores": ("prototype_accuracy",)},
-    methods.FedTGP: {"scores": ("prototype_accuracy",)},
-    methods.FML: {"scores": SCORES},
-    methods.FedKD: {"scores": SCORES},
-    methods.FedSSA: {"reports": ("mu",)},
-    methods.PFedHR: {"reports": ("taught",)},
-    methods.FedL2G: {"reports": ("quiz_loss",)},
-} | {
-    method: {"weighs_samples": True}
-    for method in (methods.FedAvg, methods.FedPer, methods.LGFedAvg, methods.PFedES, methods.FedMRL)
+STATED: dict[str, dict[type[Algorithm], Any]] = {
+    "scores": {
+        methods.FedProto: ("prototype_accuracy",),
+        methods.FedTGP: ("prototype_accuracy",),
+        methods.FML: SCORES,
+        methods.FedKD: SCORES,
+    },
+    "reports": {methods.FedSSA: ("mu",), methods.PFedHR: ("taught",), methods.FedL2G: ("quiz_loss",)},
+    "weighs_samples": dict.fromkeys(
+        (methods.FedAvg, methods.FedPer, methods.LGFedAvg, methods.PFedES, methods.FedMRL), True
+    ),
+    "sends_structure": {},
 }
 NOTHING: dict[str, Any] = {"scores": (), "reports": (), "weighs_samples": False, "sends_structure": False}
 
@@ -162,8 +163,8 @@ def stated(algorithm: Algorithm, name: str) -> Any:
     for kind in type(algorithm).__mro__:
         if name in vars(kind):
             return getattr(algorithm, name)
-        if name in FURTHER.get(kind, {}):
-            return FURTHER[kind][name]
+        if kind in STATED[name]:
+            return STATED[name][kind]
     return NOTHING[name]
 
 

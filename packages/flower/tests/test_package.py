@@ -52,11 +52,12 @@ def installed(monkeypatch):
 
     def change(there):
         monkeypatch.setattr(__main__, "entry_points", lambda group: POINTS if there else [])
+        for name in __main__.WING:
+            if name in __main__.app:  # what an earlier look found
+                del __main__.app[name]
 
     yield change
-    for name in ("node", "server"):
-        if name in __main__.app:
-            del __main__.app[name]
+    change(False)
 
 
 def test_its_commands_are_there_where_it_is_installed_and_else_one_line(installed, capsys):
@@ -78,6 +79,24 @@ def test_commands_on_its_page_are_understood(installed):
     assert len(found) > 4
     for command in found:
         __main__.parse(command.split()[1:])
+
+
+def test_the_help_of_each_command_fits_80_columns_and_has_two_examples(installed, monkeypatch, capsys):
+    installed(True)
+    monkeypatch.setenv("COLUMNS", "80")
+    __main__.parse(["node", "--help"])
+    found = [
+        [name, *further] for name in ("node", "server") for further in ([], *([one] for one in __main__.app[name]))
+    ]
+    for words in [words for words in found if not words[-1].startswith("-")]:
+        assert __main__.main([*words, "--help"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        examples = [
+            line.partition("\u2022 fedlib ")[2].partition(" > ")[0].split() for line in lines if "\u2022 " in line
+        ]
+        assert max(map(len, lines)) <= 80 and len(examples) == 2
+        for example in examples:
+            assert __main__.parse(example) and example[0] == words[0]
 
 
 def test_the_list_of_commands_loads_no_torch():
