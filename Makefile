@@ -3,6 +3,7 @@
 # make slow        what takes longer: the audit's notebooks, the site in a browser, the wheel, every method in every way
 # make nightly     what takes longer still: planted faults, hostile replies, every method on networks of today and in bf16, every notebook changed
 # make mutants     plant faults one at a time and see whether a test fails: about an hour on two cores, nothing for every day
+# make extras      what few need, at the versions that were tried (requirements-extras.txt), and packages/flower
 # make lab         open the notebooks in JupyterLab
 # make CPU=1       with any of these, at the first call: PyTorch without CUDA, 2 GB in place of 5
 # make site        build the site from the committed notebooks, results and figures into site/html; executes nothing
@@ -25,7 +26,7 @@ NOTEBOOKS = OMP_NUM_THREADS=1 $(PYTEST) -n $(CORES) --no-loadscope-reorder -p no
 # pip's progress as one line that counts.
 COUNTED = awk '/^Collecting/ { printf "\r%d of about 210 packages found", ++found; fflush() } END { print "" }'
 
-.PHONY: reproduce test style smoke fresh unit slow nightly mutants lab site lock notebook notebooks
+.PHONY: reproduce test style smoke fresh unit slow nightly mutants extras lab site lock notebook notebooks
 .DELETE_ON_ERROR:
 
 reproduce: $(INSTALLED)
@@ -56,12 +57,18 @@ slow: $(INSTALLED)
 	$(NOTEBOOKS) notebooks/audit
 	$(BIN)/python -m fedlib reproduce audit --scale smoke --check
 	$(TESTS) -m slow tests
+	$(TESTS) -m "not nightly" packages/flower/tests
+	$(NOTEBOOKS) packages/flower/notebooks
 
 nightly: $(INSTALLED)
-	$(TESTS) -m nightly tests
+	$(TESTS) -m nightly tests packages/flower/tests
 
 mutants: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/mutants.py
+
+extras: $(INSTALLED)
+	$(PIP) --quiet -r requirements-extras.txt
+	$(PIP) --quiet --no-deps --no-build-isolation --editable packages/flower
 
 lab: $(INSTALLED)
 	$(BIN)/jupyter lab --ServerApp.root_dir="$(CURDIR)" --LabApp.news_url=None --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb

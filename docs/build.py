@@ -86,6 +86,10 @@ def stage(source: Path) -> None:
     for path in (generate.DOCS / "pages").glob("*.md"):  # whose links lead somewhere in the repository, too
         text = path.read_text(encoding="utf-8").replace("](../../", "](")
         (source / path.name).write_text(text, encoding="utf-8")
+    for path in generate.ROOT.glob("packages/*/README.md"):
+        place = source / path.relative_to(generate.ROOT)
+        place.parent.mkdir(parents=True)
+        shutil.copy(path, place)
     for name in generate.notebooks():
         stage_notebook(name, source / name)
     (static / "figures").mkdir()

@@ -285,6 +285,8 @@ own
 paper
 networks
 machines
+packages/flower/README
+Over Flower, a notebook <packages/flower/notebooks/1_flower>
 api/index
 ```
 
@@ -333,7 +335,10 @@ def _printed_gap(paper: str, exhibit: exhibits.Exhibit, row: Mapping[Any, Any]) 
 
 def notebooks() -> list[str]:
     return sorted(
-        str(path.relative_to(ROOT)) for path in (ROOT / "notebooks").rglob("*.ipynb") if "checkpoints" not in str(path)
+        str(path.relative_to(ROOT))
+        for place in (ROOT / "notebooks", *ROOT.glob("packages/*/notebooks"))
+        for path in place.rglob("*.ipynb")
+        if "checkpoints" not in str(path)
     )
 
 
@@ -345,10 +350,8 @@ def title_of(notebook: str) -> str:
 
 def _notebook_trees() -> str:
     """The notebooks in the sidebar: those of no paper, then each paper's."""
-    order = ["", *dict.fromkeys(item.notebook.split("/")[0] for item in exhibits.every().values()), "deploy"]
-    names = {"": "Notebooks", "audit": "Audit", "deploy": "Deploy"} | {
-        paper.lower(): paper for paper in exhibits.PAPERS
-    }
+    order = ["", *dict.fromkeys(item.notebook.split("/")[0] for item in exhibits.every().values())]
+    names = {"": "Notebooks", "audit": "Audit"} | {paper.lower(): paper for paper in exhibits.PAPERS}
     trees = []
     for folder in order:
         own = [name for name in notebooks() if "/".join(name.split("/")[1:-1]) == folder]
@@ -900,7 +903,6 @@ ROOMS = {
     "fedlib.lab": "runs as records",
     "fedlib.papers": "the four papers",
     "fedlib.show": "intervals, tables, figures",
-    "fedlib.flower": "a real federation over Flower",
 }
 
 
@@ -918,8 +920,7 @@ Many runs at once: `sweep`, with [fedlib.lab](fedlib.lab.md). Tuned methods in o
 
 def modules() -> list[str]:
     found = [info.name for info in pkgutil.walk_packages(fedlib.__path__, "fedlib.")]
-    left_out = ("__main__", "flower.app")  # the second needs an extra that the site does without
-    return sorted(name for name in ["fedlib", *found] if not name.endswith(left_out) and ".cli" not in name)
+    return sorted(name for name in ["fedlib", *found] if not name.endswith("__main__") and ".cli" not in name)
 
 
 def room(module: str) -> str:

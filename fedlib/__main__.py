@@ -5,6 +5,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from importlib.metadata import entry_points
 from typing import Literal
 
 try:  # before torch is loaded, whose libraries end the process without a word about the reason
@@ -18,7 +19,7 @@ from cyclopts.help import DefaultFormatter, PanelSpec
 from rich.box import Box
 
 from . import __version__
-from .errors import FedlibError, choose
+from .errors import FedlibError, choose, told
 
 DESCRIPTION = "A reproducible companion to four papers on model-heterogeneous personalised federated learning."
 GREETING = f"""fedlib {__version__}: a reproducible companion to four papers on
@@ -114,16 +115,6 @@ Compare stored runs or results of record. Runs that differ only in their seed sh
 reference. For two runs, the fields, versions and bits in which they differ are listed too.""",
     ),
     ("store:runs", "runs", "what is stored: list, show, prune, export"),
-    (
-        "federate:node",
-        "node",
-        "an owner of data in a real federation; share: its part of a plan, made from its own images",
-    ),
-    (
-        "federate:server",
-        "server",
-        "the server of a real federation; share: its part of a plan; check, result: whether what Flower says is so",
-    ),
 )
 EXAMPLES = {
     "list": ("fedlib list", "fedlib list --costs"),
@@ -147,15 +138,8 @@ EXAMPLES = {
         "fedlib compare Standalone-digits-fcda FedSSA-digits-5d53 --figure mine.png",
     ),
     "runs": ("fedlib runs", "fedlib runs show FedSSA-digits-5d53"),
-    "node": (
-        "fedlib node share plan.toml --client 0 --images photographs --out shares",
-        "fedlib node share plan.toml --client 1 --images mine.npz --out shares",
-    ),
-    "server": (
-        "fedlib server share plan.toml told-0.json told-1.json --out shares",
-        "fedlib server check hospitals --nodes 2",
-    ),
 }
+WING = ("node", "server")  # commands of packages/flower
 NO_LINES = Box("    \n" * 8, ascii=True)
 
 app = App(
@@ -215,8 +199,24 @@ def mistake(error: CycloptsError) -> str:
     return f"{' '.join(str(error).split()).rstrip('.')}; see `{' '.join(words)} --help`"
 
 
+def _look_further(first: str) -> None:
+    """Add other packages' commands, entry points `fedlib.commands`, where `first` lists all or is none of ours."""
+    if first in ("--help", "-h", "completion") or not (first[:1] in ("", "-") or first in app):
+        for point in entry_points(group="fedlib.commands"):
+            try:
+                if point.name not in app:
+                    app.command(point.load(), name=point.name)
+            except Exception as error:  # whatever another's module raises while it is imported
+                print(f"fedlib: command {point.name} is left out ({told(error)})", file=sys.stderr)
+    if first in WING and first not in app:
+        raise FedlibError(
+            f"`fedlib {first}` comes with the package mhpfl-flower; in a clone: pip install ./packages/flower"
+        )
+
+
 def parse(words: Sequence[str]) -> tuple:
     """The function of a command and its arguments; raises FedlibError for what no command understands."""
+    _look_further(next(iter(words), ""))
     try:
         return app.parse_args(words, exit_on_error=False, print_error=False)
     except CycloptsError as error:
@@ -242,7 +242,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")
     try:
         command, bound, _ = parse(sys.argv[1:] if arguments is None else arguments)
-        if command.__module__.startswith("fedlib.cli."):
+        if not command.__module__.startswith((__name__, "fedlib.__main__", "cyclopts")):
             from . import lab
 
             lab.load_plugins()

@@ -26,7 +26,7 @@ class Isolated(Algorithm):
     method: Algorithm
 
     def __post_init__(self) -> None:
-        for name in ("name", "paper", "exchanges", "public_data", "needs", "look", "scores", "reports"):
+        for name in ("name", "paper", "exchanges", "public_data", "needs", "look"):
             object.__setattr__(self, name, getattr(self.method, name))
 
     def check(self, federation: Federation) -> None:

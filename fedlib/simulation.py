@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from . import border, devices, metrics, models, randomness, training
 from .algorithms import Algorithm, ServerState
-from .errors import FedlibError, coerce, require, shown, told
+from .errors import FedlibError, coerce, require, shown
 from .federation import Client, ClientContext, ClientInfo, Federation, Message, ServerContext, Upload
 
 
@@ -82,8 +82,8 @@ class Reply:
 
 
 # One reply per request, in order; None of a client without which the round goes on: it has not answered in time, or not
-# with what can be used. An exchange whose clients are not trusted has a method `refuse(client, reason)`: it is told whose
-# upload spoils what the server makes of the round, which then goes on without it.
+# with what can be used. An exchange whose clients are not trusted may have a method `aggregated` in place of the one here,
+# which leaves out whose upload spoils what the server makes of the round.
 Exchange = Callable[[Federation, Algorithm, Sequence[Request]], Sequence[Reply | None]]
 
 
@@ -333,7 +333,8 @@ def _round(
         requests.append(Request(round, context.rounds, info.id, border.download(algorithm, server, info, context)))
     asked = zip(infos, _ask(exchange, federation, algorithm, requests), strict=True)
     answers = [(info, reply) for info, reply in asked if reply is not None]
-    answers, returned = _aggregated(algorithm, server, answers, context, exchange)
+    make = getattr(exchange, "aggregated", aggregated)
+    answers, returned = make(algorithm, server, answers, context) if answers else (answers, {})  # of nobody: as it was
     infos, replies = [info for info, _ in answers], [reply for _, reply in answers]
     there = {info.id for info in infos}
     absent = [int(id) for id in sampled if id not in there]
@@ -380,60 +381,12 @@ def _round(
 Answers = list[tuple[ClientInfo, Reply]]
 
 
-def _aggregated(
-    algorithm: Algorithm, server: ServerState, answers: Answers, context: ServerContext, exchange: Exchange
+def aggregated(
+    algorithm: Algorithm, server: ServerState, answers: Answers, context: ServerContext
 ) -> tuple[Answers, dict[str, Any]]:
-    """Update the server's state; the answers of the clients that took part in it, and the server's diagnostics. Where nobody
-    has answered, nothing changes.
-
-    Of clients that are not trusted (see `Exchange`), an upload that has the right form may still spoil what the server makes
-    of it. Then those whose uploads do so alone are refused and, until the rest does not, the one with the largest number.
-    A round that is spoilt with any of its clients, and has two or more, is what it would be in one process.
-    """
-    if not answers:
-        return answers, {}
-    refuse = getattr(exchange, "refuse", None)
-    before = {} if refuse is None else border.copied(server, "the server's state")
-
-    def made(of: Answers) -> dict[str, Any]:
-        return border.aggregate(algorithm, server, [Upload(info, reply.upload) for info, reply in of], context)
-
-    def tried(of: Answers, afresh: bool = True) -> tuple[str, dict[str, Any]]:
-        """What is wrong with the server's state after these answers, if anything, and its diagnostics."""
-        if afresh:
-            _become(server, before)
-        try:
-            returned = made(of)
-        except Exception as error:  # whatever a method raises of what it did not expect
-            return told(error), {}
-        finite = training.all_finite(server, context.device)
-        return "" if finite else "it leaves numbers that are not finite", returned
-
-    if refuse is None:
-        return answers, made(answers)
-    reason, returned = tried(answers, afresh=False)
-    if not reason:
-        return answers, returned
-    left = [answer for answer in answers if not tried([answer])[0]] or answers
-    while left and tried(left)[0]:
-        largest = max(left, key=lambda answer: _largest(answer[1].upload))
-        left = [answer for answer in left if answer is not largest]
-    if not left and len(answers) > 1:
-        _become(server, before)
-        return answers, made(answers)
-    for info, _ in [answer for answer in answers if not any(answer is own for own in left)]:
-        refuse(info.id, f"its upload spoils the round: {reason}")
-    _become(server, before)
-    return left, made(left) if left else {}
-
-
-def _become(server: ServerState, state: ServerState) -> None:
-    server.clear()
-    server.update(border.copied(state, "the server's state"))
-
-
-def _largest(upload: Message) -> float:
-    return max((float(tensor.abs().max()) for tensor in upload.tensors.values() if tensor.numel()), default=0.0)
+    """Update the server's state; the answers of the clients that took part in it, here all, and the server's diagnostics."""
+    uploads = [Upload(info, reply.upload) for info, reply in answers]
+    return answers, border.aggregate(algorithm, server, uploads, context)
 
 
 def _words(

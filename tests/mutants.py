@@ -454,8 +454,8 @@ MUTANTS: dict[str, tuple[str, list[Change]]] = {
             ("={digests[name]}", ""),
         ],
     ),
-    "flower/wire.py": (
-        "tests/flower/test_wire.py tests/algorithms/test_exchange.py tests/flower/test_flower.py",
+    "../packages/flower/fedlib_flower/wire.py": (
+        "packages/flower/tests/test_wire.py packages/flower/tests/test_over_bytes.py packages/flower/tests/test_flower.py",
         [
             ("if len(content) > LIMIT:", "if False:"),
             ("if depth > DEPTH or not isinstance(value, dict):", "if not isinstance(value, dict):"),
@@ -576,6 +576,7 @@ def started(folder: Path, work: list[tuple[str, Change | None]], number: int) ->
         copy.mkdir()
         for name in (
             "fedlib",
+            "packages",
             "tests",
             "results",
             "notebooks",

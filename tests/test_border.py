@@ -31,9 +31,9 @@ from fedlib import (
 )
 from fedlib.algorithms import ALGORITHMS, Algorithm, make
 from fedlib.federation import Message
-from fedlib.flower import wire
 from fedlib.isolated import Isolated
 from fedlib.partition import Dealing
+from fedlib.simulation import Reply
 
 DATA = tiny.dataset(num_classes=3, per_class=20)
 ROUNDS = 3
@@ -102,15 +102,14 @@ def over_bytes(server: Federation, algorithm: Algorithm, requests: list[Any]) ->
     """An exchange through bytes, with clients that are put away as bytes between their rounds."""
     replies = []
     for request in requests:
-        client, asked = server.clients[request.client], wire.request_to_bytes(request)
-        answers, arrived = wire.Bound.to("run", request, asked), wire.request_from_bytes(asked)
-        reply = wire.reply_to_bytes(simulation.answer(server, algorithm, arrived), answers)
+        client, sent = server.clients[request.client], Message(**tiny.posted(vars(request.download)))
+        reply = simulation.answer(server, algorithm, request._replace(download=sent))
+        upload = Message(**tiny.posted(vars(reply.upload)))
+        replies.append(Reply(**tiny.posted(vars(reply) | {"upload": None}) | {"upload": upload}))
         if client.visited:
-            kept = wire.client_to_bytes(client)
+            kept = tiny.posted(client.snapshot())
             client.reset()
-            wire.client_from_bytes(client, kept)
-        context = server.server_context(request.round, request.rounds)
-        replies.append(wire.reply_from_bytes(reply, request, answers, algorithm, context))
+            client.restore(kept)
     return replies
 
 

@@ -1,6 +1,9 @@
-"""The house has three storeys, and a storey imports only from below: ground < lab < papers, show < papers; flower > lab."""
+"""The house has three storeys, and a storey imports only from below: ground < lab < papers, show < papers. What is in
+packages/ is a house of its own, which imports this one and is imported by nobody.
+"""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +19,7 @@ FILES = {
     ".".join(["fedlib", *file.relative_to(HOUSE).with_suffix("").parts]).removesuffix(".__init__"): file
     for file in sorted(HOUSE.rglob("*.py"))
 }
-UPPER = ("lab", "papers", "show", "flower")
+UPPER = ("lab", "papers", "show")
 COMMANDS = tuple(name for name in FILES if name.split(".")[1:2] == ["cli"])
 DOORS = ("fedlib", "fedlib.__main__", "fedlib.study", *COMMANDS)  # public names, all lazy, and the command line
 GROUND = [name for name in FILES if name not in DOORS and name.split(".")[1] not in UPPER]
@@ -83,7 +86,6 @@ def test_a_storey_imports_from_below(name):
         "lab": ("ground", "lab"),
         "papers": ("ground", "lab", "show", "papers"),
         "show": ("ground", "show"),
-        "flower": ("ground", "lab", "flower"),  # a wing that nobody imports
     }
     for imported, inside in imports(name):
         if imported.partition(".")[0] == "fedlib":
@@ -100,6 +102,16 @@ def test_there_is_no_import_circle():
     assert list(order.static_order())  # raises CycleError, which names the circle
 
 
+def test_a_package_beside_it_imports_ground_and_lab_and_is_named_in_two_places():
+    """A hint what to install, and that its parts are no person's own."""
+    wing = (HOUSE.parent / "packages/flower/fedlib_flower").glob("*.py")
+    assert not [
+        file.name for file in wing if re.search(r"from fedlib(\.| import )(papers|show|cli|study)", file.read_text())
+    ]
+    named = [name for name, file in FILES.items() if re.search(r"(?<!over)flower|flwr(?!-|_)", file.read_text(), re.I)]
+    assert named == ["fedlib.__main__", "fedlib.lab.own"]
+
+
 def code_lines(file: Path) -> int:
     """Lines of a file that are code: no docstring, comment or empty line."""
     source = file.read_text()
@@ -111,7 +123,7 @@ def code_lines(file: Path) -> int:
     return sum(bool(line) and not line.startswith("#") for line in lines)
 
 
-CEILING = 16_000  # lines of code of the package, lowered whenever some go and never raised for machinery
+CEILING = 14_400  # lines of code of the package, lowered whenever some go and never raised for machinery
 
 
 def test_the_house_is_no_larger_than_it_was():

@@ -10,7 +10,6 @@ from processes import interrupted
 from fedlib import ALGORITHMS, Federation, FedlibError, RunSpec, lab, run, simulate
 from fedlib.__main__ import main
 from fedlib.algorithms.base import Algorithm, Message
-from fedlib.flower import wire
 from fedlib.isolated import SERVER, Isolated
 from fedlib.protocol import Protocol
 
@@ -46,7 +45,7 @@ def test_in_the_first_round_a_method_and_its_isolated_self_are_equal(name, small
     assert row["download_words"] == row["upload_words"] == row["published_words"] == 0
     for client in alone.clients:
         if client.visited:  # it is stored and travels with the client
-            assert wire.from_bytes(wire.to_bytes(client.snapshot())).keys() == {"model", "state"}
+            assert tiny.posted(client.snapshot()).keys() == {"model", "state"}
 
 
 @pytest.mark.thorough(None)

@@ -14,7 +14,7 @@ from fedlib import RunSpec, __main__, models, run
 from fedlib.sample import Sample
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs/pages").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs/pages").glob("*.md"), *ROOT.glob("packages/*/README.md")])
 
 
 def commands(text: str) -> list[str]:
@@ -33,7 +33,7 @@ def test_every_command_that_a_page_names_is_understood(page):
     for command in commands(page.read_text(encoding="utf-8")):
         words = shlex.split(command, comments=True)[1:]
         if len(words) == 1 or words == ["run", "--spec"]:  # what is only named
-            assert words[0] in __main__.app, command
+            assert words[0] in [*__main__.app, *__main__.WING], command
         else:
             __main__.parse(words)  # raises FedlibError for what no command understands
 
@@ -79,6 +79,7 @@ def test_the_data_and_networks_of_the_page_own_can_be_run(tmp_path, monkeypatch)
 def test_there_is_one_version():
     stated = {
         "pyproject.toml": r'^version = "(.*)"$',
+        "packages/flower/pyproject.toml": r'^version = "(.*)"$',
         "fedlib/__init__.py": r'^__version__ = "(.*)"$',
         "CITATION.cff": r"^version: (.*)$",
         ".zenodo.json": r'^  "version": "(.*)",$',

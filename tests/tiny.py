@@ -6,6 +6,7 @@ pixels only, f = A x: `federation_of` makes a federation from nothing but traini
 and its steps, with whatever else pulls at it. Nothing here calls fedlib's training.
 """
 
+import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -293,6 +294,13 @@ def same_models(one: Federation, other: Federation) -> bool:
         for mine, yours in zip(one.clients, other.clients, strict=True)
         for a, b in zip(mine.model.state_dict().values(), yours.model.state_dict().values(), strict=True)
     )
+
+
+def posted(value: Any) -> Any:
+    """What arrives of plain tensors and numbers after a trip through bytes."""
+    content = io.BytesIO()
+    torch.save(value, content)
+    return torch.load(io.BytesIO(content.getvalue()), weights_only=True)
 
 
 def stopped_and_resumed(

@@ -1,11 +1,10 @@
 """The contract between a method and the simulation: a frozen dataclass of hyper-parameters and a few short methods."""
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
-import torch
 from torch import Tensor
 
 from .. import fields, models
@@ -25,34 +24,6 @@ from ..look import Look
 from ..sample import Sample
 
 ServerState = dict[str, Any]  # plain tensors and numbers, so that it checkpoints
-
-
-class Upto(NamedTuple):
-    """A length that only the client knows, from 1 to `most`; the same in every tensor of an upload that names it."""
-
-    name: str
-    most: int
-
-
-@dataclass(frozen=True)
-class Sized:
-    """What a tensor of an upload must be: its shape, its dtype, and the range of its numbers where they have one."""
-
-    shape: tuple[int | Upto, ...]
-    dtype: torch.dtype = torch.float32
-    least: float = -torch.inf
-    most: float = torch.inf
-
-    @classmethod
-    def like(cls, tensors: Mapping[str, Tensor]) -> "dict[str, Sized]":
-        """What tensors of these names, shapes and dtypes must be."""
-        return {name: cls(tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
-
-    @classmethod
-    def by_class(cls, info: ClientInfo, **widths: tuple[int, ...]) -> "dict[str, Sized]":
-        """An upload by class: `classes`, of the client's own, and tensors of these widths with a row for each of them."""
-        rows = Upto("classes", len(info.classes))
-        return {"classes": cls((rows,), torch.int64)} | {name: cls((rows, *width)) for name, width in widths.items()}
 
 
 def check_public_labels(name: str, public: PublicData, num_classes: int) -> None:
@@ -106,12 +77,6 @@ class Algorithm:
     look: ClassVar[Look | None] = None  # in figures; None: one from a spare palette
     uncounted: ClassVar[tuple[str, ...]] = ()  # names of a message's tensors that the paper does not count
     together: ClassVar[str] = ""  # why it cannot run with a server for each client (`Isolated`); empty: it can
-    # What a reply may hold besides its loss and `accuracy`, which a server checks (see `uploads`): names that `predict` adds
-    # and names of a client's diagnostics; whether `aggregate` needs its number of images, and uploads have a structure.
-    scores: ClassVar[tuple[str, ...]] = ()
-    reports: ClassVar[tuple[str, ...]] = ()
-    weighs_samples: ClassVar[bool] = False
-    sends_structure: ClassVar[bool] = False
 
     def __new__(cls, *given: Any, **named: Any) -> "Algorithm":
         """Raises FedlibError where a hyper-parameter is of another type than its default, or beyond its limits."""
@@ -189,17 +154,6 @@ class Algorithm:
         """
         raise NotImplementedError
 
-    def uploads(
-        self, names: Collection[str], info: ClientInfo, download: Message, context: ServerContext
-    ) -> dict[str, Sized]:
-        """What the client's upload must be, by name, where it has tensors of these `names`: a federation's server, which trusts
-        no client, refuses any other. By default what was downloaded or, where nothing was, tensors of its model by their names.
-        """
-        if names and not download.tensors:
-            own = context.build(info.architecture).state_dict()
-            return Sized.like({name: own[name] for name in names if name in own})
-        return Sized.like(download.tensors)
-
     def aggregate(
         self, server: ServerState, uploads: Sequence[Upload], context: ServerContext
     ) -> dict[str, Any] | None:
@@ -231,8 +185,6 @@ __all__ = [
     "ServerContext",
     "ServerState",
     "SharedContext",
-    "Sized",
     "Upload",
-    "Upto",
     "check_public_labels",
 ]

@@ -15,7 +15,7 @@ step has the run's rate.
 """
 
 import copy
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from .. import training
 from ..fields import setting
-from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Sized, Upload
+from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
 
 
 def standardise(logits: Tensor) -> Tensor:
@@ -99,11 +99,6 @@ class FCCL(Algorithm):
         context.train(local_loss, pretrained=pretrained, previous=previous, intra=self.intra, inter=self.inter)
         indices = context.public.sample(self.public_samples, context.shared_generator("server"))
         return Message({"logits": training.outputs(client.model, context.public.pool, indices)}, client.num_samples)
-
-    def uploads(
-        self, names: Collection[str], info: ClientInfo, download: Message, context: ServerContext
-    ) -> dict[str, Sized]:
-        return {"logits": Sized((min(self.public_samples, len(context.public.indices)), context.num_classes))}
 
     def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
         server["consensus"] = torch.stack([message["logits"] for _, message in uploads]).mean(0)

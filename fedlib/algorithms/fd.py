@@ -17,7 +17,7 @@ to converge; that code is not public. The distance is as a published summary of 
 distillation regularizer" (sciencestack.ai/paper/1811.11479); the paper's own text was not at hand.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from ..devices import widest
 from ..fields import setting
 from ..training import class_means
-from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Sized, Upload
+from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
 
 
 def fd_loss(
@@ -98,11 +98,6 @@ class FD(Algorithm):
 
         means = class_means(outputs, client.pool, client.train, client.classes)
         return Message({"classes": client.classes, "outputs": means}, client.num_samples)
-
-    def uploads(
-        self, names: Collection[str], info: ClientInfo, download: Message, context: ServerContext
-    ) -> dict[str, Sized]:
-        return Sized.by_class(info, outputs=(context.num_classes,))
 
     def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
         for info, message in uploads:  # its latest vectors in the place of those before

@@ -19,7 +19,6 @@ class FedAvg(Algorithm):
     paper = "McMahan et al., AISTATS 2017"
     exchanges = "whole model"
     needs = "architecture"
-    weighs_samples = True
     look = Look("#d55e00", "P")
 
     def init_server(self, context: ServerContext) -> ServerState:

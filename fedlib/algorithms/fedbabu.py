@@ -13,11 +13,10 @@ afresh in each of the client's rounds from the extractor that it has just traine
 the last round.
 """
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from ..fields import setting
-from .base import Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Sized
+from .base import Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState
 from .fedper import FedPer
 from .fedrep import split_loss
 
@@ -50,13 +49,3 @@ class FedBABU(FedPer):
         else:
             context.train(purpose="method", epochs=self.tune_epochs)
         return Message(trained, client.num_samples, diagnostics={"loss": loss})  # of the federated training
-
-    def uploads(
-        self, names: Collection[str], info: ClientInfo, download: Message, context: ServerContext
-    ) -> dict[str, Sized]:
-        parts = {
-            name.removeprefix("extractor."): part
-            for name, part in download.tensors.items()
-            if name.startswith("extractor.")
-        }
-        return Sized.like(parts)

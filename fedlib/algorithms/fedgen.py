@@ -20,7 +20,7 @@ which also weights the teachers by their numbers of images of y, has batch norma
 adds a divergence to Eq. 5 and leaves out the second term in round 0; none of it is in the text.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -32,7 +32,7 @@ from ..fields import setting
 from ..models import Model
 from ..randomness import fork_torch
 from ..training import fresh_optimiser, mean
-from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Sized, Upload
+from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
 
 
 class Generator(nn.Module):
@@ -130,12 +130,6 @@ class FedGen(Algorithm):
         labels, classes = client.pool.labels[client.train], torch.arange(context.num_classes, device=context.device)
         counts = (labels == classes[:, None]).sum(1)
         return Message(dict(client.model.header.state_dict()) | {"counts": counts}, client.num_samples)
-
-    def uploads(
-        self, names: Collection[str], info: ClientInfo, download: Message, context: ServerContext
-    ) -> dict[str, Sized]:
-        counts = Sized((context.num_classes,), torch.int64, least=0, most=info.num_samples)
-        return Sized.like(context.initial_header().state_dict()) | {"counts": counts}
 
     def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
         header = {name: mean([message[name] for _, message in uploads]) for name in ("weight", "bias")}

@@ -13,7 +13,7 @@ mean of batch means is not reproduced). Other libraries train the header on shuf
 (`server_update=minibatch`).
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -23,7 +23,7 @@ from torch import Tensor
 from ..fields import setting
 from ..randomness import fork_torch
 from ..training import class_means
-from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Sized, Upload
+from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
 
 
 @dataclass(frozen=True)
@@ -81,11 +81,6 @@ class FedGH(Algorithm):
             F.cross_entropy(F.linear(lar, weight, bias), label).backward()
             optimiser.step()  # Eq. 4
         server.update({"header.weight": weight.detach(), "header.bias": bias.detach()})
-
-    def uploads(
-        self, names: Collection[str], info: ClientInfo, download: Message, context: ServerContext
-    ) -> dict[str, Sized]:
-        return Sized.by_class(info, lars=(context.initial_header().in_features,))
 
     # What is not the paper's.
 

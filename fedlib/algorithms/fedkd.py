@@ -25,7 +25,7 @@ need be); HtFLlib compresses parameters instead of updates; factors may be large
 as it is. The authors' attention terms have no counterpart in a CNN. CNN-5 is shared, and scored, as in FML.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,11 +46,9 @@ from .base import (
     Message,
     ServerContext,
     ServerState,
-    Sized,
     Upload,
-    Upto,
 )
-from .fml import SCORES, keep_shared, shared_logits
+from .fml import keep_shared, shared_logits
 
 BLOCK, PASSES = 32, 12  # vectors in the block of `leading`; passes before it gives up
 
@@ -177,7 +175,6 @@ class FedKD(Algorithm):
     name = "FedKD"
     paper = "Wu et al., Nat. Commun. 2022"
     exchanges = "small shared model, compressed"
-    scores = SCORES
     look = Look("#ca9161", "p")
 
     energy_start: float = setting(0.95, gt=0, le=1)
@@ -225,20 +222,6 @@ class FedKD(Algorithm):
             keep_shared(client, shared.state_dict(), start)
         update = {name: tensor - start[name] for name, tensor in shared.state_dict().items()}
         return Message(compress(update, self.energy(context)))
-
-    def uploads(
-        self, names: Collection[str], info: ClientInfo, download: Message, context: ServerContext
-    ) -> dict[str, Sized]:
-        sized: dict[str, Sized] = {}
-        for name, tensor in context.build(self.shared).state_dict().items():
-            if f"{name}.u" in names and tensor.ndim > 1:
-                rows, columns = tensor.flatten(1).shape
-                rank = Upto(name, min(rows, columns))
-                sized |= {f"{name}.u": Sized((rows, rank)), f"{name}.s": Sized((rank,))}
-                sized[f"{name}.v"] = Sized((rank, columns))
-            else:
-                sized[name] = Sized(tuple(tensor.shape), tensor.dtype)
-        return sized
 
     def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
         updates = [expand(message.tensors, server["model"]) for _, message in uploads]

@@ -22,7 +22,7 @@ images); validation images stay for choosing a round. The text warms up for 50 o
 number. The step is plain SGD at the run's rate, in evaluation (no dropout) and in float32.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -46,7 +46,6 @@ from .base import (
     Message,
     ServerContext,
     ServerState,
-    Sized,
     Upload,
 )
 
@@ -96,7 +95,6 @@ class FedL2G(Algorithm):
     paper = "Zhang et al., 2024"
     exchanges = "guiding vectors of seen classes down, their gradients up"
     uncounted = ("present",)
-    reports = ("quiz_loss",)
     look = Look("#949494", "^", "--")
 
     space: str = setting("logits", choices=("logits", "features"))
@@ -144,12 +142,6 @@ class FedL2G(Algorithm):
         present = (labels == client.classes[:, None]).any(1).float()
         diagnostics: dict[str, float | Tensor] = {"loss": found if loss is None else loss, "quiz_loss": found}
         return Message({"gradients": gradients[client.classes], "present": present}, diagnostics=diagnostics)
-
-    def uploads(
-        self, names: Collection[str], info: ClientInfo, download: Message, context: ServerContext
-    ) -> dict[str, Sized]:
-        shape = tuple(download["guides"].shape)  # a row for each seen class
-        return {"gradients": Sized(shape), "present": Sized(shape[:1], least=0, most=1)}
 
     def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
         guides, classes = server["guides"], torch.cat([info.classes for info, _ in uploads])

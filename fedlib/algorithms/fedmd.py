@@ -13,7 +13,7 @@ subset from one shared stream. The text weights all clients alike; so do we. The
 stops the start early on the test set; here it is the run's optimiser, for a fixed number of epochs.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -32,7 +32,6 @@ from .base import (
     Message,
     ServerContext,
     ServerState,
-    Sized,
     Upload,
 )
 
@@ -90,11 +89,6 @@ class FedMD(Algorithm):
         context.train()  # revisit
         indices = context.public.sample(self.public_samples, context.shared_generator("server"))
         return Message({"logits": training.outputs(client.model, context.public.pool, indices)}, client.num_samples)
-
-    def uploads(
-        self, names: Collection[str], info: ClientInfo, download: Message, context: ServerContext
-    ) -> dict[str, Sized]:
-        return {"logits": Sized((min(self.public_samples, len(context.public.indices)), context.num_classes))}
 
     def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
         server["consensus"] = torch.stack([message["logits"] for _, message in uploads]).mean(0)

@@ -83,7 +83,6 @@ class FedMRL(Algorithm):
     name = "FedMRL"
     paper = "Yi et al., NeurIPS 2024"
     exchanges = "small shared model"
-    weighs_samples = True
     look = Look("#56b4e9", "s")
 
     m_small: float = setting(1.0, ge=0)

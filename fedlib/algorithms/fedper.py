@@ -26,7 +26,6 @@ class FedPer(Algorithm):
     paper = "Arivazhagan et al., 2019"
     exchanges = "extractor"
     needs = "architecture"
-    weighs_samples = True
     look = Look("#0173b2", "<", "--")
 
     def init_server(self, context: ServerContext) -> ServerState:

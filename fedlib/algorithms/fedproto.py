@@ -14,7 +14,7 @@ on who was sampled last. Both ways of predicting are recorded: `accuracy` of the
 the nearest global prototype among the client's own classes.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -24,7 +24,7 @@ from torch import Tensor
 from ..fields import setting
 from ..models import Model
 from ..training import by_class, class_means
-from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Sized, Upload
+from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
 
 
 def prototype_loss(
@@ -72,7 +72,6 @@ class FedProto(Algorithm):
     exchanges = "prototypes of seen classes"
     needs = "features"
     uncounted = ("classes", "counts")
-    scores = ("prototype_accuracy",)
     look = Look("#029e73", "^", "-.")
 
     lam: float = setting(1.0, ge=0)
@@ -98,14 +97,6 @@ class FedProto(Algorithm):
         if self.weighted:
             upload["counts"] = client.pool.labels[client.train].bincount()[client.classes]  # |D_ij|
         return Message(upload, client.num_samples)
-
-    def uploads(
-        self, names: Collection[str], info: ClientInfo, download: Message, context: ServerContext
-    ) -> dict[str, Sized]:
-        sized = Sized.by_class(info, prototypes=(context.initial_header().in_features,))
-        if self.weighted:
-            sized["counts"] = Sized(sized["classes"].shape, torch.int64, least=1, most=info.num_samples)
-        return sized
 
     def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
         classes, prototypes = (

@@ -30,7 +30,7 @@ table, case  aggregation  replace  mu0  what it is
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -39,7 +39,7 @@ from torch import Tensor
 from ..devices import widest
 from ..fields import setting
 from ..training import by_class
-from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Sized, Upload
+from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,6 @@ class FedSSA(Algorithm):
     paper = "Yi et al., IJCAI 2024"
     exchanges = "header rows of seen classes"
     needs = "features"
-    reports = ("mu",)
     look = Look("#0173b2", "s")
 
     mu0: float = setting(0.5, ge=0, le=1)
@@ -107,14 +106,6 @@ class FedSSA(Algorithm):
 
     def published_words(self, message: Message, context: ServerContext) -> int:
         return context.num_classes * (message["weight"].shape[1] + 1)  # a whole header, section 6.2 and Algorithm 1
-
-    def uploads(
-        self, names: Collection[str], info: ClientInfo, download: Message, context: ServerContext
-    ) -> dict[str, Sized]:
-        width = download["weight"].shape[1]
-        if self.aggregation == "whole":
-            return {"weight": Sized((context.num_classes, width)), "bias": Sized((context.num_classes,))}
-        return Sized.by_class(info, weight=(width,), bias=())
 
     def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
         if self.aggregate_over == "all":

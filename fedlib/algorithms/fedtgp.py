@@ -22,7 +22,7 @@ place, and lambda = 10 with it (`distance=mse`). They predict by the nearest pro
 `prototype_accuracy` beside the classifier's `accuracy`.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +35,7 @@ from ..fields import setting
 from ..models import Model
 from ..randomness import fork_torch
 from ..training import class_means
-from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Sized, Upload
+from .base import Algorithm, Client, ClientContext, ClientInfo, Look, Message, ServerContext, ServerState, Upload
 from .fedproto import by_classifier_and_nearest_prototype, global_prototypes
 
 
@@ -94,7 +94,6 @@ class FedTGP(Algorithm):
     exchanges = "trained prototypes down, class means of representations up"
     needs = "features"
     uncounted = ("classes",)
-    scores = ("prototype_accuracy",)
     look = Look("#029e73", "D")
 
     lam: float = setting(0.1, ge=0)
@@ -127,11 +126,6 @@ class FedTGP(Algorithm):
         client.state.update(classes=message["classes"], prototypes=message["prototypes"])
         means = class_means(client.model.extractor, client.pool, client.train, client.classes)  # Eq. 2
         return Message({"classes": client.classes, "prototypes": means}, client.num_samples)
-
-    def uploads(
-        self, names: Collection[str], info: ClientInfo, download: Message, context: ServerContext
-    ) -> dict[str, Sized]:
-        return Sized.by_class(info, prototypes=(context.initial_header().in_features,))
 
     def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> None:
         ordered = sorted(uploads, key=lambda upload: upload.info.id)  # the order of arrival decides nothing

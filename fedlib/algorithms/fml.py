@@ -69,7 +69,6 @@ class FML(Algorithm):
     name = "FML"
     paper = "Shen et al., 2020"
     exchanges = "small shared model"
-    scores = SCORES
     look = Look("#cdbb00", "v")
 
     alpha: float = setting(0.5, ge=0, le=1)

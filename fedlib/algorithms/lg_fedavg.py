@@ -23,7 +23,6 @@ class LGFedAvg(Algorithm):
     paper = "Liang et al., 2020"
     exchanges = "header"
     needs = "features"
-    weighs_samples = True
     look = Look("#56b4e9", "h", ":")
 
     def init_server(self, context: ServerContext) -> ServerState:

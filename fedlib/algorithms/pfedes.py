@@ -60,7 +60,6 @@ class PFedES(Algorithm):
     paper = "Yi et al., 2023"
     exchanges = "proxy feature extractor"
     needs = "images"
-    weighs_samples = True
     look = Look("#d55e00", "d")
 
     mu: float = setting(0.1, ge=0, le=1)

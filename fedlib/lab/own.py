@@ -94,11 +94,11 @@ def digest(*parts: Any) -> str:
 
 
 def is_own_module(module: str | None) -> bool:
-    """Whether a module is a person's: neither Python's, nor installed, nor fedlib's."""
+    """Whether a module is a person's: neither Python's, nor installed, nor fedlib's, its wing's included."""
     root = (module or "builtins").partition(".")[0]
     if root == "__main__":
         return True
-    if root == "fedlib" or root in sys.stdlib_module_names:
+    if root in ("fedlib", "fedlib_flower") or root in sys.stdlib_module_names:
         return False
     file = getattr(sys.modules.get(root), "__file__", None) or ""
     return _INSTALLED.isdisjoint(Path(file).parts)

@@ -10,7 +10,6 @@ import torch
 
 from fedlib import ALGORITHMS, Federation, FedlibError, RunSpec, lab, simulate, simulation
 from fedlib.algorithms.base import Algorithm, Client, Message, ServerContext
-from fedlib.flower import wire
 from fedlib.simulation import Reply, Request
 
 NUM_CLIENTS, PARTICIPATION, ROUNDS = 5, 0.4, 3  # 2 clients a round, so that some come back and some never come
@@ -32,11 +31,6 @@ def resolved(name: str, **fields: Any) -> lab.Resolved:
 # ----------------------------------------------------------------------------------------------- clients elsewhere
 
 
-def posted(value: Any) -> Any:
-    """What arrives of plain tensors and numbers after a trip through bytes."""
-    return wire.from_bytes(wire.to_bytes(value))
-
-
 class Elsewhere:
     """An exchange with clients that are built anew for every request: what is kept of one between two rounds is the
     bytes of its snapshot, and what reaches it and comes back is bytes.
@@ -46,25 +40,23 @@ class Elsewhere:
         self.run, self.snapshots = run, {}
 
     def __call__(self, federation: Federation, algorithm: Algorithm, requests: list[Request]) -> list[Reply]:
-        replies = []
-        for request in requests:
-            context = federation.server_context(request.round, request.rounds)
-            asked = wire.request_to_bytes(request)
-            answers = wire.Bound.to(self.run.key, request, asked)
-            replies.append(wire.reply_from_bytes(self.ask(asked), request, answers, algorithm, context))
-        return replies
+        return [self.ask(request._replace(download=self.message(request.download))) for request in requests]
 
-    def ask(self, content: bytes) -> bytes:
-        request = wire.request_from_bytes(content)
+    @staticmethod
+    def message(sent: Message) -> Message:
+        return Message(**tiny.posted(vars(sent)))
+
+    def ask(self, request: Request) -> Reply:
         federation = lab.federation_of(self.run)
         client = federation.clients[request.client]
         if client.id in self.snapshots:
-            wire.client_from_bytes(client, self.snapshots[client.id])
+            client.restore(tiny.posted(self.snapshots[client.id]))
         reply = simulation.answer(federation, self.run.algorithm, request)
         assert all(other._model is None and not other.visited for other in federation.clients if other is not client)
         if client.visited:
-            self.snapshots[client.id] = wire.client_to_bytes(client)
-        return wire.reply_to_bytes(reply, wire.Bound.to(self.run.key, request, content))
+            self.snapshots[client.id] = tiny.posted(client.snapshot())
+        plain = tiny.posted(vars(reply) | {"upload": None})
+        return Reply(**plain | {"upload": self.message(reply.upload)})
 
 
 def with_a_posted_server(algorithm: Algorithm) -> Algorithm:
@@ -73,7 +65,7 @@ def with_a_posted_server(algorithm: Algorithm) -> Algorithm:
 
     def aggregate(self, server, uploads, context):
         returned = own.aggregate(self, server, uploads, context)
-        state = posted(server)
+        state = tiny.posted(server)
         server.clear()
         server.update(state)
         return returned
@@ -107,7 +99,7 @@ def test_clients_elsewhere_give_the_same_bits(name, switched, small_digits):
     assert lab.clients_of(other).to_csv() == lab.clients_of(here).to_csv()
     assert other.detail_rows == here.detail_rows
     for id, snapshot in there.snapshots.items():
-        wire.client_from_bytes(server.clients[id], snapshot)
+        server.clients[id].restore(snapshot)
     assert other.digest() == here.digest()
 
     assert here.status == "finished" and lab.rounds_of(here)["loss"].iloc[1:].notna().all()
@@ -211,7 +203,7 @@ def test_the_servers_numbers_are_rounds_and_the_rest_details():
     assert lab.rounds_of(outcome)[["count", "norm", "size"]].iloc[1:].to_numpy().tolist() == [[3, 0.5, 7]] * 2
     rest = {"why": "", "none": None, "ids": [1, 2], "matrix": [[1.0, 0.0], [0.0, 1.0]]}
     assert outcome.detail_rows == [{"round": 0} | rest, {"round": 1} | rest]
-    assert posted(outcome.round_rows[1:]) == outcome.round_rows[1:]  # plain numbers, which a checkpoint can hold
+    assert tiny.posted(outcome.round_rows[1:]) == outcome.round_rows[1:]  # plain numbers, which a checkpoint can hold
 
 
 def test_contexts_reach_no_further_than_their_side():

@@ -1,4 +1,4 @@
-"""Costs, estimates, shares of a real federation and maps follow what a sample looks like."""
+"""Costs, estimates and maps follow what a sample looks like."""
 
 import dataclasses
 import itertools
@@ -10,7 +10,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from fedlib import Dataset, Model, RunSpec, algorithms, border, data, lab, models, simulate
 from fedlib.algorithms import Standalone, make
-from fedlib.flower import shares
 from fedlib.lab import costs, estimates
 from fedlib.papers import views
 from fedlib.sample import Sample
@@ -90,19 +89,6 @@ def test_a_run_is_estimated_costed_and_read_back(name):
     table, features = views.extract_representations(record, per_client=3)
     width = models.feature_width(name, 4, SAMPLES[name])
     assert features.shape == (len(table), width) and np.isfinite(features).all()
-
-
-@pytest.mark.parametrize("name", SAMPLES)
-def test_a_share_holds_the_samples_as_they_are(name, tmp_path):
-    run = shares.deal(register(name), tmp_path, 2, "smoke")
-    whole = lab.federation_of(run)
-    for node, held in enumerate(([0, 2], [1])):
-        found = shares.federation_from(*shares.read(tmp_path / f"node-{node}", run.key))
-        for id in held:
-            own, mine = found.clients[id], whole.clients[id]
-            assert torch.equal(own.pool.batch(own.train), mine.pool.batch(mine.train))
-    server = shares.federation_from(*shares.read(tmp_path / "server", run.key))
-    assert server.sample == whole.sample and not server.pool.images.any()
 
 
 class Narrow(Standalone):

@@ -56,7 +56,7 @@ def test_shape(name):
     assert sum(len(cell.source.splitlines()) for cell in code(book)) / len(code(book)) <= 9
 
 
-PAPERS = ("fedssa", "fedgh", "pfedes", "pfedhr", "audit", "deploy")
+PAPERS = ("fedssa", "fedgh", "pfedes", "pfedhr", "audit")
 ORDER = [name for name in NOTEBOOKS if "/" not in name] + [
     name for paper in PAPERS for name in NOTEBOOKS if name.startswith(f"{paper}/")
 ]

@@ -18,7 +18,6 @@ from traitlets.config import Config
 from fedlib import Model, lab, models
 from fedlib.algorithms.pfedhr import reassembly
 from fedlib.errors import FedlibError
-from fedlib.flower import loopback
 from fedlib.lab import checkpoint
 from fedlib.papers import exhibits, notebook, reproduce, settings, views
 from fedlib.show import plots
@@ -68,7 +67,6 @@ def tiny_networks(monkeypatch):
     monkeypatch.setattr(models, "BUILDERS", {**real, **tiny})
     monkeypatch.setattr(lab.Resolved, "portable", False)  # no worker would know them
     png = plots.Picture(figsize=(0.1, 0.1)).png()
-    monkeypatch.setattr(loopback, "installed", lambda: False)  # another process would have the real networks
     monkeypatch.setattr(plots.Picture, "png", lambda figure: png)
     monkeypatch.setattr(plots.Picture, "_repr_png_", lambda figure: png)
     monkeypatch.setattr(views, "tsne", lambda features, *settings: np.ascontiguousarray(features[:, :2]))

@@ -10,7 +10,7 @@ import pandas as pd
 import yaml
 
 from fedlib import ALGORITHMS
-from fedlib.__main__ import app
+from fedlib.__main__ import WING, app
 from fedlib.papers import differences, exhibits, notebook, reported
 
 ROOT = notebook.NOTEBOOKS.parent
@@ -104,7 +104,7 @@ def test_notebooks_and_pages_name_commands_that_exist():
     named = {command for text in texts for command in re.findall(r"`(?:python -m )?fedlib ([a-z]+)", text)}
     assert {"run", "runs", "reproduce", "record", "data"} <= named
     for command in named:
-        assert command in app
+        assert command in [*app, *WING]
 
 
 def test_bare_means_no_variable_no_home_no_data_and_a_loopback():

@@ -28,7 +28,7 @@ target. SimCLR puts its head on a network's representation and throws both the h
 is matched by its logits, so the head stands on these, and the last layer is trained too.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -51,7 +51,6 @@ from ..base import (
     Message,
     ServerContext,
     ServerState,
-    Sized,
     Upload,
     check_public_labels,
 )
@@ -92,7 +91,6 @@ class PFedHR(Algorithm):
     exchanges = "model up, reassembled model down"
     public_data = "unlabelled"
     needs = "images"
-    reports = ("taught",)
     together = "makes a client's teacher of other clients' layers: of one model there is nothing to group"
     look = Look("#000000", "o")
 
@@ -150,11 +148,6 @@ class PFedHR(Algorithm):
                 client.model = context.build(client.info.architecture)
             context.train()
         return Message(client.model.state_dict(), client.num_samples, diagnostics={"taught": taught})
-
-    def uploads(
-        self, names: Collection[str], info: ClientInfo, download: Message, context: ServerContext
-    ) -> dict[str, Sized]:
-        return Sized.like(context.build(info.architecture).state_dict())
 
     def aggregate(self, server: ServerState, uploads: Sequence[Upload], context: ServerContext) -> dict[str, Any]:
         uploads = sorted(uploads, key=lambda upload: upload.info.id)  # the order of arrival does not matter

@@ -13,10 +13,11 @@ from typing import Any
 
 import filelock
 
-from .. import simulation
-from ..errors import FedlibError
-from ..federation import Client
-from ..lab import files
+from fedlib import simulation
+from fedlib.errors import FedlibError
+from fedlib.federation import Client
+from fedlib.lab import files
+
 from . import shares, wire
 
 KEPT = 2  # states of a client: before its last round and after it

@@ -1,11 +1,19 @@
-"""An installed package that brings a method of one's own."""
+"""What every test of fedlib shares, and an installed package that brings a method of one's own."""
 
+import os
 import sys
+from pathlib import Path
 
 import pytest
 import united
+from fixtures import *  # noqa: F403
 
 from fedlib.lab import plugins
+
+PACKAGE = Path(__file__).parents[1]
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    [str(PACKAGE), *filter(None, [os.environ.get("PYTHONPATH")])]
+)  # not installed
 
 
 @pytest.fixture

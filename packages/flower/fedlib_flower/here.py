@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import FedlibError
+from fedlib.errors import FedlibError
+
 from .describe import clients_of
 from .node import answer
 from .server import Content, serve

@@ -1,5 +1,5 @@
-"""Types the commands of docs/pages/machines.md, as they stand there, on a server and four owners in network namespaces of
-their own; needs root, iproute2, openssl, ssh-keygen and Flower. `python tests/flower/walk.py FOLDER` prints what it does,
+"""Types the commands of packages/flower/README.md, as they stand there, on a server and four owners in network namespaces of
+their own; needs root, iproute2, openssl, ssh-keygen and Flower. `python packages/flower/tests/walk.py FOLDER` prints what it does,
 with each owner's pictures in FOLDER/owner-K/images.
 
 A side sees its own folder as /srv/federation, and none of the others'; fed.example.org is the server's address. Of the page
@@ -15,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs/pages/machines.md"
+PAGE = Path(__file__).parents[1] / "README.md"
 OWNERS, ADDRESS, PREFIX = 4, "10.77.0.1", "fedlib"
 ENTER = """
 folder=$1 side=$2; shift 2
@@ -29,7 +29,7 @@ cd /srv/federation && exec "$@"
 
 def blocks():
     """(language, first line, whole text) of the page's blocks of a federation, in order."""
-    section = PAGE.read_text().split("## One run on many machines")[1].split("## What is the same")[0]
+    section = PAGE.read_text().split("## What all sides have")[1]
     for language, text in re.findall(r"```(toml|bash|ini)\n(.*?)```", section, re.DOTALL):
         yield language, text.splitlines()[0], text
 

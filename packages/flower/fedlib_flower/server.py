@@ -12,15 +12,16 @@ from typing import Any, Protocol
 
 import pandas as pd
 
-from ..algorithms import Algorithm
-from ..errors import FedlibError, one_line, others_code, require
-from ..federation import Federation, Message, ServerContext
-from ..lab import checkpoint, clientfiles, costs, files, tracking
-from ..lab.progress import notice
-from ..lab.spec import Resolved
-from ..lab.tables import clients_of, rounds_of
-from ..simulation import Outcome, Reply, Request
-from . import shares, wire
+from fedlib.algorithms import Algorithm, ServerState
+from fedlib.errors import FedlibError, one_line, others_code, require
+from fedlib.federation import Federation, Message, ServerContext
+from fedlib.lab import checkpoint, clientfiles, costs, files, tracking
+from fedlib.lab.progress import notice
+from fedlib.lab.spec import Resolved
+from fedlib.lab.tables import clients_of, rounds_of
+from fedlib.simulation import Answers, Outcome, Reply, Request
+
+from . import shares, spoilt, wire
 
 ERROR = "error.txt"  # the line with which a run ended
 PAUSE = 0.2  # seconds between two looks for replies
@@ -100,6 +101,15 @@ class Nodes:
     def _due(self, request: Request) -> Request:
         """The request, or that before round 0, while it has not been answered."""
         return request if request.client in self.begun else Request(-1, request.rounds, request.client, Message())
+
+    def aggregated(
+        self, algorithm: Algorithm, server: ServerState, answers: Answers, context: ServerContext
+    ) -> tuple[Answers, dict[str, Any]]:
+        """In place of `simulation.aggregated`: without those whose uploads spoil the round."""
+        left, returned, reason = spoilt.sorted_out(algorithm, server, answers, context)
+        for info, _ in [answer for answer in answers if not any(answer is own for own in left)]:
+            self.refuse(info.id, f"its upload spoils the round: {reason}")
+        return left, returned
 
     def refuse(self, client: int, reason: str) -> None:
         """Note why the last round goes on without a client that has answered."""

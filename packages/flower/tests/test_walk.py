@@ -16,7 +16,7 @@ import united
 import walk
 
 from fedlib import FedlibError, lab
-from fedlib.flower import check, loopback, owners
+from fedlib_flower import check, loopback, owners
 
 
 def test_the_pages_plan_can_be_read(tmp_path):

@@ -12,8 +12,9 @@ import subprocess
 import tomllib
 from pathlib import Path
 
-from ..errors import FedlibError, choose, one_line, others_code, require
-from ..lab import files
+from fedlib.errors import FedlibError, choose, one_line, others_code, require
+from fedlib.lab import files
+
 from .server import ERROR
 
 SECONDS = 20.0

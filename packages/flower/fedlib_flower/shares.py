@@ -16,13 +16,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .. import data, models
-from ..data import Dataset, DatasetInfo
-from ..errors import FedlibError, coerce, require
-from ..federation import Client, ClientInfo, Federation, Held
-from ..lab import files
-from ..lab.build import federation_of, settings_of
-from ..lab.spec import Resolved, RunSpec, resolve, spec_from
+from fedlib import data, models
+from fedlib.data import Dataset, DatasetInfo
+from fedlib.errors import FedlibError, coerce, require
+from fedlib.federation import Client, ClientInfo, Federation, Held
+from fedlib.lab import files
+from fedlib.lab.build import federation_of, settings_of
+from fedlib.lab.spec import Resolved, RunSpec, resolve, spec_from
+
 from . import wire
 from .describe import CLIENTS, clients_of
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import filelock
 
-from ..errors import FedlibError
+from fedlib.errors import FedlibError
 
 SOCKET = ".resident"
 START_SECONDS = 300.0  # until torch is loaded, on a busy machine
@@ -46,7 +46,7 @@ def _connected(folder: Path) -> socket.socket:
                 command = [
                     sys.executable,
                     "-m",
-                    "fedlib.flower.resident",
+                    "fedlib_flower.resident",
                     str(folder.absolute()),
                     str(os.getppid()),
                 ]

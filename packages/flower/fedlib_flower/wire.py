@@ -18,10 +18,13 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from .. import border, metrics
-from ..algorithms.base import Algorithm, Client, ClientInfo, Message, ServerContext, Sized, Upto
-from ..errors import FedlibError, choose, require, shown
-from ..simulation import Reply, Request
+from fedlib import border, metrics
+from fedlib.algorithms.base import Algorithm, Client, ClientInfo, Message, ServerContext
+from fedlib.errors import FedlibError, choose, require, shown
+from fedlib.simulation import Reply, Request
+
+from . import accepts
+from .accepts import Asked, Sized, Upto
 
 LIMIT = 2**31  # bytes; M4 with its gradients has a hundredth of it
 DEPTH = 20  # of nested containers
@@ -197,7 +200,7 @@ def reply_from_bytes(
     """A client's reply to `request`, which `answers` describes; validates: whether clients have validation images.
 
     Raises FedlibError for what no client of this method could have sent: a reply to another request; another tensor, shape,
-    dtype or number than `Algorithm.uploads` declares; classes that it has none of; accuracies and diagnostics that are none,
+    dtype or number than `accepts` has; classes that it has none of; accuracies and diagnostics that are none,
     or have other names. Tensors are finite wherever the loss is: a client that diverged says so.
     """
     what, info = f"reply of client {request.client}", context.infos[request.client]
@@ -230,11 +233,11 @@ def reply_from_bytes(
         return reply
     require(diverged or abs(loss or 0.0) <= LARGEST, f"{what}: loss", loss, "a number that float32 holds")
     for name, number in diagnostics.items():
-        choose(f"{what}: diagnostic", name, algorithm.reports or ["none of this method"])
+        choose(f"{what}: diagnostic", name, accepts.stated(algorithm, "reports") or ["none of this method"])
         finite = diverged or abs(number) <= LARGEST
         require(finite, f"{what}: diagnostic {name}", number, "a finite number that float32 holds")
     _check_upload(what, reply.upload, diverged, request, algorithm, context)
-    counts = (info.num_samples,) if algorithm.weighs_samples else (0, info.num_samples)
+    counts = (info.num_samples,) if accepts.stated(algorithm, "weighs_samples") else (0, info.num_samples)
     require(reply.upload.num_samples in counts, f"{what}: num_samples", reply.upload.num_samples, f"{info.num_samples}")
     return reply
 
@@ -251,7 +254,7 @@ def _accuracies(
     what: str, found: dict[str, float], round: int, algorithm: Algorithm, context: ServerContext, validates: bool
 ) -> dict[str, float]:
     """The accuracies in the order in which a client measures them."""
-    scores = algorithm.scores if round >= 0 else ()
+    scores = accepts.stated(algorithm, "scores") if round >= 0 else ()
     needed = ("accuracy", "validation_accuracy", *context.metrics)
     for name in found:
         choose(f"{what}: accuracy", name, [*needed, *scores])
@@ -274,9 +277,9 @@ def _check_upload(
     require(
         not upload.diagnostics, f"{what}: diagnostics of its upload", upload.diagnostics, "none, they stand beside it"
     )
-    structured = upload.structure is None or algorithm.sends_structure
+    structured = upload.structure is None or accepts.stated(algorithm, "sends_structure")
     require(structured, f"{what}: structure", "given", f"none, since {algorithm.name} sends none")
-    sized = algorithm.uploads(list(upload.tensors), info, request.download, context)
+    sized = accepts.uploads(algorithm, Asked(list(upload.tensors), info, request.download, context))
     if set(sized) != set(upload.tensors):
         names, declared = (", ".join(sorted(each)) or "none" for each in (upload.tensors, sized))
         raise FedlibError(

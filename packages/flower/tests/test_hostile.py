@@ -14,7 +14,7 @@ import torch
 from united import rows
 
 from fedlib import ALGORITHMS, RunSpec
-from fedlib.flower import here, server, shares, wire
+from fedlib_flower import here, server, shares, wire
 
 NODES, CLIENTS = 2, 4
 

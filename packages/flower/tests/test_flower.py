@@ -15,8 +15,8 @@ import torch
 from united import outcome_of, rows, simulated_run, tables
 
 from fedlib import FedlibError, RunSpec, lab
-from fedlib.flower import here, node, resident, server, shares, wire
 from fedlib.simulation import sampled_clients
+from fedlib_flower import here, node, resident, server, shares, wire
 
 NODES = 3
 SPEC = RunSpec("FedSSA", dataset="digits", num_clients=5, participation=0.6, rounds=3, batch_size=32)
@@ -498,7 +498,7 @@ def test_a_node_s_process_that_stays_answers_for_it_and_ends_with_its_owner(tmp_
     shares.deal(run.spec, tmp_path / "other", NODES)
     (side / resident.SOCKET).touch()  # what a killed one leaves
     with subprocess.Popen(["sleep", "600"]) as owner:
-        command = [sys.executable, "-m", "fedlib.flower.resident", str(side), str(owner.pid)]
+        command = [sys.executable, "-m", "fedlib_flower.resident", str(side), str(owner.pid)]
         with subprocess.Popen(command) as staying:
             try:
                 while (connection := resident._connect(side)) is None:

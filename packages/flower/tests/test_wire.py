@@ -12,10 +12,11 @@ import tiny
 import torch
 
 from fedlib import FedlibError
-from fedlib.algorithms.base import Algorithm, Sized, Upto
+from fedlib.algorithms.base import Algorithm
 from fedlib.federation import ClientInfo, Message
-from fedlib.flower import wire
 from fedlib.simulation import Reply, Request
+from fedlib_flower import wire
+from fedlib_flower.accepts import Sized, Upto
 
 
 def assert_same(one, other):

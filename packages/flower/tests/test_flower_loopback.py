@@ -16,7 +16,7 @@ from united import rows, simulated_run, tables
 pytest.importorskip("flwr")
 
 from fedlib import FedlibError, RunSpec, lab
-from fedlib.flower import loopback, shares
+from fedlib_flower import loopback, shares
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 

@@ -20,7 +20,8 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from ..errors import FedlibError
+from fedlib.errors import FedlibError
+
 from .server import ERROR
 
 START_SECONDS = 300.0  # until a process has started, on a busy machine

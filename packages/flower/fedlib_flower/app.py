@@ -1,4 +1,4 @@
-"""The Flower app: `flwr run` on fedlib/flower/bundle starts it on the SuperLink and on each node.
+"""The Flower app: `flwr run` on this package's bundle/ starts it on the SuperLink and on each node.
 
 A node's shares are in the folder of its SuperNode's `--node-config 'shares="..."'`; the server's share is named by the
 run's configuration.
@@ -14,7 +14,8 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from ..errors import FedlibError
+from fedlib.errors import FedlibError
+
 from . import resident
 from .describe import clients_of
 
@@ -114,7 +115,8 @@ class FlowerPost:
 
 @server.main()
 def main(grid: Grid, context: Context) -> None:
-    from ..lab import track
+    from fedlib.lab import track
+
     from .server import serve
 
     given = context.run_config

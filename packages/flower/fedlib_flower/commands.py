@@ -4,13 +4,23 @@ from pathlib import Path
 
 from cyclopts import App
 
-from ..errors import coerce, require
-from ..flower import check as checks
-from ..flower import owners
-from ..flower.loopback import BUNDLE
+from fedlib.errors import coerce, require
 
-node = App(name="node")
-server = App(name="server")
+# What loads torch is imported by the function that needs it: `fedlib --help` lists these, too.
+node = App(
+    name="node",
+    help="""an owner of data in a real federation; share: its part of a plan, made from its own images
+
+* `fedlib node share plan.toml --client 0 --images photographs --out shares`
+* `fedlib node share plan.toml --client 1 --images mine.npz --out shares`""",
+)
+server = App(
+    name="server",
+    help="""the server of a real federation; share: its part of a plan; check, result: whether what Flower says is so
+
+* `fedlib server share plan.toml told-0.json told-1.json --out shares`
+* `fedlib server check hospitals --nodes 2`""",
+)
 
 
 @node.command
@@ -34,6 +44,8 @@ def share(plan: str, /, *, client: str, images: str, out: str) -> None:
     out
         the node's folder of shares, which its SuperNode names
     """
+    from . import owners
+
     read = owners.read_plan(plan)
     found, labels = owners.read_images(images, read)
     number = int(coerce("client", client, int))
@@ -57,6 +69,8 @@ def server_share(plan: str, told: tuple[str, ...], /, *, out: str) -> None:
     out
         the server's folder of shares
     """
+    from . import owners
+
     print(owners.server_share(owners.read_plan(plan), [Path(file) for file in told], out))
 
 
@@ -67,6 +81,8 @@ def bundle() -> None:
     * `fedlib server bundle`
     * `fedlib server bundle > bundle.txt`
     """
+    from .loopback import BUNDLE
+
     print(BUNDLE)
 
 
@@ -84,6 +100,8 @@ def check(superlink: str, /, *, nodes: str = "0") -> None:
     nodes
         how many SuperNodes there must be (default 0)
     """
+    from . import check as checks
+
     least = int(coerce("nodes", nodes, int))
     address = checks.connection(superlink)
     found = checks.online(superlink)
@@ -103,4 +121,6 @@ def result(out: str, /) -> None:
     out
         the run's folder on the server's machine
     """
+    from . import check as checks
+
     print(f"the run {checks.result(out)}")

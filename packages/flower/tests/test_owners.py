@@ -17,7 +17,7 @@ from united import tables
 
 import fedlib
 from fedlib import FedlibError, data
-from fedlib.flower import here, owners, server, shares
+from fedlib_flower import here, owners, server, shares
 
 CLIENTS = 4
 PLAN = """
@@ -113,7 +113,7 @@ def federate(tmp_path, package):
 ASKED = """
 import sys
 from pathlib import Path
-from fedlib.flower import node
+from fedlib_flower import node
 side, run, session, asked, reply = sys.argv[1:]
 answered = node.answer(Path(side), run, int(session), {Path(file).name: Path(file).read_bytes() for file in asked.split()})
 for name, content in answered.items():

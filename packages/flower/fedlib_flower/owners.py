@@ -32,11 +32,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import data, partition
-from ..data import Dataset, DatasetInfo, folders
-from ..errors import FedlibError, choose, one_line, require
-from ..lab import files
-from ..lab.spec import Resolved, resolve, spec_from
+from fedlib import data, partition
+from fedlib.data import Dataset, DatasetInfo, folders
+from fedlib.errors import FedlibError, choose, one_line, require
+from fedlib.lab import files
+from fedlib.lab.spec import Resolved, resolve, spec_from
+
 from . import shares, wire
 
 NEEDED = ("name", "num_classes", "shape", "mean", "std", "num_images")
