@@ -16,6 +16,8 @@ import generate
 from PIL import Image
 from sphinx.cmd.build import main as sphinx
 
+from fedlib.papers import differences
+
 WIDTH = 480  # of a thumbnail, in pixels
 
 
@@ -98,7 +100,14 @@ def stage(source: Path) -> None:
     (static / "messages").mkdir()
     for name, picture in generate.messages().items():
         (static / "messages" / f"{name}.png").write_bytes(picture)
-    shutil.copytree(generate.ROOT / "figures" / "benchmarks", source / "figures" / "benchmarks")
+    for folder in ("benchmarks", "record", "demo"):  # notebooks show what is committed
+        kept = shutil.ignore_patterns("*.csv", "*.json", "*.tex") if folder != "benchmarks" else None
+        shutil.copytree(generate.ROOT / "figures" / folder, source / "figures" / folder, ignore=kept)
+    (source / "results").mkdir(exist_ok=True)
+    for name in ("differences", "planned", "checked"):
+        shutil.copy(differences.TABLE.with_name(f"{name}.csv"), source / "results")
+    (source / "fedlib" / "papers").mkdir(parents=True, exist_ok=True)
+    shutil.copy(generate.ROOT / "fedlib" / "papers" / "fields.toml", source / "fedlib" / "papers")
     runs = json.dumps(generate.runs_of_record(), separators=(",", ":"))
     (static / "runs.json").write_text(runs, encoding="utf-8")
     (static / "runs.js").write_text(f"window.RUNS = {runs};\n", encoding="utf-8")  # a page from a disk cannot fetch

@@ -29,7 +29,6 @@ from fedlib.cli import methods as cited
 from fedlib.lab import of_record, presets
 from fedlib.papers import (
     checked,
-    comparison,
     exhibits,
     loading,
     printed,
@@ -46,6 +45,7 @@ from fedlib.papers.pages import source
 from fedlib.papers.results import Runs
 from fedlib.protocol import Protocol
 from fedlib.show import intervals, labels, looks, paired, tables
+from fedlib.study import told_apart
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
@@ -714,7 +714,7 @@ def runs_of_record() -> dict[str, Any]:
     cells, first = {}, {}
     names = list(algorithms.ALGORITHMS)
     for setting, own in by_setting.items():
-        methods = comparison.told_apart([_label(spec) for spec, _ in own], [run for _, run in own])
+        methods = told_apart([_label(spec) for spec, _ in own], [run for _, run in own])
         runs = [
             {"method": method, "seed": spec.seed, "key": run.key, "status": _status(run), "curves": _curves(run)}
             for method, (spec, run) in zip(methods, own, strict=True)

@@ -288,7 +288,7 @@ def compare(*runs: Any, rule: str = "last") -> Compared:
     records = list({record.key: record for record in records}.values())
     require(len(records) >= 2, "runs", len(records), "at least two different ones")
     rows: dict[str, dict[int, Any]] = {}
-    for label, record in zip(_told_apart(_labels([record.spec for record in records]), records), records, strict=True):
+    for label, record in zip(told_apart(_labels([record.spec for record in records]), records), records, strict=True):
         rows.setdefault(label, {})[record.spec.seed] = record
     reference, *others = rows
     notes = [of_record.stale([record for record in records if record.of_record])]
@@ -338,7 +338,7 @@ def _compared(rows: Mapping[str, Mapping[int, Any]], rule: str) -> pd.DataFrame:
 
 def _labels(specs: Sequence[Any]) -> list[str]:
     """Each run's method, and the fields in which it differs from another run, whichever these are; hyper-parameters and overrides
-    from one of the same method. What a run keeps decides no number: `_told_apart` names it where it must.
+    from one of the same method. What a run keeps decides no number: `told_apart` names it where it must.
     """
     every = [vars(spec) for spec in specs]
     unsaid = ("algorithm", "params", "overrides", "seed", "keep", "metrics")
@@ -355,7 +355,7 @@ def _labels(specs: Sequence[Any]) -> list[str]:
     return made
 
 
-def _told_apart(labels_: Sequence[str], runs: Sequence[Any]) -> list[str]:
+def told_apart(labels_: Sequence[str], runs: Sequence[Any]) -> list[str]:
     """The label of each run, so that runs of one label differ in nothing but their seed, and no two of them have the same.
 
     What two such runs keep is added, and where that is the same too (two versions of one's own method, whose specifications are

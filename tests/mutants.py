@@ -311,7 +311,7 @@ MUTANTS: dict[str, tuple[str, list[Change]]] = {
         ],
     ),
     "show/intervals.py": (
-        "tests/show/test_intervals.py tests/show/test_tables.py tests/papers/test_results.py tests/papers/test_comparison.py",
+        "tests/show/test_intervals.py tests/show/test_tables.py tests/papers/test_results.py tests/test_compare.py",
         [
             ('by = rounds["validation_accuracy"][there] if rule == "validation" else values', "by = values"),
             ('by = rounds["validation_accuracy"][there] if rule == "validation" else values', 'by = rounds["validation_accuracy"][there]'),
@@ -334,7 +334,7 @@ MUTANTS: dict[str, tuple[str, list[Change]]] = {
         ],
     ),
     "show/paired.py": (
-        "tests/show/test_paired.py tests/papers/test_comparison.py",
+        "tests/show/test_paired.py tests/test_compare.py",
         [
             ("variance = float((residuals**2).sum()) / df", "variance = float((residuals**2).sum()) / len(rows)"),
             ("np.hstack([np.eye(shape[0])[rows], np.eye(shape[1])[columns]])", "np.hstack([np.eye(shape[0])[rows]])"),

@@ -123,7 +123,7 @@ def code_lines(file: Path) -> int:
     return sum(bool(line) and not line.startswith("#") for line in lines)
 
 
-CEILING = 14_400  # lines of code of the package, lowered whenever some go and never raised for machinery
+CEILING = 13_750
 
 
 def test_the_house_is_no_larger_than_it_was():

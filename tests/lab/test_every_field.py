@@ -35,7 +35,7 @@ from fedlib import (
 )  # fmt: skip
 from fedlib.algorithms import make
 from fedlib.lab import launch
-from fedlib.papers import comparison, exhibits, notebook, reproduce
+from fedlib.papers import exhibits, notebook, reproduce
 from fedlib.protocol import Protocol
 from fedlib.show import intervals
 
@@ -162,7 +162,7 @@ def fields() -> dict[str, Callable[[Any], Any]]:
         "cells scale": lambda value: exhibits.cells("fedssa/table1", value),
         "cells seeds": lambda value: exhibits.cells("fedssa/table1", "smoke", seeds=value),
         "cells dataset": lambda value: exhibits.cells("fedssa/table1", "smoke", value),
-        "find key": comparison.find,
+        "find key": lab.find,
         "reproduce exhibit": lambda value: reproduce.reproduce(value, "smoke", jobs=1, only="plan"),
         "reproduce scale": lambda value: reproduce.reproduce("fedssa/table1", value, jobs=1, only="plan"),
         "reproduce jobs": lambda value: reproduce.reproduce("fedssa/table1", "smoke", jobs=value, only="plan"),
