@@ -61,7 +61,8 @@ def online(name: str) -> list[int]:
     if shutil.which("flwr") is None:
         raise FedlibError("Flower is not installed: pip install 'flwr<1.43' trustme")
     command = ["flwr", "supernode", "list", name, "--format", "json"]
-    ended = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300)
+    plain = os.environ | {"FORCE_COLOR": ""}  # which a notebook's kernel sets
+    ended = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300, env=plain)
     said = ended.stdout[max(0, ended.stdout.find("{")) :]
     try:
         nodes = json.loads(said)["nodes"]

@@ -85,6 +85,7 @@ class Loopback:
         self.environment = os.environ | {
             "FLWR_HOME": str(self.own / "home"),
             "FLWR_TELEMETRY_ENABLED": "0",
+            "FORCE_COLOR": "",  # a notebook's kernel asks for colours, and what `flwr` prints is read as JSON
             "OMP_NUM_THREADS": "1",
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
         } | (environment or {})  # fmt: skip
