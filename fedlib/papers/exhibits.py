@@ -327,7 +327,9 @@ def frame(what: str | Sequence[Cell], scale: str = RECORD) -> pd.DataFrame:
         for cell, key in pairs
     ]
     columns = ["key", "method", "setting", "clients", "value", "scale", "target"]
-    made = pd.DataFrame(rows, columns=columns).merge(runs, on="key").drop_duplicates(["key", "method", "setting", "value"])
+    made = (
+        pd.DataFrame(rows, columns=columns).merge(runs, on="key").drop_duplicates(["key", "method", "setting", "value"])
+    )
     made = stats.by_rules(made, rounds)
     rules = [*stats.RULES, "selected"]
     return made[[*columns, *rules, *sorted(set(runs.columns) - {"key"})]]
