@@ -33,7 +33,6 @@ from fedlib.papers import (
     loading,
     printed,
     results,
-    stamps,
 )
 from fedlib.papers import (
     differences as differences_of_record,
@@ -139,7 +138,9 @@ def held(exhibit: exhibits.Exhibit) -> tuple[int, int, list[int]]:
     each), how many that is, and the numbers of seeds that the cells of its tables have, those of the plan's further seeds among
     them; no cell, no number.
     """
-    seeds_asked = exhibits.SEEDS[RECORD][: 1 if exhibit.drawn in stamps.OF_FIRST_SEED else None]
+    seeds_asked = exhibits.SEEDS[RECORD][
+        : 1 if exhibit.whole or any(exhibits.GRIDS[one].keep != "none" for one in exhibit.grids) else None
+    ]
     asked = {lab.resolve(cell.spec, RECORD).key for cell in exhibits.cells(exhibit.grids, RECORD, seeds=seeds_asked)}
     there, seeds = set[str](), dict[tuple[Any, ...], set[int]]()
     for grid in exhibit.grids:

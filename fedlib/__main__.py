@@ -135,7 +135,7 @@ EXAMPLES = {
     "workflow": ("fedlib workflow", "fedlib workflow copy my-workflow"),
     "compare": (
         "fedlib compare Standalone-digits-fcda FedSSA-digits-5d53",
-        "fedlib compare Standalone-digits-fcda FedSSA-digits-5d53 --figure mine.png",
+        "fedlib compare Standalone-digits-fcda FedSSA-digits-5d53 --rule last10",
     ),
     "runs": ("fedlib runs", "fedlib runs show FedSSA-digits-5d53"),
 }

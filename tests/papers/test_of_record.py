@@ -5,6 +5,7 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import jsonschema
 import pytest
@@ -40,7 +41,13 @@ def cells(written, tmp_path, monkeypatch):
 def trained(monkeypatch):
     """What `lab.sweep` is asked to train from now on."""
     asked = []
-    monkeypatch.setattr(lab, "sweep", lambda specs, *given, **named: asked.extend(specs) or [None] * len(asked))
+
+    def sweep(specs, *given, **named):
+        asked.extend(specs)
+        return [SimpleNamespace(key=lab.resolve(spec).key) for spec in specs]
+
+    for name in ("fedlib.lab.sweep", "fedlib.lab.of_record.sweep"):
+        monkeypatch.setattr(name, sweep)
     return asked
 
 
@@ -211,7 +218,7 @@ def test_an_exhibit_without_any_run_is_not_drawn(cells, monkeypatch, capsys):
 
 def test_a_run_of_ones_own_comes_before_one_of_record(cells, monkeypatch):
     asked = trained(monkeypatch)
-    monkeypatch.setattr(lab, "missing", lambda specs, *given: [])  # all are stored
+    monkeypatch.setattr("fedlib.lab.of_record.missing", lambda specs, *given: [])  # all are stored
     notebook.train_cells(cells[:2])
     assert [spec.seed for spec in asked] == [0, 1]
 

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
-from results_of_record import of_record
+from results_of_record import of_record as made_up
 
 from fedlib import FedlibError, lab
+from fedlib.lab import of_record
 from fedlib.papers import exhibits, notebook, planned, results
 from fedlib.show import paired, tables
 
@@ -14,7 +15,7 @@ from fedlib.show import paired, tables
 def record_of(spec):
     """A result of record of a specification."""
     rounds = pd.DataFrame({"round": [0], "accuracy": [0.5], "accuracy_all": [0.5], "accuracy_selected": [0.5]})
-    return of_record(lab.resolve(spec).key, spec, rounds)
+    return made_up(lab.resolve(spec).key, spec, rounds)
 
 
 def test_coverage_says_what_is_on_record(monkeypatch):
@@ -52,7 +53,7 @@ def test_paired_keeps_the_seeds_that_all_have():
 def recorded_run(*accuracies, status="finished"):
     columns = dict.fromkeys(("accuracy", "accuracy_all", "accuracy_selected"), accuracies)
     rounds = pd.DataFrame({"round": range(len(accuracies))} | columns)
-    return of_record("key", rounds=rounds, status=status)
+    return made_up("key", rounds=rounds, status=status)
 
 
 def test_a_summary_says_the_lead_over_the_runner_up_paired_by_seed():
@@ -102,7 +103,7 @@ def test_a_choice_by_validation_accuracy_and_the_places_before_and_after_it():
             validation, test = (accuracy[cell.spec.seed] / 100 for accuracy in pair)
             record = recorded_run(test)
             cells.append(cell)
-            records.append(of_record("key", rounds=record.rounds.assign(validation_accuracy=validation)))
+            records.append(made_up("key", rounds=record.rounds.assign(validation_accuracy=validation)))
     found = notebook.Runs(cells, records).tuned((0.003, 0.01, 0.03), 0.01, "last").set_index("method")
     assert list(found.index) == ["Standalone", "FedSSA"] and set(found["n"]) == {2}
     # 35, 50, 55 on validation: 0.03, although its test accuracy is below 0.01's; 60, 10, 59.5: 0.003, though 0.03 has 90
@@ -120,7 +121,7 @@ def ran(accuracy, key="key", status="finished", rounds=20):
     sent = dict.fromkeys(("download_words", "upload_words", "published_words", "selected", "visited", "samples"), 10.0)
     spec = exhibits.cells("fedssa/heterogeneous", "record", "cifar10", (0,))[0].spec
     table = pd.DataFrame({"round": range(-1, rounds)} | columns | sent)
-    return of_record(key, spec, table, status=status)
+    return made_up(key, spec, table, status=status)
 
 
 BROKEN = {
