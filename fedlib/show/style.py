@@ -1,6 +1,7 @@
 """How figures look: a colour and a marker a method, the line at the foot that says what is in them, the same bytes each time."""
 
 import io
+import warnings
 from collections.abc import Iterable
 from textwrap import fill
 from typing import Any
@@ -20,6 +21,7 @@ STAND_IN = "stand-in: embedded digits, not comparable with the paper"
 def use() -> None:
     """Small type, light grids and no upper spines for all figures from here on, seaborn's too."""
     mpl.rcParams.update(STYLE | {"figure.constrained_layout.use": True})
+    warnings.filterwarnings("ignore", "The figure layout has changed to tight")  # seaborn's grids lay themselves out
 
 
 def palette(methods: Iterable[str]) -> dict[str, str]:

@@ -24,7 +24,7 @@ ASK = """
 import contextlib, io, json, sys
 from fedlib import ALGORITHMS, RunSpec, lab
 from fedlib.__main__ import main
-from fedlib.papers import recorded
+from fedlib.lab import of_record
 
 states = {path.name: lab.state(path)[0] for path in lab.stored()}
 said = io.StringIO()
