@@ -4,67 +4,20 @@ Nothing is executed, trained or fetched. FOLDER/source gets what Sphinx reads, F
 error.
 """
 
-import base64
-import io
 import json
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
 import generate
-from PIL import Image
 from sphinx.cmd.build import main as sphinx
 
-from fedlib.papers import differences
-
-WIDTH = 480  # of a thumbnail, in pixels
-
-
-def thumbnails(folder: Path) -> dict[str, str]:
-    """A small picture of each exhibit that has one: of record where there is one, else what its notebook shows."""
-    folder.mkdir(parents=True)
-    found = {}
-    for name, exhibit in generate.exhibits.every().items():
-        path, _ = generate.picture(exhibit)
-        content = path.read_bytes() if path else _shown(exhibit)
-        if content:
-            found[name] = f"{name.replace('/', '-')}.png"
-            _shrink(content).save(folder / found[name], optimize=True)
-    return found
-
-
-def _shrink(content: bytes) -> Image.Image:
-    picture = Image.open(io.BytesIO(content)).convert("RGB")
-    picture.thumbnail((WIDTH, WIDTH), Image.Resampling.LANCZOS)
-    return picture.quantize(128)
-
-
-def _shown(exhibit: Any) -> bytes | None:
-    """The picture that the exhibit's own cell shows in its committed notebook; of a notebook that saves its exhibits in a function,
-    that of the cell which names the item.
-    """
-    cells = json.loads((generate.ROOT / "notebooks" / exhibit.notebook).read_text(encoding="utf-8"))["cells"]
-    for wanted in (
-        f'save("{exhibit.name}"',
-        f'"{exhibit.name}"',
-        f'"{exhibit.item.removeprefix("appendix-")}"',
-        f'"{exhibit.item}"',
-    ):
-        for cell in cells:
-            pictures = [
-                output["data"]["image/png"]
-                for output in cell.get("outputs", [])
-                if "image/png" in output.get("data", {})
-            ]
-            if pictures and wanted in "".join(cell["source"]).replace("(\n    ", "("):
-                return base64.b64decode("".join(pictures[0]))
-    return None
+ROOT = generate.ROOT
 
 
 def stage_notebook(name: str, target: Path) -> None:
     """A notebook as the site shows it: what it is and where to get it under its title, no link but inside the site."""
-    text = (generate.ROOT / name).read_text(encoding="utf-8").replace("../docs/pages/", "../")
+    text = (ROOT / name).read_text(encoding="utf-8").replace("../docs/pages/", "../")
     book = json.loads(text)
     first = book["cells"][0]
     title, *rest = "".join(first["source"]).split("\n")
@@ -79,38 +32,22 @@ def stage_notebook(name: str, target: Path) -> None:
 def stage(source: Path) -> None:
     """Write everything that Sphinx reads into `source`."""
     shutil.rmtree(source, ignore_errors=True)
-    static = source / "_static"
-    thumbs = thumbnails(static / "thumbs")
-    for name, text in generate.pages(thumbs).items():
-        path = source / f"{name}.md"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+    texts = {f"{name}.md": text for name, text in generate.pages().items()}
     for path in (generate.DOCS / "pages").glob("*.md"):  # whose links lead somewhere in the repository, too
-        text = path.read_text(encoding="utf-8").replace("](../../", "](")
-        (source / path.name).write_text(text, encoding="utf-8")
-    for path in generate.ROOT.glob("packages/*/README.md"):
-        place = source / path.relative_to(generate.ROOT)
-        place.parent.mkdir(parents=True)
-        shutil.copy(path, place)
+        texts[path.name] = path.read_text(encoding="utf-8").replace("](../../", "](")
+    for path in ROOT.glob("packages/*/README.md"):
+        texts[str(path.relative_to(ROOT))] = path.read_text(encoding="utf-8")
+    for name, text in texts.items():
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text(text, encoding="utf-8")
     for name in generate.notebooks():
         stage_notebook(name, source / name)
-    (static / "figures").mkdir()
-    record = generate.ROOT / "figures" / "record" / "fedssa"
-    shutil.copy(record / "table2-differences-of-record.png", static / "figures" / "fedssa-gains.png")
-    (static / "messages").mkdir()
-    for name, picture in generate.messages().items():
-        (static / "messages" / f"{name}.png").write_bytes(picture)
     for folder in ("benchmarks", "record", "demo"):  # notebooks show what is committed
         kept = shutil.ignore_patterns("*.csv", "*.json", "*.tex") if folder != "benchmarks" else None
-        shutil.copytree(generate.ROOT / "figures" / folder, source / "figures" / folder, ignore=kept)
-    (source / "results").mkdir(exist_ok=True)
-    for name in ("differences", "planned", "checked"):
-        shutil.copy(differences.TABLE.with_name(f"{name}.csv"), source / "results")
-    (source / "fedlib" / "papers").mkdir(parents=True, exist_ok=True)
-    shutil.copy(generate.ROOT / "fedlib" / "papers" / "fields.toml", source / "fedlib" / "papers")
-    runs = json.dumps(generate.runs_of_record(), separators=(",", ":"))
-    (static / "runs.json").write_text(runs, encoding="utf-8")
-    (static / "runs.js").write_text(f"window.RUNS = {runs};\n", encoding="utf-8")  # a page from a disk cannot fetch
+        shutil.copytree(ROOT / "figures" / folder, source / "figures" / folder, ignore=kept)
+    for name in ("results/differences.csv", "results/planned.csv", "results/checked.csv", "fedlib/papers/fields.toml"):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, source / name)
 
 
 def build(folder: Path) -> int:
@@ -118,9 +55,8 @@ def build(folder: Path) -> int:
     source = folder / "source"
     stage(source)
     shutil.rmtree(folder / "html", ignore_errors=True)
-    static = f"{generate.DOCS / 'static'},{source / '_static'}"
-    options = ["-b", "html", "-c", str(generate.DOCS), "-D", f"html_static_path={static}", "-q", "-W", "--keep-going"]
-    return int(sphinx([*options, "-d", str(folder / "doctrees"), str(source), str(folder / "html")]))
+    options = ["-b", "html", "-c", str(generate.DOCS), "-q", "-W", "--keep-going", "-d", str(folder / "doctrees")]
+    return int(sphinx([*options, str(source), str(folder / "html")]))
 
 
 if __name__ == "__main__":

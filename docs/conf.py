@@ -29,7 +29,7 @@ html_theme = "furo"
 html_title = "fedlib"
 html_favicon = "static/favicon.svg"
 html_css_files = ["style.css"]
-html_js_files = ["tables.js", "glossary.js"]
+html_static_path = ["static"]
 html_show_sourcelink = False
 html_copy_source = False
 html_math_renderer = "mathml"
@@ -52,13 +52,14 @@ def _skip(app: Any, what: str, name: str, member: Any, skip: bool, options: Any)
     return True if not (getattr(member, "__module__", None) or "fedlib").startswith("fedlib") else None
 
 
-def _captions(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
-    """A caption of a list of pages is a heading to a screen reader, which wants to know of which level."""
+def _access(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Headings of lists of pages say their level to a screen reader, and code too wide is scrolled by the keyboard."""
     for part in ("body", "furo_navigation_tree"):
-        context[part] = context.get(part, "").replace('role="heading"', 'role="heading" aria-level="2"')
+        text = context.get(part, "").replace('role="heading"', 'role="heading" aria-level="2"')
+        context[part] = text.replace("<pre>", '<pre tabindex="0">')
 
 
 def setup(app: Any) -> None:
-    app.connect("html-page-context", _captions, priority=900)  # after the theme's own
+    app.connect("html-page-context", _access, priority=900)  # after the theme's own
     app.connect("autodoc-skip-member", _skip)
     app.add_html_math_renderer("mathml", (_inline, None), (_block, None))

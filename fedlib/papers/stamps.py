@@ -62,11 +62,10 @@ def save_figure(
         _csv(frame.dropna(axis="columns", how="all").convert_dtypes() if table is None else table),
     )
     plt.close(figure)
-    if not (of_record and settings.variation):
+    if not (of_record and settings.variation and settings.scale != RECORD):
         folder = figures(RECORD if of_record else settings.scale) / exhibit.paper
         folder.mkdir(parents=True, exist_ok=True)
-        parts = [exhibit.item, view, "of-record"] if of_record else [exhibit.item, view]
-        stem = "-".join(filter(None, parts)) + (f"--{settings.variation}" if settings.variation else "")
+        stem = _stem(exhibit, of_record, settings.variation, view)
         files = {f"{stem}.png": drawn, f"{stem}.csv": content}
         stamp = {
             "cell": _digest([_running()]),
@@ -78,6 +77,12 @@ def save_figure(
         for file, own in (files | {f"{stem}.json": json.dumps(stamp, indent=1).encode()}).items():
             write_bytes(folder / file, own)
     return style.Shown(drawn, 300)
+
+
+def _stem(exhibit: exhibits.Exhibit, of_record: bool, variation: str, view: str = "") -> str:
+    """The name of an exhibit's files: what is committed ends in `of-record`, a variation in what varies."""
+    name = "-".join(filter(None, (exhibit.item, view, "of-record" if of_record and not variation else "")))
+    return "--".join(filter(None, (name, variation)))
 
 
 def _running() -> str:
@@ -205,7 +210,7 @@ def _in_table(cells: Sequence[exhibits.Cell], table: pd.DataFrame, methods: set[
 def freshness(exhibit: exhibits.Exhibit, asked: Parameters) -> str:
     """`fresh`, or why the exhibit, or its variation with only some methods or on another device, must be made again."""
     folder, scale = figures(asked.scale) / exhibit.paper, asked.scale
-    stem = "--".join(filter(None, (exhibit.item, asked.variation)))
+    stem = _stem(exhibit, scale == RECORD, asked.variation)
     try:
         stamp = json.loads((folder / f"{stem}.json").read_text())
         for file, digest in stamp["files"].items():
