@@ -46,10 +46,11 @@ def rehearse(federation: Federation, algorithm: Algorithm, rounds: int) -> None:
     """
     if not (own := own_parts(algorithm, federation)):
         return
-    rounds, whole = max(rounds, 2), []  # what each of two rounds left
+    rounds = max(rounds, 2)
+    whole: list[dict[str, str]] = []  # what each of two rounds left
+    again: list[dict[str, str]] = []
     try:
         _played(_small(federation), algorithm, rounds, 2, whole)
-        again: list[dict[str, str]] = []
         stopped = _played(_small(federation), algorithm, rounds, 1, again)
         _compare(f"{algorithm.name}: called twice, begun alike,", whole[0], again[0])
         if len(whole) == 2:
@@ -66,8 +67,8 @@ def _small(federation: Federation) -> Federation:
     small = copy.copy(federation)
     small.members = np.array(sorted({*federation.members[:CLIENTS], *first.values()}))
     small.newcomers, small.newcomer_visits, small.last_trained, small.after_visit = small.members[:0], 0, {}, None
-    settings = federation.settings
-    small.settings = replace(settings, epochs=min(settings.epochs, 1), batch_size=min(settings.batch_size, BATCH))
+    epochs, batch_size = min(federation.settings.epochs, 1), min(federation.settings.batch_size, BATCH)
+    small.settings = replace(federation.settings, epochs=epochs, batch_size=batch_size)
     small.clients = [_few(client, client.id in small.members) for client in federation.clients]
     if federation.public is not None:
         small.public = replace(federation.public, indices=_spread(federation.public.indices, 8 * BATCH))
@@ -87,7 +88,7 @@ def _few(client: Client, takes_part: bool) -> Client:
 
 def _spread(indices: Tensor, count: int) -> Tensor:
     """At most `count` of them, evenly; a copy."""
-    return indices[:: max(1, len(indices) // count)][:count].clone()
+    return indices[:: max(1, -(-len(indices) // count))].clone()
 
 
 def _played(
@@ -164,9 +165,8 @@ def _left(outcome: Outcome, algorithm: Algorithm, rounds: int) -> Iterator[tuple
 
 def _answers(algorithm: Algorithm, client: Client, context: Any) -> dict[str, Tensor]:
     """What `predict` says of a few of the client's test images."""
-    crossing = border.crossing(
-        True, f"{algorithm.name}.predict of client {client.id}", context.seed, "predict", context.round, client.id
-    )
+    what = f"{algorithm.name}.predict of client {client.id}"
+    crossing = border.crossing(True, what, context.seed, "predict", context.round, client.id)
     with crossing, training.one_thread(), torch.no_grad(), client.whole.autocast():
         return algorithm.predict(client, client.whole.batch(client.test[:4]))
 
@@ -180,7 +180,7 @@ def _resumed(outcome: Outcome, federation: Federation) -> Outcome:
     for id, snapshot in snapshots.items():
         federation.clients[id].restore(snapshot)
     federation.last_trained = dict(outcome.federation.last_trained)
-    rows = {name: [*value] for name, value in vars(outcome).items() if name.endswith("_rows")}
+    rows: dict[str, Any] = {name: [*value] for name, value in vars(outcome).items() if name.endswith("_rows")}
     return replace(outcome, federation=federation, server=server, **rows)
 
 

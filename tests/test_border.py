@@ -503,7 +503,7 @@ def fresh(shape: tuple[int, ...]) -> torch.Tensor:
 
 FOUND = [
     ("local_round", before(lambda client, *_: client.model.header.bias.data.add_(fresh(()))), "differs: it draws without a seed"),
-    ("local_round", before(lambda client, *_: client.state.update(count=next(counted))), r"begun alike, client.state\['count'\] of client 0 differs"),
+    ("local_round", before(lambda client, *_: client.state.update(count=next(counted))), r"client.state\['count'\] of client 0 differs"),
     ("local_round", after(lambda *given: Message({"weight": given[-1]["weight"] + fresh(())})), r"the server's state\['weight'\] differs"),
     ("local_round", with_diagnostic("loss"), "loss of client . differs"),
     ("local_round", with_diagnostic("mu"), "mu differs"),
@@ -530,7 +530,7 @@ FOUND = [
     ("init_server", lambda self, context: {"weight": fresh((3, 3))}, "of client . differs"),
     ("predict", lambda self, client, images: {"accuracy": fresh((len(images), 3))}, "answers otherwise"),
     ("predict", predict_elsewhere, "answers otherwise"),
-    ("predict", lambda self, client, images: {"accuracy": client.model(images) + client.model.header.bias.data.add_(1)}, "changed client.model"),
+    ("predict", lambda self, client, images: {"accuracy": client.model.header.bias.data.add_(1) + client.model(images)}, "has changed"),
     ("local_round", from_round_1(momentum), "stopped after round 0 and resumed, .* differs"),
     ("local_round", counted_up, "attributes of the method"),
     ("local_round", from_round_1(lambda client, *_: client.model.header.bias.data.add_(fresh(()))), "resumed, client.model's .* differs"),
