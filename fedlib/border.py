@@ -1,15 +1,13 @@
 """Where a person's own code meets the simulation: what it hands over is checked, so that it cannot spoil a run.
 
 Messages and what a client keeps are copied: in one process, as over a wire, nobody holds another's memory. What is kept
-or sent must be plain, since a checkpoint and a wire bring back nothing else. A method of one's own does everything twice
-in round 0, begun alike: what differs was drawn from no stream of the run's, or is kept where no checkpoint looks. What
-does not hold is a FedlibError of one line.
+or sent must be plain, since a checkpoint and a wire bring back nothing else. What does not hold is a FedlibError of one line;
+what no message shows is found by a rehearsal (`check`).
 """
 
-import copy
 import hashlib
 import numbers
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -21,7 +19,7 @@ from torch import Tensor, nn
 from . import algorithms, metrics, models, randomness, training
 from .algorithms import Algorithm, ServerState
 from .errors import FedlibError, others_code, require, shown
-from .federation import Client, ClientContext, ClientInfo, Federation, Message, ServerContext, SharedContext, Upload
+from .federation import Client, ClientInfo, Message, ServerContext, Upload
 
 DEPTH = 20  # of containers in each other, as on the wire
 PLAIN = "tensors, numbers, texts, true, false, None, and dicts, lists and tuples of them"
@@ -195,7 +193,7 @@ def logits(what: str, answered: Any, count: int, num_classes: int) -> dict[str, 
     return answered
 
 
-# ------------------------------------------------------------------------------------------------- twice, begun alike
+# --------------------------------------------------------------------------------------------------- steps and bits
 
 
 def digest(values: Iterable[Any]) -> str:
@@ -223,166 +221,49 @@ def digest(values: Iterable[Any]) -> str:
     return sha.hexdigest()
 
 
-def _same(what: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> None:
-    for name in dict.fromkeys([*one, *other]):
-        if name not in one or name not in other or digest([one[name]]) != digest([other[name]]):
-            raise FedlibError(
-                f"{what}: called twice, begun alike, {name} differs: it draws without a seed (context.generator has one), "
-                "or keeps something elsewhere than in client.state, client.model and the server's state"
-            )
-
-
-def _unchanged(what: str, thing: str, before: str, after: str) -> None:
-    if before != after:
-        raise FedlibError(f"{what}: has changed {thing}, which it may only read")
-
-
-def _attributes(algorithm: Algorithm) -> str:
-    return digest([vars(algorithm)])
-
-
-def rehearsing(algorithm: Algorithm, context: SharedContext) -> bool:
-    """Whether a step is made twice: in round 0 of a method of one's own."""
-    return context.round == 0 and own_method(algorithm)
-
-
-def of_server(
-    algorithm: Algorithm, step: str, call: Callable[[ServerState], Any], server: ServerState, context: ServerContext
-) -> Any:
-    """`call(server)`, a step of the server's. In round 0 of a method of one's own it is made twice, first on a copy."""
-    what = f"{algorithm.name}.{step} in round {context.round}"
-
-    def made(state: ServerState) -> Any:
-        with crossing(own_method(algorithm), what, context.seed, step, context.round):
-            return call(state)
-
-    if not rehearsing(algorithm, context):
-        return made(server)
-    attributes = _attributes(algorithm)
-    read = [[info.id, info.architecture, info.classes, info.num_samples] for info in context.infos]
-    public = [] if context.public_data is None else [context.public_data.pool.labels, context.public_data.pool.stored]
-    before, rehearsal = digest([read, public]), copied(server, what)
-    start = digest([server]) if step == "download" else ""
-    outcomes = [{"what it returns": made(state), "the server's state": state} for state in (rehearsal, server)]
-    _unchanged(what, "attributes of the method", attributes, _attributes(algorithm))
-    _unchanged(what, "what it knows of the clients, or public images", before, digest([read, public]))
-    if step == "download":
-        _unchanged(what, "the server's state", start, digest([server]))
-    _same(what, *outcomes)
-    return outcomes[1]["what it returns"]
-
-
 def init_server(algorithm: Algorithm, context: ServerContext) -> ServerState:
     """The server's state before round 0."""
-
-    def made(_: ServerState) -> ServerState:
+    with _of_server(algorithm, "init_server", context) as what:
         state = algorithm.init_server(context)
-        _check_server(f"{algorithm.name}.init_server", state)
-        return state
-
-    return of_server(algorithm, "init_server", made, {}, context)
+    _check_server(what, state)
+    return state
 
 
 def download(algorithm: Algorithm, server: ServerState, info: ClientInfo, context: ServerContext) -> Message:
-    """What the client described by `info` is sent, without diagnostics."""
-
-    def made(state: ServerState) -> Message:
-        given = algorithm.download(state, info, context)
-        what = f"{algorithm.name}.download"
-        _check_message(what, given)
-        return replace(message(what, given) if rehearsing(algorithm, context) else given, diagnostics={})
-
-    return of_server(algorithm, "download", made, server, context)
+    """What the client described by `info` is sent, without diagnostics; copied where it arrives."""
+    with _of_server(algorithm, "download", context) as what:
+        given = algorithm.download(server, info, context)
+    _check_message(what, given)
+    return replace(given, diagnostics={})
 
 
 def aggregate(
     algorithm: Algorithm, server: ServerState, uploads: Sequence[Upload], context: ServerContext
 ) -> dict[str, Any]:
     """What the server hands back of a round, see `details`; `server` is what it was made."""
-    what, twice = f"{algorithm.name}.aggregate", rehearsing(algorithm, context)
-
-    def made(state: ServerState) -> dict[str, Any]:
-        received = [Upload(info, message(what, given)) for info, given in uploads] if twice else uploads
-        returned = details(what, algorithm.aggregate(state, received, context))
-        _check_server(what, state)
-        return returned
-
-    return of_server(algorithm, "aggregate", made, server, context)
-
-
-def _check_server(what: str, state: Any) -> None:
-    require(isinstance(state, dict), f"{what}: the server's state", state, "a dictionary")
-    copied(state, f"{what}: the server's state", clone=False)
+    with _of_server(algorithm, "aggregate", context) as what:
+        returned = details(what, algorithm.aggregate(server, uploads, context))
+    _check_server(what, server)
+    return returned
 
 
 def published_words(algorithm: Algorithm, given: Message, context: ServerContext) -> int:
     """`algorithm.published_words`, a whole number."""
-    what = f"{algorithm.name}.published_words"
-    with crossing(own_method(algorithm), what, context.seed, "words", context.round):
+    with _of_server(algorithm, "words", context, "published_words") as what:
         words = algorithm.published_words(given, context)
     whole = isinstance(words, numbers.Integral) and int(words) >= 0
     require(whole, what, words, "a whole number, at least 0")
     return int(words)
 
 
-def rehearsed(
-    visit: Callable[[Client, Algorithm, Message, ClientContext], Any],
-    evaluate: Callable[[Client], Any],
-    client: Client,
-    algorithm: Algorithm,
-    download: Message,
-    context: ClientContext,
-) -> Any:
-    """A client's `visit`, made twice, first by a twin; and what the client keeps, put away and brought back, answers its
-    images as it did (`evaluate`).
-    """
-    what = f"{algorithm.name}.local_round in round {context.round} of client {client.id}"
-    twin = replace(client, _model=copy.deepcopy(client.model), _state=copied(client.state, what), _pool=None)
-    outcomes, attributes = [], _attributes(algorithm)
-    for one in (twin, client):
-        reply = visit(one, algorithm, download, replace(context, client=one))
-        left: dict[str, Any] = {f"client.model's {name}": value for name, value in one.model.state_dict().items()}
-        left |= {f"client.state[{name!r}]": value for name, value in one.state.items()}
-        left |= {f"the upload's {name}": value for name, value in reply.upload.tensors.items()}
-        left |= {"what predict answers": evaluate(one), "the loss": number(reply.loss)}
-        left |= {f"diagnostic {name}": number(value) for name, value in reply.diagnostics.items()}
-        outcomes.append((reply, left | {"the upload": [reply.upload.num_samples, reply.upload.structure]}))
-    _unchanged(what, "attributes of the method", attributes, _attributes(algorithm))
-    (_, first), (reply, second) = outcomes
-    _same(what, first, second)
-    twin.restore(copied(client.snapshot(), what))
-    if digest([evaluate(twin)]) != digest([second["what predict answers"]]):
-        raise FedlibError(
-            f"{algorithm.name}.predict of client {client.id}: answers otherwise when the client comes back from a checkpoint: "
-            "it reads something that is kept elsewhere than in client.state and client.model's state"
-        )
-    return reply
+@contextmanager
+def _of_server(algorithm: Algorithm, step: str, context: ServerContext, called: str = "") -> Iterator[str]:
+    """Around a step of the server's, `crossing`; what it is called."""
+    what = f"{algorithm.name}.{called or step} in round {context.round}"
+    with crossing(own_method(algorithm), what, context.seed, step, context.round):
+        yield what
 
 
-def fits(algorithm: Algorithm, federation: Federation) -> None:
-    """`algorithm.check`; and each network of a person's own answers with logits (n, C), and twice alike."""
-    own = is_own(algorithm, federation.architectures)
-    with crossing(own, f"{algorithm.name}.check", federation.seed, "check"):
-        algorithm.check(federation)
-    for name in dict.fromkeys(client.info.architecture for client in federation.clients):
-        if not models.is_built_in(name):
-            _check_network(name, federation)
-
-
-def _check_network(name: str, federation: Federation) -> None:
-    what, (first, *_) = f"architecture = {name!r}", (one for one in federation.clients if one.info.architecture == name)
-    model = federation.build(name)
-    start, outcomes = digest([model.state_dict()]), []
-
-    def answered(network: nn.Module) -> dict[str, Tensor]:
-        with crossing(True, what, federation.seed, "network"), torch.no_grad(), federation.pool.autocast():
-            images = federation.pool.batch(first.train[:2])
-            return logits(what, {"accuracy": network(images)}, len(images), federation.num_classes)
-
-    for _ in range(2):
-        trained = copy.deepcopy(model)
-        with training.training_mode({"model": trained}):
-            outcomes.append({"its answer in training": answered(trained) if len(first.train) > 1 else {}})
-        outcomes[-1]["its answer"] = answered(model)
-    _unchanged(what, "its own weights in evaluation", start, digest([model.state_dict()]))
-    _same(what, *outcomes)
+def _check_server(what: str, state: Any) -> None:
+    require(isinstance(state, dict), f"{what}: the server's state", state, "a dictionary")
+    copied(state, f"{what}: the server's state", clone=False)

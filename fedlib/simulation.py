@@ -27,7 +27,7 @@ class Outcome:
 
     round_rows: one per round, -1 being the untrained start; client_rows: one per round and participant; timing_rows:
     seconds of each round; detail_rows: what the method's server handed back of a round that is no single number;
-    newcomer_rows: one per newcomer and number of visits, see `Federation`;
+    newcomer_rows: one per newcomer and number of visits, see `Federation`; over: whether there are no further rounds;
     status: `finished`, or `diverged` when a round left a number that is not finite: a client's training loss, model,
     state, upload or logits (its recorded loss is then NaN), or the server's state; seconds: of all sessions of a run
     that was resumed, as far as its checkpoints hold them. The clients are the trained ones if they are in this process; another
@@ -43,6 +43,7 @@ class Outcome:
     timing_rows: list[dict[str, Any]] = field(default_factory=list)
     detail_rows: list[dict[str, Any]] = field(default_factory=list)
     newcomer_rows: list[dict[str, Any]] = field(default_factory=list)
+    over: bool = False
 
     @property
     def clients(self) -> list[Client]:
@@ -151,10 +152,7 @@ def in_process(federation: Federation, algorithm: Algorithm, requests: Sequence[
     for client, request in zip(clients, requests, strict=True):
         inherited = not client.visited and federation.inherit(client, request.round)
         context = federation.client_context(client.id, request.round, request.rounds)
-        visit = participate
-        if not replies and border.rehearsing(algorithm, context):
-            visit = partial(border.rehearsed, participate, partial(_answers, algorithm, context))
-        reply = visit(client, algorithm, request.download, context)
+        reply = participate(client, algorithm, request.download, context)
         replies.append(replace(reply, inherited=inherited))
         federation.last_trained[client.info.architecture] = client.id
         if federation.after_visit is not None:
@@ -224,16 +222,19 @@ def simulate(
     rounds, participation = check(federation, algorithm, rounds, participation, exchange, patience, enough)
     with training.one_thread(), devices.deterministic(federation.device, federation.deterministic):
         started = time.perf_counter()
-        border.fits(algorithm, federation)
+        own = border.is_own(algorithm, federation.architectures)
+        with border.crossing(own, f"{algorithm.name}.check", federation.seed, "check"):
+            algorithm.check(federation)
         if outcome is None:
             outcome = Outcome(federation, border.init_server(algorithm, federation.server_context(0, rounds)))
             _evaluate_everyone(outcome, algorithm, rounds, exchange)
         earlier, known = outcome.seconds, _Known.of(outcome)
-        for round in range(len(outcome.round_rows) - 1, rounds):
-            if over(outcome, rounds, patience, enough):
-                break
-            _round(outcome, algorithm, federation.server_context(round, rounds), participation, known, exchange)
+        outcome.over = _over(outcome, rounds, patience, enough)
+        while not outcome.over:
+            context = federation.server_context(len(outcome.round_rows) - 1, rounds)
+            _round(outcome, algorithm, context, participation, known, exchange)
             outcome.seconds = earlier + time.perf_counter() - started
+            outcome.over = _over(outcome, rounds, patience, enough)
             if after_round is not None:
                 after_round(outcome)
         if federation.newcomer_visits and outcome.status == "finished" and not outcome.newcomer_rows:
@@ -242,7 +243,7 @@ def simulate(
     return outcome
 
 
-def over(outcome: Outcome, rounds: int, patience: int = 0, enough: Callable[[Outcome], bool] | None = None) -> bool:
+def _over(outcome: Outcome, rounds: int, patience: int = 0, enough: Callable[[Outcome], bool] | None = None) -> bool:
     """Whether there are no further rounds: all are done, one diverged, the last `patience` were none the better for it, or
     what they have spent is `enough`.
     """
@@ -416,16 +417,8 @@ def _number(algorithm: Algorithm, name: str, value: Any) -> float:
     return number
 
 
-def _answers(algorithm: Algorithm, context: ClientContext, client: Client) -> dict[str, Tensor]:
-    """What `predict` says of a few of the client's test images."""
-    what = f"{algorithm.name}.predict of client {client.id}"
-    crossing = border.crossing(True, what, context.seed, "predict", context.round, client.id)
-    with crossing, torch.no_grad(), client.whole.autocast():
-        return algorithm.predict(client, client.whole.batch(client.test[:4]))
-
-
-def _plain(model: nn.Module, images: Tensor) -> dict[str, Tensor]:
-    return {"accuracy": model(images)}
+def _plain(what: str, num_classes: int, model: nn.Module, images: Tensor) -> dict[str, Tensor]:
+    return border.logits(what, {"accuracy": model(images)}, len(images), num_classes)
 
 
 def _hits(algorithm: Algorithm, client: Client, num_classes: int) -> tuple[dict[str, Tensor], Tensor]:
@@ -536,12 +529,13 @@ def _evaluate_initial(federation: Federation, clients: Sequence[Client]) -> list
         model = own[0].build(architecture)
         indices = torch.cat([torch.cat([client.validation, client.test]) for client in own])
         what, own_network = f"architecture = {architecture!r}", not models.is_built_in(architecture)
+        predict = partial(_plain, what, federation.num_classes, model)
         with border.crossing(own_network, what, federation.seed, "network"):
-            hits = training.correct(partial(_plain, model), federation.pool, indices)["accuracy"]
+            hits = training.correct(predict, federation.pool, indices)["accuracy"]
         parts = hits.split([len(client.validation) + len(client.test) for client in own])
         for client, part in zip(own, parts, strict=True):
             with border.crossing(own_network, what, federation.seed, "network"):
-                others = _metrics(partial(_plain, model), client, federation.metrics, federation.seed, -1)
+                others = _metrics(predict, client, federation.metrics, federation.seed, -1)
             replies[client.id] = Reply(_accuracies(client, {"accuracy": part}) | others)
     return [replies[client.id] for client in clients]
 

@@ -22,7 +22,9 @@ from fedlib import (
     FedlibError,
     Model,
     border,
+    check,
     data,
+    metrics,
     models,
     partition,
     randomness,
@@ -37,10 +39,11 @@ from fedlib.simulation import Reply
 
 DATA = tiny.dataset(num_classes=3, per_class=20)
 ROUNDS = 3
+HELD = [np.arange(start, start + 20) for start in (0, 20, 40)]
 
 
 def federation(architecture: str = "tiny-a") -> Federation:
-    return Federation(DATA, [np.arange(start, start + 20) for start in (0, 20, 40)], (architecture,), batch_size=8)
+    return Federation(DATA, HELD, (architecture,), batch_size=8)
 
 
 @dataclass(frozen=True)
@@ -127,6 +130,11 @@ def bits(method: Algorithm, path: Any, architecture: str = "tiny-a") -> str:
     digests = {one.digest() for one in outcomes}
     assert len(digests) == len(tables) == 1, "in one process, over a wire, again and resumed differ"
     return digests.pop()
+
+
+def rehearsed(method: Algorithm, architecture: str = "tiny-a", metrics: str = "") -> None:
+    built = Federation(DATA, HELD, (architecture,), batch_size=8, metrics=metrics)
+    check.rehearse(built, method, ROUNDS)
 
 
 def said_by(call: Any, *arguments: Any) -> str:
@@ -439,6 +447,55 @@ def predict_elsewhere(self, client, images):
     return {"accuracy": client.model(images) * (2.0 if client.model.asked % 2 else 3.0)}
 
 
+def file_changes(self, client, message, context):
+    FILE.append(1)
+    client.model.header.bias.data.add_(len(FILE))
+    return Shared.local_round(self, client, message, context)
+
+
+def from_round_1(change: Any) -> Any:
+    """Shared's local round after `change(client, message)`, but not in round 0."""
+
+    def local_round(self, client, message, context):
+        if context.round:
+            change(client, message)
+        return Shared.local_round(self, client, message, context)
+
+    return local_round
+
+
+def momentum(client, message):
+    KEPT[client.id] = message["weight"] + 0.9 * KEPT.get(client.id, 0)
+    client.model.header.weight.data.add_(KEPT[client.id])
+    message["weight"].copy_(KEPT[client.id])
+
+
+def counted_up(self, client, message, context):
+    if context.round:
+        object.__setattr__(self, "rounds", getattr(self, "rounds", 0) + 1)
+    return Shared.local_round(self, client, message, context)
+
+
+def decaying() -> Any:
+    rate = [1.0]
+
+    def local_round(self, client, message, context):
+        rate[0] *= 0.9
+        context.train(lr=rate[0])
+        return Message({"weight": client.model.header.weight.detach()})
+
+    return local_round
+
+
+def settings_changed(self, client, message, context):
+    object.__setattr__(context.settings, "lr", 0.5)
+    return Shared.local_round(self, client, message, context)
+
+
+FILE: list[int] = []
+KEPT: dict[int, torch.Tensor] = {}
+
+
 def fresh(shape: tuple[int, ...]) -> torch.Tensor:
     """Drawn without a seed."""
     return torch.from_numpy(np.random.default_rng().random((*shape, 1))).float()[..., 0]
@@ -446,10 +503,10 @@ def fresh(shape: tuple[int, ...]) -> torch.Tensor:
 
 FOUND = [
     ("local_round", before(lambda client, *_: client.model.header.bias.data.add_(fresh(()))), "differs: it draws without a seed"),
-    ("local_round", before(lambda client, *_: client.state.update(count=next(counted))), r"client.state\['count'\] differs"),
-    ("local_round", after(lambda *given: Message({"weight": given[-1]["weight"] + fresh(())})), "the upload's weight differs"),
-    ("local_round", with_diagnostic("loss"), "the loss differs"),
-    ("local_round", with_diagnostic("mu"), "diagnostic mu differs"),
+    ("local_round", before(lambda client, *_: client.state.update(count=next(counted))), r"client.state\['count'\] of client 0 differs"),
+    ("local_round", after(lambda *given: Message({"weight": given[-1]["weight"] + fresh(())})), r"the server's state\['weight'\] differs"),
+    ("local_round", with_diagnostic("loss"), "loss of client . differs"),
+    ("local_round", with_diagnostic("mu"), "mu differs"),
     ("local_round", before(lambda client, message: torch.manual_seed(0)), "torch.manual_seed was called"),
     ("local_round", on_self, "has changed attributes of the method"),
     ("local_round", before(lambda client, *_: setattr(client, "mine", 1)), "AttributeError: 'Client' object has no attribute 'mine'"),
@@ -463,24 +520,34 @@ FOUND = [
     ("local_round", before(lambda client, *_: client.state.update({3: 1.0})), "key of client.state = 3: must be text"),
     ("local_round", another_purpose, "purpose = 'mine' is unknown"),
     ("local_round", a_wrong_loss, "RuntimeError"),
-    ("aggregate", server_unseeded, "the server's state differs"),
-    ("aggregate", lambda *given: {"count": next(counted)}, "what it returns differs"),
+    ("aggregate", server_unseeded, r"the server's state\['weight'\] differs"),
+    ("aggregate", lambda *given: {"count": next(counted)}, "count differs"),
     ("aggregate", server_changes_infos, "has changed what it knows of the clients"),
     ("aggregate", server_not_detached, r"the server's state\['weight'\] = 'a tensor with a history': must be detached"),
     ("download", download_changes, "has changed the server's state"),
     ("download", lambda self, server, info, context: Message({"weight": server["weight"].add_(1)}), "has changed the server's state"),
     ("download", lambda self, server, info, context: Message({"weight": server["weight"] + fresh(())}), "what it returns differs"),
-    ("init_server", lambda self, context: {"weight": fresh((3, 3))}, "what it returns differs"),
-    ("predict", lambda self, client, images: {"accuracy": fresh((len(images), 3))}, "what predict answers differs"),
-    ("predict", predict_elsewhere, "differs|answers otherwise"),
+    ("init_server", lambda self, context: {"weight": fresh((3, 3))}, "of client . differs"),
+    ("predict", lambda self, client, images: {"accuracy": fresh((len(images), 3))}, "answers otherwise"),
+    ("predict", predict_elsewhere, "answers otherwise"),
+    ("predict", lambda self, client, images: {"accuracy": client.model.header.bias.data.add_(1) + client.model(images)}, "has changed"),
+    ("local_round", from_round_1(momentum), "stopped after round 0 and resumed, .* differs"),
+    ("local_round", counted_up, "attributes of the method"),
+    ("local_round", from_round_1(lambda client, *_: client.model.header.bias.data.add_(fresh(()))), "resumed, client.model's .* differs"),
+    ("local_round", before(lambda client, *_: client.model.header.bias.data.add_(fresh(()) * (client.id == 1))), "of client 1 differs"),
+    ("local_round", decaying(), "of client 0 differs"),
+    ("local_round", file_changes, "of client 0 differs"),
+    ("local_round", after(lambda client, *_: client.train.copy_(client.train.flip(0))), "resumed, client.model's .* differs"),
+    ("local_round", settings_changed, "has changed context.settings"),
+    ("aggregate", lambda self, server, uploads, context: context.settings and server.update(n=next(counted)), r"state\['n'\] differs"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("step", "function", "message"), FOUND)
 def test_what_no_stream_and_no_checkpoint_knows_of_is_found_and_named(step, function, message):
-    line = said_by(simulate, federation(), changed(**{step: function}), ROUNDS)
+    line = said_by(rehearsed, changed(**{step: function}))
     assert re.search(message, line), line
-    assert line.startswith("Mine.") or "torch.manual_seed" in line or "purpose" in line
+    assert line.startswith("Mine") or "torch.manual_seed" in line or "purpose" in line
 
 
 def test_what_is_kept_on_the_model_beside_its_state_is_found():
@@ -488,7 +555,7 @@ def test_what_is_kept_on_the_model_beside_its_state_is_found():
         return {"accuracy": client.model(images) * getattr(client.model, "factor", 1.0)}
 
     factor = before(lambda client, message: setattr(client.model, "factor", 2.0 + float(message["weight"].sum())))
-    line = said_by(simulate, federation(), changed(local_round=factor, predict=predict), ROUNDS)
+    line = said_by(rehearsed, changed(local_round=factor, predict=predict))
     assert "when the client comes back from a checkpoint" in line
 
 
@@ -591,6 +658,26 @@ def changes_itself(layer: Doing, values: torch.Tensor) -> torch.Tensor:
     return values
 
 
+class Remembers(nn.Module):
+    """Keeps a mean of what passed in training where no state_dict looks: an attribute, or a buffer that is not kept."""
+
+    def __init__(self, buffer: bool):
+        super().__init__()
+        self.register_buffer("mu", torch.zeros(4), persistent=False)
+        self.buffer, self.plain = buffer, 0.0
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        if self.training and self.buffer:
+            self.mu = 0.9 * self.mu + 0.1 * values.detach().mean(0)
+        elif self.training:
+            self.plain = 0.9 * self.plain + 0.1 * float(values.mean())
+        return values - self.mu - self.plain
+
+
+def remembering(buffer: bool) -> Any:
+    return lambda *given: network(extractor=nn.Sequential(nn.AvgPool2d(16), nn.Flatten(), Remembers(buffer)))
+
+
 LAYER = nn.Linear(4, 3)
 NETWORKS = {
     "None": (lambda *given: None, "a function that returns a fedlib.Model"),
@@ -599,20 +686,22 @@ NETWORKS = {
     "shared weights": (lambda *given: network(LAYER), "share weights"),
     "drawn": (lambda *given: network(drawn_layer()), "different weights"),
     "seeded": (lambda *given: (torch.manual_seed(0), network())[1], "torch.manual_seed was called"),
-    "a class more": (lambda *given: network(nn.Linear(4, 4)), r"shape = \(2, 4\): must be \(2, 3\)"),
+    "a class more": (lambda *given: network(nn.Linear(4, 4)), r"shape = \(12, 4\): must be \(12, 3\)"),
     "another width": (lambda *given: network(nn.Linear(5, 3)), "RuntimeError: mat1 and mat2"),
     "lazy": (lambda *given: network(nn.LazyLinear(3)), "must be a tensor with a shape"),
     "extra state": (lambda *given: network(WithExtra(4, 3)), "must be a tensor with a shape"),
     "a pair": (doing(lambda layer, values: (values, values)), "TypeError"),
     "integers": (lambda *given: network(extractor=Rounded()), "architecture = 'mine'"),
-    "noise": (doing(lambda layer, values: values + float(np.random.default_rng().random())), "called twice"),
-    "counts": (doing(counts), "called twice"),
-    "changes itself": (doing(changes_itself), "has changed its own weights"),
+    "noise": (doing(lambda layer, values: values + float(np.random.default_rng().random())), "answers otherwise"),
+    "counts": (doing(counts), "answers otherwise"),
+    "changes itself": (doing(changes_itself), "has changed client.model"),
     "raises in training": (
         doing(lambda layer, values: values.no_such() if layer.training else values),
         "AttributeError",
     ),
-    "one row": (doing(lambda layer, values: values[:1]), r"shape = \(1, 3\): must be \(2, 3\)"),
+    "keeps an attribute": (remembering(False), "comes back from a checkpoint"),
+    "keeps a buffer": (remembering(True), "comes back from a checkpoint"),
+    "one row": (doing(lambda layer, values: values[:1]), r"shape = \(1, 3\): must be \(12, 3\)"),
 }  # fmt: skip
 
 
@@ -640,8 +729,46 @@ class Rounded(nn.Module):
 def test_a_network_that_cannot_be_trusted_is_refused_before_it_trains(kind, method):
     builder, message = NETWORKS[kind]
     models.register("mine", builder)
-    line = said_by(lambda: simulate(federation("mine"), make(method), ROUNDS))
+    line = said_by(rehearsed, make(method), "mine")
     assert (re.search(message, line) and "mine" in line) or "torch.manual_seed" in line, line
+
+
+METRICS = {
+    "unseeded": (lambda logits, labels: fresh(()), "metric_of_mine of client . differs"),
+    "counts": (lambda logits, labels: next(counted) / 1e9, "metric_of_mine of client . differs"),
+    "beyond": (lambda logits, labels: torch.tensor(57.0), r"must be between 0 and 1"),
+    "undefined": (lambda logits, labels: torch.tensor(torch.nan), r"must be between 0 and 1"),
+    "None": (lambda logits, labels: None, "a single number"), "complex": (lambda logits, labels: 1j, "a single number"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", METRICS)
+def test_a_metric_that_cannot_be_trusted_is_refused(kind, monkeypatch):
+    measure, message = METRICS[kind]
+    monkeypatch.setitem(metrics.METRICS, "metric_of_mine", metrics.Metric("metric_of_mine", "mine", of_client=measure))
+    line = said_by(rehearsed, make("FedAvg"), "CNN-1", "metric_of_mine")
+    assert "metric_of_mine" in line and re.search(message, line), line
+
+
+def test_what_is_rehearsed_is_ones_own_and_small_and_leaves_the_federation_as_it_was(monkeypatch):
+    simulated, simulate_ = [], simulation.simulate
+    monkeypatch.setattr(
+        simulation,
+        "simulate",
+        lambda built, *given, **more: simulated.append(built) or simulate_(built, *given, **more),
+    )
+    built = Federation(
+        tiny.dataset(3, 100), [np.arange(start, 300, 3) for start in range(3)], ("CNN-1",), batch_size=64
+    )
+    check.rehearse(built, make("FedSSA"), 1)
+    check.rehearse(built, Isolated(make("FedAvg")), 1)
+    assert not simulated
+    before = border.digest([[client.train, client.info.num_samples] for client in built.clients])
+    check.rehearse(built, changed(), 1)
+    check.rehearse(built, Isolated(changed()), 1)
+    assert len(simulated) == 6 and all(len(client.train) <= 24 for one in simulated for client in one.clients)
+    assert border.digest([[client.train, client.info.num_samples] for client in built.clients]) == before
+    assert not any(client.visited for client in built.clients) and built.last_trained == {}
 
 
 GOOD_NETWORKS = {

@@ -36,12 +36,10 @@ LIBRARIES = {
 
 
 def imports(name: str) -> Iterator[tuple[str, bool]]:
-    """What a module imports, in full, and whether a function does it; what only type checkers read is left out."""
+    """What a module imports, in full, and whether a function does it; what only type checkers read is included."""
     package = name if FILES[name].name == "__init__.py" else name.rpartition(".")[0]
 
     def walk(node: ast.AST, inside: bool) -> Iterator[tuple[str, bool]]:
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            return
         if isinstance(node, ast.Import):
             yield from ((alias.name, inside) for alias in node.names)
         if isinstance(node, ast.ImportFrom):

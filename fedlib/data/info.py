@@ -3,13 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ..fields import later
 from ..sample import Sample
-
-if TYPE_CHECKING:
-    from .dataset import Dataset
 
 
 @dataclass(frozen=True)
@@ -60,12 +57,12 @@ class DatasetInfo:
 class Reader:
     """Who reads a data set that comes with fedlib.
 
-    read: called with the root of the real data and whether to download; folder: the set's own under the root, none for
+    read: called with the root of the real data and whether to download, returns a `Dataset`; folder: the set's own under the root, none for
     an embedded one; checked_files: whether `read` compares the files with their published sums, which then are the
     fingerprint in place of the images.
     """
 
-    read: "Callable[[Path, bool], Dataset]"
+    read: Callable[[Path, bool], Any]
     folder: str = ""
     checked_files: bool = False
 
@@ -73,9 +70,9 @@ class Reader:
 BUILT_IN: dict[str, DatasetInfo] = {}  # every line is checked when its set is loaded
 READERS: dict[str, Reader] = {}
 DESCRIBED: dict[str, DatasetInfo] = {}  # whose images are elsewhere, see `described`
-REGISTERED: "dict[str, Callable[[], Dataset]]" = {}  # a person's own, also under the name of a built-in one
+REGISTERED: dict[str, Callable[[], Any]] = {}  # a person's own, also under the name of a built-in one
 
 
-def provide(info: DatasetInfo, read: "Callable[[Path, bool], Dataset]", folder: str = "", **more: bool) -> None:
+def provide(info: DatasetInfo, read: Callable[[Path, bool], Any], folder: str = "", **more: bool) -> None:
     """Make a data set part of fedlib; see `Reader`."""
     BUILT_IN[info.name], READERS[info.name] = info, Reader(read, folder, **more)

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from .. import border, simulation, training
+from .. import simulation, training
 from ..algorithms import Algorithm
 from ..errors import require
 from ..federation import Federation
@@ -56,14 +56,12 @@ def simulate(
     it is deleted, and are read when they are used. progress: called after each round with that round's row and
     its timing. patience, enough: as in `fedlib.simulate`. Raises `Interrupted` where a signal ended it.
     """
-    rounds, participation = simulation.check(federation, algorithm, rounds, participation, exchange, patience, enough)
     if checkpoint is not None:
         require(isinstance(checkpoint, str | Path), "checkpoint", checkpoint, "the path of a file")
         checkpoint = Path(checkpoint)
         require(not checkpoint.is_dir(), "checkpoint", str(checkpoint), "the path of a file, and this is a folder")
     # The signals come second: a main thread that still waits for another one stops at once.
     with training.one_thread(), signals() as stop:
-        border.fits(algorithm, federation)
         before, clients = None, None
         if checkpoint is not None:
             clients = ClientFiles(checkpoint, federation)
@@ -74,7 +72,7 @@ def simulate(
         def after_round(outcome: Outcome) -> None:
             nonlocal saved
             row, timing = outcome.round_rows[-1], outcome.timing_rows[-1]
-            last = simulation.over(outcome, rounds, patience, enough) and not federation.newcomer_visits
+            last = outcome.over and not federation.newcomer_visits
             try:
                 if progress:
                     progress(row, timing)

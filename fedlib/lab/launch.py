@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import filelock
 
-from .. import border, data, devices, randomness, training
+from .. import check, data, devices, randomness, training
 from ..errors import FedlibError, coerce, others_code, require
 from ..federation import Federation
 from . import checkpoint, costs, files, tracking
@@ -69,7 +69,6 @@ def _run(
         notice(f"{resolved.label}: trained again without {', '.join(sorted(lost))}, which is not registered here")
     with training.one_thread():  # a builder of the user's own may touch torch's generator
         built = federation_of(resolved)
-        border.fits(resolved.simulated, built)
         made = made_by_own_parts(resolved, built)
     known = made if record is None else record.provenance.get("made", made)
     changed = [part for part in made if made[part] != known.get(part)]
@@ -91,6 +90,9 @@ def _run(
             if share is None and progress and (line := slow_arithmetic([resolved])):
                 notice(line)
             with randomness.exclusive:  # before the signals: Ctrl-C ends the waiting for another thread
+                if not (store() / resolved.key / "checkpoint.pt").exists():  # else it was, when the run began
+                    check.rehearse(built, resolved.simulated, resolved.spec.rounds)
+                    resolved.check_own_parts()
                 return _compute(resolved, built, made, progress, log, share or cores())
         except BaseException:
             if not (store() / resolved.key).exists():
@@ -150,8 +152,8 @@ def _compute(
 
                 def after_round(row: dict[str, Any], timing: dict[str, Any]) -> None:
                     bar.update(row["round"] + 1, f"{_reached(row, spec.rounds)}, {timing['seconds']:.1f} s a round")
+                    resolved.check_own_parts()
                     if row["round"] == 0:
-                        resolved.check_own_parts()
                         resolved.check_data()
                     tracking.tell(resolved.key, spec, row)
                     if log is not None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from fedlib import Dataset, Model, RunSpec, algorithms, border, data, lab, models, simulate
+from fedlib import Dataset, Model, RunSpec, algorithms, data, lab, models, simulate
 from fedlib.algorithms import Standalone, make
 from fedlib.lab import costs, estimates
 from fedlib.papers import views
@@ -115,7 +115,6 @@ def counted(spec, monkeypatch):
 
     for name in ("init_client", "download", "local_round", "aggregate"):
         monkeypatch.setattr(type(run.algorithm), name, watched(getattr(type(run.algorithm), name)))
-    monkeypatch.setattr(border, "rehearsing", lambda *_: False)  # of own methods, which would be counted twice
     outcome = simulate(lab.federation_of(run), run.simulated, 2)
     monkeypatch.undo()
     first, both = costs.of_outcome(outcome, run.simulated)
