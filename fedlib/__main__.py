@@ -60,14 +60,6 @@ Train one specification and store its record; the same command reads a finished 
 (Ctrl-C leaves a checkpoint).""",
     ),
     (
-        "run:tune",
-        "tune",
-        """choose a method's hyper-parameters by validation accuracy
-
-Every trial is a stored run, and the same command goes on where an interrupt stopped it. It needs
-optuna (`pip install optuna`).""",
-    ),
-    (
         "exhibits:exhibits_",
         "exhibits",
         """the tables and figures: what each shows, and the runs that it needs; show: one of them
@@ -123,10 +115,6 @@ EXAMPLES = {
     "run": (
         "fedlib run FedSSA --dataset digits --rounds 3",
         "fedlib run FedSSA --dataset cifar10 --device auto --set mu0=0.5",
-    ),
-    "tune": (
-        "fedlib tune FedSSA --range mu0=0.1,0.5",
-        "fedlib tune FedProto --trials 20 --range lr=0.001..0.1",
     ),
     "exhibits": ("fedlib exhibits", "fedlib exhibits show fedssa/table2 --scale record"),
     "reproduce": ("fedlib reproduce fedssa/fig6", "fedlib reproduce fedssa/table2 --scale demo --dry-run"),

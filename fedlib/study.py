@@ -42,11 +42,10 @@ class Tunings(dict[str, Tuned]):
 
     @property
     def table(self) -> pd.DataFrame:
-        """A row a method: trials, how many of them were pruned, validation accuracy of the best (per cent), what was chosen."""
+        """A row a method: trials, validation accuracy of the best (per cent), what was chosen."""
         rows = {
             label: {
                 "trials": one.trials,
-                "pruned": int((one.table["state"] == "pruned").sum()),
                 "validation": round(one.validation, 2),
                 "chosen": one.words,
             }
@@ -117,6 +116,7 @@ def tune(
     trials: int = 20,
     ranges: Mapping[str, Mapping[str, Any]] | None = None,
     scale: str | None = None,
+    jobs: int = 2,
     progress: bool = True,
     **settings: Any,
 ) -> Tunings:
@@ -130,19 +130,26 @@ def tune(
     specs = {label: _spec(label, one, settings) for label, one in named.items()}
     return Tunings(
         {
-            label: lab.tune(spec, (ranges or {}).get(label), trials=trials, scale=scale, progress=progress)
+            label: lab.tune(spec, (ranges or {}).get(label), trials=trials, scale=scale, jobs=jobs, progress=progress)
             for label, spec in specs.items()
         }
     )
 
 
 def train(
-    methods: Methods, *, seeds: Iterable[int] = (0,), jobs: int = 2, scale: str | None = None, **settings: Any
+    methods: Methods,
+    *,
+    seeds: Iterable[int] = (0,),
+    jobs: int = 2,
+    scale: str | None = None,
+    log: Any = None,
+    **settings: Any,
 ) -> Study:
     """The runs of some methods with each of the seeds: read from the store or the results of record, or trained, `jobs` side by side.
 
     methods: names, or label -> a name, the fields of a RunSpec, a RunSpec, or what `lab.tune` chose; `tune`'s answer is such a
-    mapping; settings: fields of RunSpec, the same for all, which a method's own and what was chosen for it precede. Raises
+    mapping; settings: fields of RunSpec, the same for all, which a method's own and what was chosen for it precede; log: as of `lab.sweep`.
+    Raises
     FedlibError for what is unknown.
     """
     named, allowed = _named(methods), "one or more different whole numbers"
@@ -156,7 +163,7 @@ def train(
         for label, spec in specs.items()
         for seed in listed
     }
-    found = lab.gather([run.spec for run in asked.values()], jobs)
+    found = lab.gather([run.spec for run in asked.values()], jobs, log=log)
     rows = [
         {
             "method": label,

@@ -47,7 +47,7 @@ def code(source: str, specs: list[RunSpec]) -> list[str]:
 def interrupted(spec: RunSpec, after: int = 0) -> None:
     """Run it up to the end of round `after`, where a SIGTERM arrives."""
 
-    def report(row: dict[str, Any]) -> None:
+    def report(spec: Any, row: dict[str, Any]) -> None:
         if row["round"] == after:
             signal.raise_signal(signal.SIGTERM)
 

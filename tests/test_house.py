@@ -29,7 +29,6 @@ LIBRARIES = {
     "torchvision": ("fedlib.data.", "fedlib.zoo"),
     "pandas": "fedlib.data.readers.pamap2",
     "PIL": "fedlib.data.folders",
-    "datasets": "fedlib.data.hub",
     "h5py": "fedlib.data.readers.femnist",
     "kmedoids": "fedlib.algorithms.pfedhr.reassembly",
 }

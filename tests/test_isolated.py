@@ -138,5 +138,5 @@ def test_it_resumes_to_the_same_bits(small_digits, monkeypatch, tmp_path):
     monkeypatch.setenv("FEDLIB_HOME", str(tmp_path / "again"))
     interrupted(spec, after=1)
     seen = []
-    again = run(spec, progress=False, log=lambda row: seen.append(row["round"]))
+    again = run(spec, progress=False, log=lambda spec, row: seen.append(row["round"]))
     assert again.digest == whole.digest and 0 not in seen

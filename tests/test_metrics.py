@@ -248,6 +248,6 @@ def test_a_run_with_a_metric_of_ones_own_goes_on_where_it_was_interrupted(small_
     register_mine()
     asked, told = replace(SPEC, metrics="mine", rounds=4), []
     interrupted(asked, after=1)
-    record = lab.run(asked, progress=False, log=told.append)
+    record = lab.run(asked, progress=False, log=lambda spec, row: told.append(row))
     assert [row["round"] for row in told] == [2, 3] and "set aside" not in capsys.readouterr().err
     assert len(record.rounds) == 5 and record.rounds["mine"].notna().all()

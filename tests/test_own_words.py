@@ -70,8 +70,6 @@ def test_the_data_and_networks_of_the_page_own_can_be_run(tmp_path, monkeypatch)
             place.mkdir(parents=True, exist_ok=True)
             write_png(torch.full((3, 40, 50), 10 * number, dtype=torch.uint8), str(place / f"{number}.png"))
     for source in re.findall(r"```python\n(.*?)```", page, re.S)[1:]:
-        if "datasets import" in source or "flwr_datasets" in source:  # of an extra: tests/data/test_hub.py
-            continue
         source = source.replace("rounds=20", "rounds=1")
         exec(source.replace("num_clients=10", "num_clients=4, rounds=1"), known)
     sample = Sample("tokens", (5,), "int64", 9)

@@ -110,7 +110,7 @@ def test_it_says_who_is_trained_otherwise_or_on_other_images(small_digits):
 
 @pytest.mark.thorough
 def test_tuned_methods_have_the_number_of_trials_beneath(small_digits):
-    tuned = study.tune(["Standalone", "FedProto"], trials=2, progress=False, **SMALL)
+    tuned = study.tune(["Standalone", "FedProto"], trials=2, jobs=1, progress=False, **SMALL)
     assert list(tuned.table["trials"]) == [2, 2]
     found = study.train(tuned, seeds=(0, 1), jobs=1)
     assert found.notes == ["Hyper-parameters chosen by validation accuracy, 2 trials each."]

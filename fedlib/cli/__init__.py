@@ -15,14 +15,6 @@ Jobs = Annotated[
     str | None, Parameter(metavar="N", help="runs trained side by side, one thread each (default: one for every core)")
 ]
 
-Track = Annotated[
-    tuple[str, ...],
-    Parameter(
-        metavar="WHERE",
-        help="send each round there, too: tensorboard:FOLDER, wandb:PROJECT or mlflow:URI; repeatable",
-    ),
-]
-
 
 def fill(text: str, head: str = "", indent: int | None = None) -> str:
     """`head` and `text` in lines of at most `WIDTH` characters; the next lines begin under `text`, or at `indent`.

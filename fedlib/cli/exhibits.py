@@ -14,7 +14,7 @@ from .. import devices, lab
 from ..errors import require
 from ..lab import of_record
 from ..papers import checked, exhibits, explain, planned, recorded, reproduce
-from . import WIDTH, Jobs, Scale, Track, completed, fill, number_of_jobs, spelled
+from . import WIDTH, Jobs, Scale, completed, fill, number_of_jobs, spelled
 
 KNOWN = exhibits.groups_and_names()
 Name = completed(KNOWN)
@@ -100,7 +100,6 @@ def reproduce_(
     check: Part = False,
     plan: Annotated[Literal["json"] | None, Parameter(group=ONE_PART)] = None,
     reuse_stale: bool = False,
-    track: Track = (),
 ) -> int:
     """Make exhibits, or say what that needs; returns the exit status.
 
@@ -149,18 +148,17 @@ def reproduce_(
         print(json.dumps(listed, indent=1))
         return 0
     parts = {"plan": dry_run, "runs": train_only, "figures": figures_only, "check": check}
-    with lab.track(*track):
-        made = reproduce.reproduce(
-            exhibit,
-            scale,
-            jobs=number_of_jobs(jobs),
-            only=next((name for name, chosen in parts.items() if chosen), ""),
-            reuse_stale=reuse_stale,
-            methods=rows,
-            afresh=afresh,
-            device=device,
-            precision=precision or "",
-        )
+    made = reproduce.reproduce(
+        exhibit,
+        scale,
+        jobs=number_of_jobs(jobs),
+        only=next((name for name, chosen in parts.items() if chosen), ""),
+        reuse_stale=reuse_stale,
+        methods=rows,
+        afresh=afresh,
+        device=device,
+        precision=precision or "",
+    )
     return 0 if made else 1
 
 

@@ -1,6 +1,5 @@
 """`fedlib run`: train one specification, or read it if it is stored."""
 
-import contextlib
 import dataclasses
 import json
 import sys
@@ -12,11 +11,10 @@ from cyclopts import Parameter
 
 from .. import algorithms, data, devices, lab, partition
 from ..errors import FedlibError, distinct
-from ..lab import costs, presets, tuning
+from ..lab import costs, presets
 from ..papers import recorded
-from ..protocol import Protocol
 from ..show import intervals
-from . import Scale, Track, completed, fill, spelled
+from . import Scale, completed, fill, spelled
 
 # Fields of a specification that name something: what a shell completes.
 NAMES = {
@@ -28,7 +26,6 @@ NAMES = {
     "device": devices.KNOWN,
     **lab.CHOICES,
 }
-PROTOCOL = [item.name for item in dataclasses.fields(Protocol)]
 FIELDS = [item for item in dataclasses.fields(lab.RunSpec) if item.name not in ("algorithm", "params", "overrides")]
 
 
@@ -57,7 +54,6 @@ def run(
     override: Pairs = (),
     scale: Scale | None = None,
     reuse_stale: bool = False,
-    track: Track = (),
 ) -> None:
     """Train one specification, or read its record, and print what came of it.
 
@@ -89,8 +85,7 @@ def run(
         asked = lab.RunSpec(**given, params=_pairs("set", params), overrides=_pairs("override", override))
     resolved = lab.resolve(asked, scale)
     _say_other_decay(resolved)
-    with lab.track(*track):
-        record = lab.run(asked, scale, reuse_stale=reuse_stale)
+    record = lab.run(asked, scale, reuse_stale=reuse_stale)
     _print_record(record)
 
 
@@ -103,75 +98,6 @@ def _given(algorithm: str | None, options: Any) -> dict[str, Any]:
         if name in given and name not in ("partition", "device", *lab.CHOICES):
             given[name] = spelled(name, given[name], known)
     return given
-
-
-def tune(
-    algorithm: completed(algorithms.ALGORITHMS),  # type: ignore[valid-type]
-    /,
-    *,
-    trials: str = "20",
-    ranges: Annotated[Pairs, Parameter(name="--range", metavar="NAME=LOW..HIGH")] = (),
-    options: Options = Options(),  # type: ignore[valid-type]  # noqa: B008
-    params: Annotated[Pairs, Parameter(name="--set")] = (),
-    override: Pairs = (),
-    scale: Scale | None = None,
-    prune: bool = True,
-    track: Track = (),
-) -> None:
-    """Choose hyper-parameters by validation accuracy; every trial is a stored run.
-
-    Parameters
-    ----------
-    algorithm
-        method, see `fedlib list`
-    trials
-        how many runs, the pruned ones included
-    ranges
-        what is searched: NAME=LOW..HIGH, or NAME=A,B,C to choose from; lr, batch_size, local_epochs, a hyper-parameter or a
-        field of the protocol; repeatable (default: lr and the method's own, a decade to either side)
-    params
-        hyper-parameter of the method that is not searched; repeatable
-    override
-        field of the protocol, such as momentum; repeatable
-    scale
-        smoke, demo, record or paper, as of `fedlib run`
-    prune
-        stop a trial that is below the median of the others
-    """
-    asked = lab.RunSpec(
-        **_given(algorithm, options), params=_pairs("set", params), overrides=_pairs("override", override)
-    )
-    searched = {name: _range(name, text) for name, text in _pairs("range", ranges).items()} or None
-    with lab.track(*track):
-        found = lab.tune(asked, searched, trials=trials, scale=scale, prune=prune)  # type: ignore[arg-type]  # coerced there
-    print(fill(repr(found), indent=2))
-    chosen = " ".join(_as_option(name, value) for name, value in found.chosen.items())
-    print(fill(f"to go on with it: --seed 1 {chosen}", indent=2))
-
-
-def _range(name: str, text: str) -> Any:
-    low, dots, high = text.partition("..")
-    try:
-        if dots:
-            return tuple(int(end) if end.strip().lstrip("+-").isdigit() else float(end) for end in (low, high))
-        return [_value(one) for one in text.split(",")]
-    except ValueError:
-        raise FedlibError(f"--range {name}={text}: must be {name}=LOW..HIGH, two numbers, or {name}=A,B,C") from None
-
-
-def _value(text: str) -> Any:
-    """What a text stands for: a whole number, a number, true or false, or a name."""
-    for kind in (int, float):
-        with contextlib.suppress(ValueError):
-            return kind(text)
-    return {"true": True, "false": False}.get(text.strip().lower(), text.strip())
-
-
-def _as_option(name: str, value: Any) -> str:
-    """A chosen value as an option of `fedlib run`."""
-    if name in tuning.SIZES:
-        return f"--{name.replace('_', '-')} {value}"
-    return f"--override {name}={value}" if name in PROTOCOL else f"--set {name}={value}"
 
 
 def _flag(name: str) -> str:

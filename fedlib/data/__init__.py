@@ -17,7 +17,6 @@ from ..errors import FedlibError, check_name, choose, folder_from, others_code, 
 from . import dataset, readers
 from .dataset import Dataset
 from .folders import from_folders
-from .hub import dealt_by, from_huggingface
 from .info import BUILT_IN, DESCRIBED, READERS, REGISTERED, DatasetInfo, provide
 
 EMBEDDED = tuple(name for name, reader in READERS.items() if not reader.folder)  # stand-ins
@@ -167,10 +166,8 @@ __all__ = [
     "DatasetInfo",
     "available",
     "dataset",
-    "dealt_by",
     "described",
     "from_folders",
-    "from_huggingface",
     "info",
     "load",
     "names",

@@ -45,7 +45,6 @@ from .tables import clients_of as clients_of
 from .tables import counts as counts
 from .tables import owners as owners
 from .tables import rounds_of as rounds_of
-from .tracking import track as track
 from .tuning import Tuned as Tuned
 from .tuning import default_ranges as default_ranges
 from .tuning import tune as tune

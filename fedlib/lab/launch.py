@@ -1,5 +1,6 @@
 """Computing runs: one in this process, or several side by side in worker processes."""
 
+import copy
 import dataclasses
 import json
 import multiprocessing
@@ -13,18 +14,20 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import filelock
+import numpy as np
 
 from .. import check, data, devices, randomness, training
-from ..errors import FedlibError, coerce, others_code, require
+from ..errors import FedlibError, coerce, one_line, others_code, require
 from ..federation import Federation
-from . import checkpoint, costs, files, tracking
+from . import checkpoint, costs, files
 from .build import federation_of, made_by_own_parts
 from .estimates import cores, expected_seconds, slow_arithmetic
 from .progress import Progress, notice
 from .records import Record, begin_session, clear_folder, lock_of, read, state, store, usable, write
-from .spec import Resolved, RunSpec, resolve
+from .spec import FilledSpec, Resolved, RunSpec, resolve
 
 Pipe: TypeAlias = "Connection[Any, Any]"
+Log: TypeAlias = Callable[[FilledSpec, dict[str, Any]], Any]
 
 
 def run(
@@ -33,7 +36,7 @@ def run(
     *,
     progress: bool = True,
     reuse_stale: bool = False,
-    log: Callable[[dict[str, Any]], None] | None = None,
+    log: Log | None = None,
 ) -> Record:
     """The record of `spec`: read if it is finished, resumed or computed otherwise.
 
@@ -41,21 +44,37 @@ def run(
     returned if `reuse_stale`. If a person's own network or partition makes something else than it did for the stored
     run, though its source is the same, that is another run. One process computes; another that asks for the same run
     waits and reads. Of several threads of one process, one trains and the others wait (`sweep` trains side by side).
-    log: called with the row of each round that is trained here (`track` watches sweeps, too). Raises FedlibError for what a user can mend,
+    log: called as `log(spec, row)` with the row of each round that is trained, as it ends; where it fails, a line says so and the run goes
+    on without it. Raises FedlibError for what a user can mend,
     Interrupted on Ctrl-C, which a run in another thread than the main one does not hear.
     """
     resolved = resolve(spec, scale)
     resolved.check_data()  # else a stored record would answer for other data
-    record = _run(resolved, progress, reuse_stale, log)
-    tracking.stored(record)
-    return record
+    return _run(resolved, progress, reuse_stale, _harmless(log))
+
+
+def _harmless(log: Log | None) -> Log | None:
+    """A person's `log`, which gets copies, and is called no more once it has failed."""
+    require(log is None or callable(log), "log", log, "a function of a specification and a row of its rounds, or None")
+    failed: list[FedlibError] = []
+
+    def told(spec: FilledSpec, row: dict[str, Any]) -> None:
+        try:
+            with others_code("log"), randomness.fork_everything(np.random.default_rng(0)):
+                if log is not None and not failed:
+                    log(copy.deepcopy(spec), copy.deepcopy(row))
+        except FedlibError as error:
+            failed.append(error)
+            notice(f"log is called no more, the runs go on: {one_line(str(error))}")
+
+    return log and told
 
 
 def _run(
     resolved: Resolved,
     progress: bool,
     reuse_stale: bool,
-    log: Callable[[dict[str, Any]], None] | None,
+    log: Log | None,
     share: int | None = None,
 ) -> Record:
     """`run`. share: in a sweep's worker, the cores that it may use; it does not wait for a run that is computed elsewhere."""
@@ -130,7 +149,7 @@ def _compute(
     built: Federation,
     made: dict[str, str],
     progress: bool,
-    log: Callable[[dict[str, Any]], None] | None,
+    log: Log | None,
     processes: int,
 ) -> Record:
     """Train (or resume) and store; the locks are held. What a failed start leaves is removed. processes: as many may
@@ -155,9 +174,8 @@ def _compute(
                     resolved.check_own_parts()
                     if row["round"] == 0:
                         resolved.check_data()
-                    tracking.tell(resolved.key, spec, row)
                     if log is not None:
-                        log(row)
+                        log(spec, row)
 
                 outcome = checkpoint.simulate(
                     built, resolved.simulated, spec.rounds, spec.participation,
@@ -174,7 +192,6 @@ def _compute(
         raise
     finally:
         training.processes.reset(setting)
-        tracking.finish(resolved.key)
     record = read(path)
     assert record is not None
     return record
@@ -205,9 +222,11 @@ def sweep(
     reuse_stale: bool = False,
     in_order: bool = False,
     each: Callable[[int], None] | None = None,
+    log: Log | None = None,
 ) -> list[Record]:
     """The records of `specs` in order; what is missing is trained by `jobs` single-threaded workers, side by side, longest first
-    or as `specs` has it (in_order); a single run here. each: called with how many runs remain whenever one is finished.
+    or as `specs` has it (in_order); a single run here. each: called with how many runs remain whenever one is finished;
+    log: as of `run`, here, with the rounds of all.
 
     On Ctrl-C or SIGTERM the workers finish their rounds and save; the same call resumes. An error of one run is
     raised when all others are done; missing data that cannot be downloaded, before anything is trained.
@@ -219,6 +238,7 @@ def sweep(
     jobs = coerce("jobs", jobs, int)
     require(jobs >= 1, "jobs", jobs, "at least 1")
     require(each is None or callable(each), "each", each, "a function of how many runs remain, or None")
+    log = _harmless(log)
     wanted = missing(specs, scale, reuse_stale)
     for device in dict.fromkeys(name for item in wanted for name in item.spec.device.split(",")):
         devices.found(device)
@@ -238,10 +258,10 @@ def sweep(
             notice(line)
         with Progress(f"0 of {len(todo)} runs", sum(expected.values()), progress) as bar:
             told = each and (lambda remaining: each(remaining + len(here)))
-            failures = _in_workers(todo, min(jobs, len(todo)), bar, expected, reuse_stale, told)
+            failures = _in_workers(todo, min(jobs, len(todo)), bar, expected, reuse_stale, told, log)
     for place, item in enumerate(here, 1):
         try:
-            run(item.spec, progress=progress and single, reuse_stale=reuse_stale)
+            run(item.spec, progress=progress and single, reuse_stale=reuse_stale, log=log)
         except FedlibError as error:
             if single:
                 raise
@@ -251,12 +271,7 @@ def sweep(
                 each(len(here) - place)
     if failures:
         raise FedlibError("; ".join(failures))
-    records = [
-        _run(resolve(spec, scale), False, reuse_stale, None) for spec in specs
-    ]  # `missing` has checked their data
-    for record in records:
-        tracking.stored(record)
-    return records
+    return [_run(resolve(spec, scale), False, reuse_stale, None) for spec in specs]  # `missing` has checked their data
 
 
 def _fetch(todo: list[Resolved]) -> None:
@@ -274,6 +289,7 @@ def _in_workers(
     expected: dict[str, float],
     reuse_stale: bool,
     each: Callable[[int], None] | None,
+    log: Log | None,
 ) -> list[str]:
     """Train `todo` in `jobs` worker processes; returns what went wrong, one line each. The bar goes by `expected`, each
     run's seconds by its key; `each` is told how many runs remain.
@@ -314,9 +330,9 @@ def _in_workers(
         if kind == "round":  # a resumed run has the rounds before it done at once
             done[item.key] = expected[item.key] * (said["round"] + 1) / item.spec.rounds
             bar.update(sum(done.values()), f"{item.spec.algorithm} {_reached(said, item.spec.rounds)}")
-            tracking.tell(item.key, item.spec, said)
+            if log is not None:
+                log(item.spec, said)
             return
-        tracking.finish(item.key)
         if kind == "elsewhere":
             waiting.append(item)  # the others first
             give(pipe)
@@ -384,7 +400,7 @@ def work(descriptor: int, reuse_stale: bool, share: int) -> None:
     """
     parent: Pipe = Connection(descriptor)
 
-    def report(row: dict[str, Any]) -> None:
+    def report(spec: FilledSpec, row: dict[str, Any]) -> None:
         try:
             parent.send(("round", row))
         except OSError:  # the parent is gone

@@ -78,12 +78,12 @@ def find(key: str) -> records.Record:
     raise FedlibError(f"run = {shown(key)}: names no stored run and none of record; `fedlib runs` lists those stored")
 
 
-def gather(specs: Iterable[RunSpec], jobs: int = 2, whole: bool = False) -> dict[str, records.Record]:
+def gather(specs: Iterable[RunSpec], jobs: int = 2, whole: bool = False, log: Any = None) -> dict[str, records.Record]:
     """The records of `specs` by key, each read from the store, or else from the results of record, or else trained, `jobs` side by
     side. jobs = 0 trains none: what is missing is left out, and raises FedlibError where everything is.
 
     whole: results of record, which have a run's rounds and each client's last row, will not do. Nor do they for a run that keeps
-    weights or measures what they lack.
+    weights or measures what they lack. log: as of `sweep`.
     """
     resolved = {run.key: run for run in map(resolve, specs)}
     known = {} if whole else by_key()
@@ -103,7 +103,7 @@ def gather(specs: Iterable[RunSpec], jobs: int = 2, whole: bool = False) -> dict
         require(len(blank) < len(resolved), "jobs", jobs, f"at least 1: none of the {len(resolved)} runs is there")
         print(f"{len(blank)} of {len(resolved)} runs are missing and left out.")
     asked = [run.spec for key, run in resolved.items() if key not in read and key not in blank]
-    made = read | {record.key: record for record in sweep(asked, jobs=jobs or 1)}
+    made = read | {record.key: record for record in sweep(asked, jobs=jobs or 1, log=log)}
     return {key: made[key] for key in resolved if key in made}
 
 

@@ -68,7 +68,7 @@ SPECS = [
 ]
 
 
-def stop(row: dict[str, Any]) -> None:
+def stop(spec: Any, row: dict[str, Any]) -> None:
     if row["round"] == 1:
         signal.raise_signal(signal.SIGTERM)
 

@@ -150,7 +150,7 @@ def test_an_interrupt_while_another_thread_waits(home):
     source = """
 import signal, threading
 second = threading.Thread(target=lambda: print("second", run(specs[1], progress=False).status))
-def after_round(row):
+def after_round(spec, row):
     if threading.current_thread() is threading.main_thread() and not second.is_alive():
         second.start()
         while not second.waits:

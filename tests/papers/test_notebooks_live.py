@@ -24,7 +24,7 @@ from fedlib.show import plots
 
 pytestmark = pytest.mark.filterwarnings("default")  # as in a kernel: seaborn uses what matplotlib is about to drop
 
-NOTEBOOKS = reproduce.all_notebooks()
+NOTEBOOKS = [name for name in reproduce.all_notebooks() if not name.startswith("recipes/")]
 EXHIBITS = {name: [item for item in exhibits.every().values() if item.notebook == name] for name in NOTEBOOKS}
 WIDTH = models.FEATURES
 

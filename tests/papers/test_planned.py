@@ -128,7 +128,6 @@ def test_hours_are_those_of_runs_on_record_where_there_are_some(monkeypatch):
     ]
     monkeypatch.setattr("fedlib.lab.of_record.read_results", lambda: taken)
     monkeypatch.setattr(estimates, "timed", lambda: [])
-    monkeypatch.setattr(estimates, "_pace", lambda spec, of_record: 1e9)  # here as where they were trained
     assert planned.expected_hours([spec], recorded.timed()) == pytest.approx(1.0)  # their median
     half = dataclasses.replace(spec, rounds=spec.rounds // 2)
     assert planned.expected_hours([half, half], recorded.timed()) == pytest.approx(1.0)
@@ -137,7 +136,7 @@ def test_hours_are_those_of_runs_on_record_where_there_are_some(monkeypatch):
 def test_the_pace_of_the_processors_of_record_is_what_their_runs_in_fp32_reach():
     known = [one for one in estimates.Timed.of(of_record.read_results()) if one.run.spec.precision == "fp32"]
     reached = np.median([estimates.training_work(one.run) / one.seconds for one in known])
-    assert len(known) >= 5 and pytest.approx(reached, rel=0.05) == estimates.USUAL * estimates.OF_RECORD
+    assert len(known) >= 5 and pytest.approx(reached, rel=0.05) == estimates.OF_RECORD
 
 
 def test_further_seeds_of_the_plan_are_read(monkeypatch):

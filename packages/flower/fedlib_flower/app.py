@@ -115,8 +115,6 @@ class FlowerPost:
 
 @server.main()
 def main(grid: Grid, context: Context) -> None:
-    from fedlib.lab import track
-
     from .server import serve
 
     given = context.run_config
@@ -124,8 +122,7 @@ def main(grid: Grid, context: Context) -> None:
         for name in ("share", "out"):
             if not given.get(name):
                 raise FedlibError(f"{name}: must be given, as --run-config '{name}=\"FOLDER\"'")
-        with track(*filter(None, [str(given.get("track", ""))])):
-            serve(FlowerPost(grid), Path(str(given["share"])), Path(str(given["out"])), float(given["patience"]))
+        serve(FlowerPost(grid), Path(str(given["share"])), Path(str(given["out"])), float(given["patience"]))
     except FedlibError as error:
         print(f"fedlib: {error}", file=sys.stderr, flush=True)
         raise RuntimeError(str(error)) from None  # so that Flower lists the run as failed

@@ -15,7 +15,7 @@ import pandas as pd
 from fedlib.algorithms import Algorithm, ServerState
 from fedlib.errors import FedlibError, one_line, others_code, require
 from fedlib.federation import Federation, Message, ServerContext
-from fedlib.lab import checkpoint, clientfiles, costs, files, tracking
+from fedlib.lab import checkpoint, clientfiles, costs, files
 from fedlib.lab.progress import notice
 from fedlib.lab.spec import Resolved
 from fedlib.lab.tables import clients_of, rounds_of
@@ -280,7 +280,6 @@ def _serve(post: Transport, share: Path, out: Path, patience: float) -> Outcome:
         files.write_bytes(earlier, _csv(nodes.messages))
         shown = f"round {row['round'] + 1} of {run.spec.rounds}: accuracy {row['accuracy']:.4f}"
         notice(f"{shown}, {timing['seconds']:.1f} s")
-        tracking.tell(run.key, run.spec, row)
 
     try:
         outcome = checkpoint.simulate(
@@ -292,7 +291,6 @@ def _serve(post: Transport, share: Path, out: Path, patience: float) -> Outcome:
         raise FedlibError(f"the round's uploads do not fit together: {' '.join(str(error).split())}") from error
     finally:
         files.write_bytes(earlier, _csv(nodes.messages))
-        tracking.finish(run.key)
     tables = {"rounds": rounds_of(outcome), "clients": clients_of(outcome), "timing": pd.DataFrame(outcome.timing_rows)}
     contents: dict[Path, list[bytes | memoryview]] = {
         out / f"{name}.csv": [table.to_csv(index=False, lineterminator="\n").encode()] for name, table in tables.items()
