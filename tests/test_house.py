@@ -120,7 +120,7 @@ def code_lines(file: Path) -> int:
     return sum(bool(line) and not line.startswith("#") for line in lines)
 
 
-CEILING = 13_750
+CEILING = 11_750
 
 
 def test_the_house_is_no_larger_than_it_was():
@@ -131,7 +131,7 @@ def test_the_house_is_no_larger_than_it_was():
 def test_showing_loads_no_torch():
     source = (
         "import sys, fedlib.show\n"
-        "from fedlib.show import intervals, labels, looks, plots, tables\n"
+        "from fedlib.show import intervals, labels, looks, messages, stats, style\n"
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", source], check=True, capture_output=True)

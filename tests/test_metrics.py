@@ -1,17 +1,17 @@
-"""Metrics: their values by hand, and the way of one registration into runs, tables, captions and axes."""
+"""Metrics: their values by hand, and the way of one registration into runs and tables."""
 
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from processes import interrupted
 
-from fedlib import FedlibError, RunSpec, lab, metrics
+from fedlib import FedlibError, RunSpec, lab, metrics, study
+from fedlib.lab import of_record
 from fedlib.metrics import METRICS, Metric
-from fedlib.papers import exhibits, notebook
-from fedlib.show import intervals, plots, tables
+from fedlib.papers import exhibits
+from fedlib.show import intervals
 
 SPEC = RunSpec("Standalone", rounds=2, num_clients=4, participation=0.5, batch_size=64)
 
@@ -99,7 +99,7 @@ def test_the_worst_decile_of_a_round_is_over_the_clients_visited_so_far(small_di
         intervals.reported(record, "last", "balanced_accuracy")
 
 
-def test_one_registration_reaches_runs_tables_captions_and_axes(small_digits):
+def test_one_registration_reaches_runs_and_tables(small_digits):
     entropy = torch.nn.functional.cross_entropy
     loss = Metric("test_loss", "mean test loss", "nats", 0.0, float("inf"), False, of_client=entropy)
     metrics.register(loss)
@@ -108,22 +108,9 @@ def test_one_registration_reaches_runs_tables_captions_and_axes(small_digits):
         metrics.register(replace(loss, name="accuracy"))
     specs = [replace(SPEC, algorithm=name, metrics="test_loss") for name in ("Standalone", "FedSSA")]
     assert not lab.resolve(specs[0]).portable  # no worker knows it
-    found = notebook.train_cells([exhibits.Cell(spec=spec) for spec in specs], 1)
-    summary = found.summary("last", "test_loss").set_index("method")
-    stored = {record.spec.algorithm: record.rounds["test_loss"].iloc[-1] for record in found.records}
-    assert summary["ours"].to_dict() == pytest.approx(stored)  # nats, not times 100
-    assert summary["selected"]["FedSSA"] == pytest.approx(found.records[1].rounds["test_loss_selected"].iloc[-1])
-    names = list(stored)
-    marks = tables.wide(summary.assign(ours=[1.0, 2.0]).reset_index(), names, metric="test_loss").marks
-    assert marks.iloc[:, 0].tolist() == ["best", "second"]
-    of = {"scale": "smoke", "datasets": ["digits"], "embedded": False, "protocol": "paper", "rule": "last", "seeds": 1}
-    said = [tables.caption(**of, metric=name) for name in ("test_loss", "accuracy_all")]
-    assert said[0].startswith("Mean test loss in nats over the clients visited so far")
-    assert said[1].startswith("Mean test accuracy over all clients in per cent, the last round")
-    drawn = plots.curves(found.rounds(), {found.cells[0].setting: names}, metric="test_loss")
-    assert drawn.axes[0].get_ylabel() == "mean test loss (nats)"
-    drawn = plots.intervals(summary.reset_index(), names, "test_loss")
-    assert drawn.axes[0].get_xlabel() == "mean test loss (nats)"
+    found = study.train({spec.algorithm: spec for spec in specs}, jobs=1)
+    for method, run in zip(found.runs["method"], found.records, strict=True):
+        assert found.table(metric="test_loss").loc[method].item() == f"{run.rounds['test_loss'].iloc[-1]:.2f} (n = 1)"
 
 
 @pytest.mark.parametrize("name", ["worst_decile", "nothing"])
@@ -155,13 +142,8 @@ def test_a_client_that_diverges_is_recorded_whatever_a_metric_makes_of_its_logit
     assert lab.run(spec, progress=False).status == "diverged"
 
 
-@pytest.mark.thorough
 def test_results_of_record_have_the_worst_decile():
-    found = notebook.load_record("fedssa/heterogeneous")
-    table = found.summary("last", "worst_decile")
-    row, run = table.iloc[0], found.records[0]
-    assert len(table) == len(found.summary("last")) and (table["ours"] < found.summary("last")["ours"]).all()
-    assert np.isnan(row["all"]) and isinstance(run.clients, pd.DataFrame)
+    run = of_record.by_key()[exhibits.frame("fedssa/heterogeneous")["key"].iloc[0]]
     last = np.sort(run.clients.query("round >= 0")["accuracy"])
     worst = last[: int(np.ceil(len(last) / 10))].mean()
     assert intervals.reported(run, "last", "worst_decile") == pytest.approx(100 * worst)

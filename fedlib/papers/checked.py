@@ -76,22 +76,6 @@ def table() -> pd.DataFrame:
     return pd.read_csv(file) if file.exists() else pd.DataFrame(columns=["key", "numbers", "worst", "date"])
 
 
-def last_agreed() -> str:
-    """When and at which commit the first rounds were last trained again, and what came out, in a sentence."""
-    found = table()
-    if not len(found):
-        return "The results of record have not been checked against this code yet."
-    differ = int((found["worst"] > 0).sum())
-    newest = found.sort_values("date", kind="stable").iloc[-1]
-    what = (
-        "all agree to the six digits kept" if not differ else f"{differ} differ, by {found['worst'].max():.2g} at most"
-    )
-    return (
-        f"`fedlib record --check` has trained the first {ROUNDS} rounds of {len(found)} results of record again, last at commit "
-        f"{newest['commit']} ({newest['date'][:10]}): {what}."
-    )
-
-
 def _row(record: lab.Record) -> dict[str, Any]:
     resolved = lab.resolve(record.spec)
     devices.found(record.spec.device)

@@ -101,17 +101,16 @@ def _combinations(line: Fields) -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Exhibit:
-    """One table or figure: what it shows, the notebook that makes it, the names of the grids that it reads, and how it is drawn.
+    """One table or figure: what it shows, the notebook that makes it, the names of the grids that it reads.
 
-    name: paper and item, such as `fedssa/table2`; grids: empty, it needs no runs; drawn: the function of `show.plots`, empty: a cell of its
-    notebook; whole: it shows what a method noted in a round, which results of record do not have.
+    name: paper and item, such as `fedssa/table2`; grids: empty, it needs no runs; whole: it shows what a method noted in a round,
+    which results of record do not have.
     """
 
     name: str
     title: str
     notebook: str
     grids: tuple[str, ...] = ()
-    drawn: str = ""
     whole: bool = False
 
     @property
@@ -148,7 +147,7 @@ CHOSEN: dict[str, str] = _DECLARED["chosen"]  # what the texts leave open at sca
 GRIDS: dict[str, Grid] = {name: _grid(name) for name in _DECLARED["grids"]}
 _ALL = {
     name: Exhibit(
-        name, said["title"], said["notebook"], tuple(said.get("runs", ())), said.get("drawn", ""), "whole" in said
+        name, said["title"], said["notebook"], tuple(said.get("runs", ())), "whole" in said
     )
     for name, said in _DECLARED["exhibits"].items()
 }
@@ -258,18 +257,6 @@ class Cell:
     def _others(self) -> list[str]:
         names = [name for name in self.shown if name not in ("num_clients", "participation")]
         return [labels.word(name, getattr(self.spec, name)) for name in names]
-
-    def typed(self) -> dict[str, Any]:
-        """The setting's values, for the columns of a table: num_clients, participation, stands_for (the paper's N, if another)
-        and whatever else its label names.
-        """
-        others = [name for name in self.shown if name not in ("num_clients", "participation")]
-        return {
-            "num_clients": self.num_clients,
-            "participation": self.participation,
-            "stands_for": self.stands_for,
-            **{name: getattr(self.spec, name) for name in others},
-        }
 
 
 def cells(

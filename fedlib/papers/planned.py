@@ -3,7 +3,7 @@
 A plain table, written before its runs: an arm answers one question, which stands in its first row with when it was
 planned (and what had been seen by then), the rule that selects a run's round, and the margin in points within which a
 difference counts as none. A row is one case with its seeds; `more` has the fields of a specification that have no column.
-`grids` names the grids whose common error a row's runs are part of (`show/paired.py`): a row that is not planned turns no
+`grids` names the grids whose common error a row's runs are part of (`show/stats.py`): a row that is not planned turns no
 verdict. `only` names the grids that alone show a row's runs, such as those of a picture for which a few were made.
 
 Finished runs of an arm that would change tables only half wait in results/pending/runs, which no table reads, until the
@@ -114,19 +114,6 @@ def seeds() -> set[int]:
 def elsewhere(grid: str) -> set[str]:
     """Keys of planned runs that the grid could have but does not show, since they were made for others alone."""
     return {run.key for run in _every() if run.only and grid not in run.only}
-
-
-def grid_of(keys: Collection[str]) -> list[Planned]:
-    """The planned grid, in one place, that holds most of the runs `keys`; empty where none of them is planned. Of two that hold as
-    many, the first in the plan.
-    """
-    held: dict[tuple[Any, ...], list[Planned]] = {}
-    for run in _every():
-        for grid in run.grids:
-            held.setdefault((grid, run.place), []).append(run)
-    counts = [(sum(run.key in keys for run in own), own) for own in held.values()]
-    most = max((count for count, _ in counts), default=0)
-    return next(own for count, own in counts if count == most) if most else []
 
 
 def arm(name: str) -> Arm:

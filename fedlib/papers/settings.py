@@ -11,11 +11,10 @@ from typing import Any
 from .. import data, devices, lab, training
 from ..errors import FedlibError, choose, coerce, require, shown
 from ..lab import presets
-from ..show import intervals, tables
+from ..show import stats
 from . import exhibits
 from .exhibits import DEMO, SMOKE
 from .prose import say
-from .results import note
 
 LONGEST_NAME = 95  # characters of a variation's files, so that the extension fits into a hundred
 
@@ -109,22 +108,6 @@ class Parameters:
             )
         return replace(self.beside, methods=(method,)).cells(grid)[0].spec
 
-    def caption(self, cells: Sequence[exhibits.Cell] = (), metric: str = "accuracy") -> str:
-        """The sentence under a table of `metric`; cells: those in it, whose data, N, C, T, E, B, protocol and number of seeds it
-        then says.
-        """
-        names = tuple(dict.fromkeys(cell.dataset for cell in cells)) or self.datasets
-        return tables.caption(
-            scale=self.scale,
-            datasets=names,
-            embedded=any(data.info(name).embedded for name in names),
-            protocol=self.protocol or "as each exhibit says",
-            rule=self.rule,
-            seeds=len({cell.spec.seed for cell in cells} or self.seeds),
-            note=note(cells),
-            metric=metric,
-        )
-
 
 # name -> (type, default, help): the parameters that every notebook has, as its own cell has them.
 PARAMETERS: dict[str, tuple[type, Any, str]] = {}
@@ -169,7 +152,7 @@ def settings(
     values: dict[str, Any] = {name: coerce(name, given[name], kind) for name, kind in one_value.items()}
     values |= {"methods": _methods(methods), "seeds": _seeds(seeds)}
     choose("scale", values["scale"], lab.SCALES)
-    choose("rule", values["rule"], intervals.SELECTION_RULES)
+    choose("rule", values["rule"], stats.RULES)
     if values["dataset"]:
         choose("dataset", values["dataset"], data.names())
     if values["protocol"]:

@@ -18,10 +18,6 @@ from .. import federation, lab, models, randomness, training
 from ..errors import require
 
 PERPLEXITY = 30.0  # of the t-SNE maps: the library's default; the papers state none (*chosen*)
-SHOWN = (  # how `enhance_images` shows pixels, for the foot of a picture
-    "Originals as stored. Enhanced images are the extractor's output, which has no scale of pixels: each is rescaled by itself, "
-    "its least value over all channels to 0 and its largest to 1."
-)
 
 
 def _rebuilt(record: lab.Record) -> federation.Federation:
@@ -99,7 +95,7 @@ def map_representations(
 
 
 def enhance_images(record: lab.Record, count: int = 5) -> dict[str, np.ndarray]:
-    """`count` images, each of another class, and what pFedES's final global extractor makes of them, for `plots.images`.
+    """`count` images, each of another class, and what pFedES's final global extractor makes of them.
 
     Returns {"original": ..., "enhanced": ...}, each (count, height, width, 3) in [0, 1]. Originals are the pixels as stored. Enhanced
     images are the extractor's output for the normalised image; it has no scale of pixels, so each is rescaled on its own, from
@@ -129,7 +125,7 @@ def _pictures(images: np.ndarray) -> np.ndarray:
 
 
 def encode_images(pictures: Mapping[str, np.ndarray]) -> pd.DataFrame:
-    """Rows of square pictures (`plots.images`) as a small table, to be kept: row, picture, pixels (red, green and blue bytes by
+    """Rows of square pictures as a small table, to be kept: row, picture, pixels (red, green and blue bytes by
     row and column, in base64).
     """
     for drawn in pictures.values():
@@ -161,7 +157,7 @@ def list_matches(record: lab.Record) -> pd.DataFrame:
 
 
 def decode_images(table: pd.DataFrame) -> dict[str, np.ndarray]:
-    """What `encode_images` kept, for `plots.images`: row -> (n, side, side, 3) in [0, 1]."""
+    """What `encode_images` kept: row -> (n, side, side, 3) in [0, 1]."""
     drawn: dict[str, list[np.ndarray]] = {}
     for row, text in zip(table["row"], table["pixels"], strict=True):
         pixels = np.frombuffer(b64decode(text), np.uint8)

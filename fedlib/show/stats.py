@@ -18,7 +18,6 @@ from ..errors import choose, require
 VERSION = 1  # of the rule
 LEVEL = 0.95
 PRIOR = 2  # degrees of freedom that the grid's variance counts for
-VERDICTS = ("clear", "no difference", "undecided", "one seed", "diverged")
 _POINTS = 15  # a power of two
 
 RULES = {

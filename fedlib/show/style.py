@@ -12,8 +12,13 @@ from matplotlib.figure import Figure
 
 from . import labels
 from .looks import looks
-from .plots import SHOWN_DPI, STYLE
 
+STYLE: Any = {
+    "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "legend.fontsize": 7, "xtick.labelsize": 7, "ytick.labelsize": 7,
+    "axes.spines.top": False, "axes.spines.right": False, "figure.dpi": 200, "axes.grid": True,
+    "grid.alpha": 0.25, "grid.linewidth": 0.5, "lines.linewidth": 1.4, "axes.formatter.useoffset": False,
+}  # fmt: skip
+SHOWN_DPI = 110  # in a notebook, where pictures have twice the pixels that they take on the page
 SYMBOLS = {"N": "num_clients", "C": "participation", "T": "rounds", "E": "local_epochs", "B": "batch_size"}
 STAND_IN = "stand-in: embedded digits, not comparable with the paper"
 

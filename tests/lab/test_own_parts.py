@@ -11,15 +11,14 @@ import nbformat
 import numpy as np
 import pytest
 import torch
-from matplotlib.text import Text
 from nbclient import NotebookClient
 from processes import bits, interrupted
 
 from fedlib import ALGORITHMS, FedlibError, RunSpec, data, lab, models, run, sweep
 from fedlib.lab import costs, launch, own
 from fedlib.papers import notebook
-from fedlib.papers.exhibits import Cell
-from fedlib.show import plots, tables
+from fedlib.papers.exhibits import Cell, frame
+from fedlib.show import style
 
 METHOD = """
 import torch
@@ -282,13 +281,10 @@ def test_a_method_a_model_data_and_a_partition_of_ones_own_run_beside_ours(defin
     monkeypatch.setattr(launch, "_compute", None)  # from now on nothing is computed
     assert run(SPEC, progress=False).digest == ours.digest and not ours.stale
     trained = notebook.train_cells([Cell(spec=spec) for spec in specs] + [Cell(method="mine, again", spec=SPEC)])
-    ranked = tables.wide(trained.summary("last"), ["Standalone", "FedSSA", "SharedBias", "mine, again"])
-    assert [*ranked.table.index] == ["Standalone", "FedSSA", "SharedBias", "mine, again"]
+    shown = frame(trained.cells)
+    assert {*shown["method"]} == {"Standalone", "FedSSA", "SharedBias", "mine, again"} and shown["last"].notna().all()
     assert trained.cells[0].setting == "stripes, N = 3, C = 100 %"
-    setting = trained.cells[0].setting
-    drawn = plots.curves(trained.rounds(), {setting: ["FedSSA", "SharedBias"]})
-    texts = " ".join(text.get_text() for text in drawn.findobj(Text))
-    assert "FedSSA" in texts and "SharedBias" in texts
+    assert style.palette(["FedSSA", "SharedBias"])["SharedBias"]
     assert costs.of_run(trained.records[-1])[-1] > 0
 
 

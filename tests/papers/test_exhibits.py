@@ -8,10 +8,10 @@ import psutil
 import pytest
 from results_of_record import write_results
 
-from fedlib import algorithms, lab, numerics
+from fedlib import algorithms, lab
 from fedlib.errors import FedlibError
-from fedlib.papers import exhibits, notebook, printed, reproduce
-from fedlib.show import labels, plots
+from fedlib.papers import exhibits, printed, reproduce
+from fedlib.show import labels
 
 BOTH = {"cifar10", "cifar100"}
 THREE = {(10, 1.0), (50, 0.2), (100, 0.1)}
@@ -200,7 +200,6 @@ def test_every_value_of_a_run_names_its_layer():
 def test_an_exhibit_is_declared_once_and_every_grid_has_one_name():
     read = {grid for item in exhibits.every().values() for grid in item.grids}
     assert read == set(exhibits.GRIDS)
-    assert all(hasattr(plots, item.drawn) for item in exhibits.every().values() if item.drawn)
 
 
 def test_unknown_grid():
@@ -223,13 +222,12 @@ def test_results_of_record_are_matched_by_what_was_run(results):
     cells = exhibits.cells("fedssa/table5", "record", "cifar100", (0, 1))
     ran = [cell for cell in cells if cell.method[:6] != "case B"]
     results(*(cell.spec for cell in ran))
-    found = notebook.load_record("fedssa/table5")
-    assert [cell.spec for cell in found.cells] == [cell.spec for cell in ran]
-    for cell, record in zip(found.cells, found.records, strict=True):
-        assert record.spec == lab.resolve(cell.spec).spec
-    assert not notebook.load_record("fedssa/table5", "paper").cells  # T, E and B are other ones
+    found = exhibits.frame("fedssa/table5")
+    assert found["key"].tolist() == [lab.resolve(cell.spec).key for cell in ran]
+    assert found["method"].tolist() == [cell.method for cell in ran]
+    assert exhibits.frame("fedssa/table5", "paper").empty  # T, E and B are other ones
     # Case C is FedSSA of Table 2.
-    assert {cell.method for cell in notebook.load_record("fedssa/heterogeneous").cells} == {"FedSSA"}
+    assert set(exhibits.frame("fedssa/heterogeneous")["method"]) == {"FedSSA"}
 
 
 @pytest.mark.parametrize(
@@ -239,18 +237,9 @@ def test_results_of_record_are_matched_by_what_was_run(results):
 def test_results_of_record_of_other_public_data_are_not_taken_for_a_cell(results, change):
     cell = next(cell for cell in exhibits.cells("pfedhr/labelled", "record", "cifar10") if cell.method == "FedMD")
     results(replace(cell.spec, **change))
-    assert not notebook.load_record("pfedhr/labelled").cells
+    assert exhibits.frame("pfedhr/labelled").empty
     results(cell.spec)
-    assert [found.spec for found in notebook.load_record("pfedhr/labelled").cells] == [cell.spec]
-
-
-def test_what_today_s_code_computes_otherwise_is_said(results, monkeypatch):
-    specs = [cell.spec for cell in exhibits.cells("fedssa/table5", "record", "cifar100", (0,))]
-    results(*specs)
-    assert "earlier" not in notebook.coverage("fedssa/table5")
-    monkeypatch.setitem(numerics.VERSIONS, "method FedSSA", 2)
-    said = f"{len(specs)} of {len(specs)} are of earlier numbers than today's code computes (method FedSSA)."
-    assert notebook.coverage("fedssa/table5").endswith(said)
+    assert exhibits.frame("pfedhr/labelled")["key"].tolist() == [lab.resolve(cell.spec, "record").key]
 
 
 def test_papers_own_tables_have_our_labels():
@@ -276,13 +265,6 @@ def test_a_scale_fixes_no_swept_quantity_and_no_setting(scale):
             assert found == cell.value, (name, cell)
     for cell in exhibits.cells("pfedhr/homogeneous", scale):
         assert labels.word("scenario", cell.spec.scenario) in ("M1", "M4")
-        assert cell.typed() | {"stands_for": None} == {
-            "num_clients": cell.num_clients,
-            "participation": cell.participation,
-            "stands_for": None,
-            "scenario": cell.spec.scenario,
-            "partition": cell.spec.partition,
-        }
 
 
 def test_plan_at_scale_paper_prints_what_is_chosen(home, monkeypatch, capsys):

@@ -20,7 +20,6 @@ from fedlib.algorithms.pfedhr import reassembly
 from fedlib.errors import FedlibError
 from fedlib.lab import checkpoint
 from fedlib.papers import exhibits, notebook, reproduce, settings, views
-from fedlib.show import plots
 
 pytestmark = pytest.mark.filterwarnings("default")  # as in a kernel: seaborn uses what matplotlib is about to drop
 
@@ -66,9 +65,6 @@ def tiny_networks(monkeypatch):
     monkeypatch.setattr(exhibits, "frame", known)
     monkeypatch.setattr(models, "BUILDERS", {**real, **tiny})
     monkeypatch.setattr(lab.Resolved, "portable", False)  # no worker would know them
-    png = plots.Picture(figsize=(0.1, 0.1)).png()
-    monkeypatch.setattr(plots.Picture, "png", lambda figure: png)
-    monkeypatch.setattr(plots.Picture, "_repr_png_", lambda figure: png)
     monkeypatch.setattr(views, "tsne", lambda features, *settings: np.ascontiguousarray(features[:, :2]))
     yield
 

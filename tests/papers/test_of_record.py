@@ -9,13 +9,13 @@ from types import SimpleNamespace
 
 import jsonschema
 import pytest
+from matplotlib.figure import Figure
 from results_of_record import write_results
 
 from fedlib import devices, lab, numerics
 from fedlib.__main__ import main
 from fedlib.errors import FedlibError
 from fedlib.papers import exhibits, notebook, reproduce, settings, stamps, views
-from fedlib.show import plots
 
 METHODS = ("Standalone", "FedSSA")
 WORKFLOW = Path(__file__).parents[2] / "workflow"
@@ -121,7 +121,6 @@ def test_a_notebook_reads_them(cells, monkeypatch, capsys):
     found = notebook.train_cells(cells[:-1])
     assert not asked and len(found.records) == 35
     assert capsys.readouterr().out == "35 runs are of record, read from results/.\n"
-    assert len(found.summary("last")) == 12 and len(found.clients()) == 3 * 35
     notebook.check_training(found.records, "FedSSA")
     assert "NO" not in capsys.readouterr().out
     with pytest.raises(FedlibError, match=r"keeps no weights.*whole=True"):
@@ -150,17 +149,13 @@ def test_with_no_jobs_what_is_missing_is_left_out(cells, monkeypatch, capsys):
 @pytest.mark.thorough
 def test_figures_alone_are_drawn_without_what_is_missing(cells, tmp_path, monkeypatch, capsys):
     swept = trained(monkeypatch)
-    monkeypatch.setattr(plots.Picture, "png", lambda figure: b"drawn")
 
     def execute(file, asked, train):
         assert not train
         executed = reproduce._executed(file, asked)
         executed.parent.mkdir(parents=True, exist_ok=True)
         executed.write_text('{"cells": []}')
-        found = notebook.train_cells(cells, 0)
-        summary = found.summary("last")
-        figure = plots.intervals(summary, list(METHODS))
-        notebook.save("fedssa/table2", asked, figure, summary, found)
+        notebook.save_figure("fedssa/table2", asked, Figure(), exhibits.frame(cells))
 
     monkeypatch.setattr(reproduce, "execute", execute)
     command = ["reproduce", "fedssa/table2", "--scale", "record", "--methods", "FedSSA,Standalone", "--figures-only"]
@@ -225,14 +220,12 @@ def test_a_run_of_ones_own_comes_before_one_of_record(cells, monkeypatch):
 
 def test_an_exhibit_made_of_records_is_fresh_until_they_change(cells, tmp_path, monkeypatch):
     write_results(tmp_path / "results", cells)
-    found, item = notebook.train_cells(cells), exhibits.every()["fedssa/table2"]
-    monkeypatch.setattr(plots.Picture, "png", lambda figure: b"drawn")
-    summary = found.summary("last")
+    item = exhibits.every()["fedssa/table2"]
     given = settings.defaults("record", METHODS)
     assert given.variation == "methods-FedSSA-Standalone"
-    notebook.save("fedssa/table2", given, plots.intervals(summary, list(METHODS)), summary, found)
+    notebook.save_figure("fedssa/table2", given, Figure(), exhibits.frame(cells))
     assert stamps.freshness(item, settings.defaults("record", METHODS)) == "fresh"
-    assert stamps.freshness(item, settings.defaults("record")) == "table2.json missing"
+    assert stamps.freshness(item, settings.defaults("record")) == "table2-of-record.json missing"
     write_results(tmp_path / "results", cells[:-1])
     assert stamps.freshness(item, settings.defaults("record", METHODS)) == "runs changed"
 

@@ -12,7 +12,7 @@ from fedlib.__main__ import main
 from fedlib.data import Dataset
 from fedlib.errors import FedlibError
 from fedlib.lab import estimates, of_record
-from fedlib.papers import exhibits, loading, planned, recorded
+from fedlib.papers import exhibits, planned, recorded
 
 
 def test_every_result_of_record_is_named_by_the_plan():
@@ -22,31 +22,32 @@ def test_every_result_of_record_is_named_by_the_plan():
 
 def test_another_network_under_a_planned_name_is_another_run_while_it_is_there():
     keys = [record.key for record in of_record.read_results() if record.spec.algorithm == "FedSSA"]
-    rows = planned.grid_of(keys)
+
+    def named():
+        return {run.key for arm in planned.arms().values() for run in arm.runs} & {*keys}
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(models.BUILDERS, "CNN-1", models.BUILDERS["tiny"])
-        assert planned.grid_of(keys) == []
-    assert planned.grid_of(keys) == rows != []
+        assert not named()
+    assert named() == {*keys} != set()
 
 
 def test_other_data_under_a_planned_name_leave_the_runs_on_the_others():
     """CNNs take no vectors, so that no run on them can be resolved."""
     grid = "audit/fedgh"  # on CIFAR-10 alone
-    before = [record.key for record in loading.load_record(grid).records]
+    before = exhibits.frame(grid)["key"].tolist()
     vectors, labels = np.ones((40, 12), np.float32), np.arange(40) % 4
     data.register("cifar100", lambda: Dataset.from_arrays("cifar100", vectors, labels, vectors, labels))
     with pytest.raises(FedlibError, match="takes images"):
         lab.resolve(planned.arm("long").runs[0].spec, "record")
-    assert [record.key for record in loading.load_record(grid).records] == before != []
+    assert exhibits.frame(grid)["key"].tolist() == before != []
 
 
 def test_runs_that_were_made_for_a_picture_stay_in_it():
     for name in ("fedssa", "pfedes"):
-        shown, table = (loading.load_record(f"{name}/{grid}") for grid in ("representations", "heterogeneous"))
-        assert {cell.method for cell in shown.cells} == {"FedProto", {"fedssa": "FedSSA", "pfedes": "pFedES"}[name]}
-        assert {cell.spec.rounds for cell in shown.cells} == {20} and {cell.spec.rounds for cell in table.cells} == {
-            100
-        }
+        shown, table = (exhibits.frame(f"{name}/{grid}") for grid in ("representations", "heterogeneous"))
+        assert set(shown["method"]) == {"FedProto", {"fedssa": "FedSSA", "pfedes": "pFedES"}[name]}
+        assert set(shown["rounds"]) == {20} and set(table["rounds"]) == {100}
     assert planned.elsewhere("fedssa/heterogeneous") >= {run.key for run in planned.arm("n10").runs}
     assert not planned.elsewhere("fedssa/representations") & {run.key for run in planned.arm("n10").runs}
 
@@ -55,9 +56,8 @@ def test_no_exhibit_shows_the_runs_of_a_gpu_which_are_another_devices():
     on_a_gpu = {run.key for arm in ("gpu", "rates") for run in planned.arm(arm).runs}
     assert len(on_a_gpu) == 18 and on_a_gpu <= of_record.by_key().keys()
     for grid in ("fedssa/heterogeneous", "fedssa/table4", "audit/controls"):
-        assert loading.load_record(grid).records and not on_a_gpu & {
-            record.key for record in loading.load_record(grid).records
-        }
+        keys = set(exhibits.frame(grid)["key"])
+        assert keys and not on_a_gpu & keys
 
 
 def test_every_arm_says_what_it_asks_and_by_which_rule_before_its_runs():
@@ -139,19 +139,9 @@ def test_the_pace_of_the_processors_of_record_is_what_their_runs_in_fp32_reach()
     assert len(known) >= 5 and pytest.approx(reached, rel=0.05) == estimates.OF_RECORD
 
 
-def test_further_seeds_of_the_plan_are_read(monkeypatch):
-    (cell,) = [
-        c
-        for c in exhibits.cells("fedssa/heterogeneous", "record", "cifar100", (4,))
-        if c.method == "FedSSA" and c.num_clients == 100
-    ]
-    held = made(lab.resolve(cell.spec, "record").key, cell.spec)
-    monkeypatch.setattr("fedlib.lab.of_record.read_results", lambda: [held])
-    (found,) = loading.load_record("fedssa/heterogeneous").cells
-    assert found.spec.seed == 4
-    assert loading.coverage("fedssa/heterogeneous").startswith(
-        "fedssa/heterogeneous: 0 of 162 runs at scale record are on record, and 1 of further seeds ("
-    )
+def test_further_seeds_of_the_plan_are_read():
+    rows = exhibits.frame("fedssa/heterogeneous").query("method == 'FedSSA' and dataset == 'cifar100'")
+    assert not {*rows["seed"]} <= {*exhibits.SEEDS["record"]} and {*rows["seed"]} <= planned.seeds()
 
 
 def test_the_command_writes_the_results_after_each_run(capsys, monkeypatch):

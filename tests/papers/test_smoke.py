@@ -13,23 +13,10 @@ from fedlib.papers import exhibits, notebook, settings
 
 HOME = lab.home()  # before conftest gives each test an empty one
 TRAINED = {name: item for name, item in exhibits.every().items() if item.grids}
-# What an exhibit plots: the column of its CSV, and the columns whose rows belong to one panel, or to one line of it.
-TABLE = ("ours", ("setting",))
+TABLE = ("last", ("setting",))  # the column whose values are looked at, and the columns whose rows belong together
 CURVES = ("accuracy", ("setting", "method", "value"))
-SWEEP = ("ours", ("dataset", "method", "swept"))
-SWEEP_BY_PANEL = ("ours", ("setting", "method"))
-TABLES = {  # what draws an exhibit -> the same
-    "intervals": TABLE,
-    "": ("last", ("setting",)),  # drawn in a cell: a row a run
-}
-LINES = {
-    "curves": CURVES,
-    "sweeps": SWEEP,
-}  # at least three points each
-MAPS = dict.fromkeys(("fedssa/fig6", "pfedes/fig6"), ("x", ("method",)))
-NOT_NUMBERS = ("chains",)
-OTHERS = ("audit/precision", "pfedes/fig7")  # next to nothing; pictures of one run
-PLOTTED = [name for name, item in TRAINED.items() if item.drawn not in NOT_NUMBERS and name not in OTHERS]
+SWEEP = ("last", ("setting", "method"))
+OTHERS = ("audit/precision", "pfedes/fig7", "pfedhr/fig7")  # next to nothing; pictures of one run
 
 
 def dull(table, column, panel, line=False):
@@ -46,14 +33,10 @@ def dull(table, column, panel, line=False):
 
 
 def test_dull_tables_are_found():
-    table = pd.DataFrame({"setting": ["a", "a", "b", "b", "b"], "ours": [50.0, 50.0, 50.0, 51.0, 50.0]})
+    table = pd.DataFrame({"setting": ["a", "a", "b", "b", "b"], "last": [50.0, 50.0, 50.0, 51.0, 50.0]})
     assert dull(table, *TABLE) == ["('a',): all 2 values are 50.0000"]
     assert dull(table, *TABLE, line=True) == ["('a',): 2 values"]
     assert dull(table[table["setting"] == "b"], *TABLE, line=True) == []
-
-
-def test_every_way_to_draw_an_exhibit_that_trains_is_looked_at():
-    assert {item.drawn for item in TRAINED.values()} <= {*TABLES, *LINES, *NOT_NUMBERS}
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -77,44 +60,38 @@ def stored(monkeypatch):
         records = [lab.read(lab.store() / lab.resolve(cell.spec, "smoke").key) for cell in cells]
         if any(record is None or record.stale for record in records):
             pytest.skip("its smoke runs are not all trained: python -m fedlib reproduce all --scale smoke")
-        return notebook.Runs(cells, records)
+        return exhibits.frame(cells)
 
     return of
 
 
-@pytest.mark.parametrize("name", [name for name in TRAINED if name != "pfedes/fig7"])  # pictures of one run
+@pytest.mark.parametrize("name", [name for name in TRAINED if name != "pfedes/fig7"])
 def test_smoke_runs_differ(name, stored):
     found = stored(*TRAINED[name].grids)
-    summary = found.summary("last")
-    assert dull(summary, *TABLE) == []
-    sweeps = [grid for grid in TRAINED[name].grids if exhibits.GRIDS[grid].sweep not in ("", "public_dataset")]
-    for grid in sweeps:
-        assert dull(stored(grid).summary("last"), *SWEEP_BY_PANEL, line=True) == [], grid
-    assert dull(found.rounds(), *CURVES, line=True) == []
+    assert dull(found, *TABLE) == []
+    for grid in TRAINED[name].grids:
+        if exhibits.GRIDS[grid].sweep not in ("", "public_dataset"):
+            assert dull(stored(grid), *SWEEP, line=True) == [], grid
+    rounds = lab.tidy(keys=found["key"])[1].merge(found[["key", "setting", "method", "value"]], on="key")
+    assert dull(rounds, *CURVES, line=True) == []
 
 
 @pytest.mark.parametrize("name", TRAINED)
 def test_smoke_runs_learn(name, stored):
     """Every method ends above its start, and most of a panel's clearly above chance, which is 10 % for the ten digits."""
     found = stored(*TRAINED[name].grids)
-    ends = [record.rounds["accuracy"].iloc[[0, -1]].tolist() for record in found.records]
-    rows = [(cell.setting, *pair) for cell, pair in zip(found.cells, ends, strict=True)]
-    table = pd.DataFrame(rows, columns=["setting", "start", "end"])
+    rounds = lab.tidy(keys=found["key"])[1].sort_values("round").groupby("key")["accuracy"]
+    table = found.assign(start=found["key"].map(rounds.first()), end=found["key"].map(rounds.last()))
     assert (table["end"] > table["start"]).mean() > 0.9
     assert (table.groupby("setting")["end"].median() > 0.2).all()
 
 
-@pytest.mark.parametrize("name", [name for name in PLOTTED if name != "pfedhr/fig7"])  # chains of layers
+@pytest.mark.parametrize("name", [name for name in TRAINED if name not in OTHERS])
 def test_figures_of_smoke_show_something(name, monkeypatch):
     monkeypatch.setenv("FEDLIB_HOME", str(HOME))
     state = notebook.freshness(exhibits.every()[name], settings.defaults("smoke"))
     if state != "fresh":
         pytest.skip(f"figures/smoke/{name}: {state}: python -m fedlib reproduce {name}")
-    item = TRAINED[name]
-    (column, panel), line = MAPS.get(name, (TABLES | LINES)[item.drawn]), item.drawn in LINES
-    if item.drawn == "sweeps" and {exhibits.GRIDS[grid].sweep for grid in item.grids} <= {"", "public_dataset"}:
-        (column, panel), line = TABLE, False  # of names, not of numbers
-    elif item.drawn == "sweeps" and item.paper == "pfedhr":
-        column, panel = SWEEP_BY_PANEL
     table = pd.read_csv(HOME / "figures" / "smoke" / f"{name}.csv")
-    assert dull(table, column, panel, line=line) == []
+    column, panel = ("x", ("method",)) if name in ("fedssa/fig6", "pfedes/fig6") else TABLE
+    assert dull(table, column, panel) == []

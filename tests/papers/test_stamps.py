@@ -2,12 +2,9 @@
 
 import dataclasses
 import json
-import shutil
-from dataclasses import replace
 from types import SimpleNamespace
 
 import IPython
-import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
@@ -16,10 +13,9 @@ from results_of_record import settings
 from fedlib import ALGORITHMS, data, lab, models
 from fedlib.algorithms.base import Algorithm
 from fedlib.look import Look
-from fedlib.papers import exhibits, notebook, pages, stamps
-from fedlib.show import plots, tables
+from fedlib.papers import exhibits, notebook, stamps
 
-NAMES = ("fedssa/table1", "fedgh/table1", "fedgh/fig2", "pfedhr/table4", "fedssa/fig3")
+NAMES = ("fedssa/table1", "fedgh/table1", "fedgh/fig2", "pfedhr/table4")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,53 +23,38 @@ class Stored:
     """A run that is there and fresh."""
 
     key: str
-    rounds: pd.DataFrame
-    status: str = "finished"
     digest: str = "bits"
     stale: bool = False
 
 
-def stored(key):
-    columns = {name: [0.5, 0.6] for name in ("accuracy", "accuracy_all", "accuracy_selected")}
-    return Stored(key, pd.DataFrame({"round": [0, 1]} | columns))
+def frame_of(cells, scale="smoke"):
+    """A made-up run of each cell, as `exhibits.frame` has it."""
+    rows = []
+    for cell in cells:
+        run = lab.resolve(cell.spec, scale)
+        said = {name: getattr(cell, name) for name in ("method", "setting", "value", "scale", "dataset")}
+        fields = {name: getattr(run.spec, name) for name in (*exhibits.SYMBOLS.values(), "protocol", "seed")}
+        rows.append({"key": run.key, "digest": "bits", "last": 50.0} | said | fields)
+    return pd.DataFrame(rows)
 
 
-def runs_of(cells):
-    return notebook.Runs(cells, [stored(str(place)) for place, _ in enumerate(cells)])
-
-
-@pytest.fixture(scope="module")
-def drawn(tmp_path_factory):
-    """A FEDLIB_HOME with some exhibits, drawn from made-up runs by different functions."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FEDLIB_HOME", str(there := tmp_path_factory.mktemp("drawn")))
-        patch.setattr(plots.Picture, "png", lambda figure: b"drawn")
-        draw()
-    return there
+def drawing(monkeypatch, name):
+    """From now on the cell of its notebook that draws this exhibit is being executed."""
+    (source,) = [own for own in stamps._code(exhibits.every()[name].notebook) if f'save_figure("{name}"' in own][:1]
+    shell = SimpleNamespace(get_parent=lambda: {"content": {"code": source}}, user_ns={"In": [""]})
+    monkeypatch.setattr(IPython, "get_ipython", lambda: shell)
 
 
 @pytest.fixture
-def made(drawn, home, monkeypatch):
-    """Those exhibits; returns exhibit -> its state."""
-    monkeypatch.setattr(lab, "read", lambda path: stored(path.name))
-    monkeypatch.setattr(plots.Picture, "png", lambda figure: b"drawn")
-    shutil.copytree(drawn, home, dirs_exist_ok=True)
-    return lambda: {name: notebook.freshness(exhibits.every()[name], settings()) for name in NAMES}
-
-
-def draw():
+def made(home, monkeypatch):
+    """Some exhibits, of made-up runs; returns exhibit -> its state."""
+    monkeypatch.setattr(lab, "read", lambda path: Stored(path.name))
+    monkeypatch.setattr("fedlib.show.style.png", lambda figure: b"drawn")
     for name in NAMES:
-        cells = exhibits.cells(exhibits.every()[name].grids, "smoke")
-        used = notebook.Runs(cells, [stored(lab.resolve(cell.spec, "smoke").key) for cell in cells])
-        if name == "fedssa/fig3":
-            notebook.save(name, settings(), plots.decay({"mu": float}, 3), pd.DataFrame({"mu": [1]}))
-            continue
-        summary, shown = used.summary("last"), list(dict.fromkeys(cell.method for cell in cells))
-        if name == "fedgh/fig2":
-            picture = plots.curves(used.rounds(), dict.fromkeys(summary["setting"], shown))
-        else:
-            picture = plots.intervals(summary, shown)
-        notebook.save(name, settings(), picture, summary, used)
+        drawing(monkeypatch, name)
+        frame = frame_of(exhibits.cells(exhibits.every()[name].grids, "smoke"))
+        notebook.save_figure(name, settings(), Figure(), frame)
+    return lambda: {name: notebook.freshness(exhibits.every()[name], settings()) for name in NAMES}
 
 
 def stale(states):
@@ -86,8 +67,8 @@ def test_another_exhibit_method_model_or_data_set_leaves_all_fresh(made, monkeyp
         look = Look("#123456")
 
     assert stale(made()) == set()
-    grid = replace(exhibits.GRIDS["fedssa/table5"], name="fedssa/new")
-    exhibit = exhibits.Exhibit("fedssa/fig12", "a sweep", "fedssa/1_method.ipynb", ("fedssa/new",), "sweeps")
+    grid = dataclasses.replace(exhibits.GRIDS["fedssa/table5"], name="fedssa/new")
+    exhibit = exhibits.Exhibit("fedssa/fig12", "a sweep", "fedssa/1_method.ipynb", ("fedssa/new",))
     monkeypatch.setitem(exhibits.GRIDS, grid.name, grid)
     monkeypatch.setitem(exhibits.EXHIBITS, exhibit.name, exhibit)
     monkeypatch.setitem(ALGORITHMS, "Another", Another)
@@ -97,10 +78,13 @@ def test_another_exhibit_method_model_or_data_set_leaves_all_fresh(made, monkeyp
     assert notebook.freshness(exhibit, settings()) == "fig12.json missing"
 
 
-def test_a_methods_colour_is_of_the_figures_that_it_is_in(made, monkeypatch):
-    monkeypatch.setattr(ALGORITHMS["FedProx"], "look", Look("#123456"))
-    assert stale(made()) == {"pfedhr/table4"}
-    assert made()["pfedhr/table4"] == "looks changed"
+def test_another_cell_or_another_look_is_found(made, monkeypatch):
+    code = stamps._code
+    monkeypatch.setattr(stamps, "_code", lambda name: [f"{own}\nmore" for own in code(name)])
+    assert set(made().values()) == {"cell changed"}
+    monkeypatch.setattr(stamps, "_code", code)
+    monkeypatch.setattr(stamps, "show_digest", lambda: "another")
+    assert set(made().values()) == {"fedlib/show changed"}
 
 
 def test_other_rows_or_values_are_another_grid(made, monkeypatch):
@@ -111,11 +95,9 @@ def test_other_rows_or_values_are_another_grid(made, monkeypatch):
 
 
 def test_another_run_or_file_is_found(made, monkeypatch, home):
-    def other(path):
-        record = stored(path.name)
-        return dataclasses.replace(record, digest="others") if path.name.startswith("FedAvg") else record
-
-    monkeypatch.setattr(lab, "read", other)
+    monkeypatch.setattr(
+        lab, "read", lambda path: Stored(path.name, "others" if path.name.startswith("FedAvg") else "bits")
+    )
     assert made()["fedgh/table1"] == made()["fedgh/fig2"] == "runs changed" and made()["fedssa/table1"] == "fresh"
     file = home / "figures" / "smoke" / "fedssa" / "table1.csv"
     file.write_bytes(file.read_bytes() + b"\n")
@@ -130,8 +112,7 @@ def test_a_damaged_stamp_is_said_to_be(made, home, content):
 
 def test_every_exhibit_is_drawn_in_its_notebook():
     for item in exhibits.every().values():
-        call = f"plots.{item.drawn}(" if item.drawn else f'save_figure("{item.name}"'
-        assert any(call in source for source in stamps._code(item.notebook)), item.name
+        assert any(f'save_figure("{item.name}"' in source for source in stamps._code(item.notebook)), item.name
 
 
 # ------------------------------------------------------------------------------------------------------- what is written
@@ -151,78 +132,24 @@ def test_a_figure_drawn_in_a_cell_is_the_same_whatever_else_is_in_the_store(home
 
 
 def text_of(figure):
-    return [text.get_text() for text in figure.texts] + ([figure.get_suptitle()] if figure.get_suptitle() else [])
+    return " ".join(text.get_text() for text in figure.texts).replace("\n", " ")
 
 
-def test_a_picture_carries_its_settings_and_says_stand_in_only_of_embedded_runs(made, home):
-    cells = exhibits.cells("fedssa/homogeneous", "smoke")
-    used = runs_of(cells)
-    summary = used.summary("last")
-    figure = notebook.save(
-        "fedssa/table1", settings(), plots.intervals(summary, list(summary["method"])), summary, used
-    )
-    said = " ".join(text_of(figure)).replace("\n", " ")
+def test_a_picture_carries_its_settings_and_says_stand_in_only_of_embedded_runs(home):
+    made = {}
+    for scale in ("smoke", "record"):
+        made[scale] = Figure()
+        frame = frame_of(exhibits.cells("fedssa/homogeneous", scale), scale)
+        notebook.save_figure("fedssa/table1", settings(), made[scale], frame)
+    said = text_of(made["smoke"])
     assert "N = 10; C = 100 %; T = 3; E = 1; B = 32; scale smoke; protocol reconstructed; n = 1" in said
-    assert "stand-in" in said
-    table = tables.wide(summary, list(summary["method"]))
-    notebook.save("fedssa/table1", settings(), figure, summary, used, table)
-    latex = (home / "figures/smoke/fedssa/table1.tex").read_text()
-    assert "N = 10; C = 100 \\%; T = 3; E = 1; B = 32; scale smoke; protocol reconstructed; n = 1" in latex
-    none = notebook.save("audit/contradictions", settings(), plots.decay({"mu": float}, 2), summary)
-    assert not any("stand-in" in text or "N = " in text for text in text_of(none))
-
-
-def test_a_picture_of_record_has_an_svg_and_the_settings_of_what_is_in_it(home, monkeypatch):
-    cells = exhibits.cells("fedssa/heterogeneous", "record", "cifar10", (0,))
-    found = runs_of(cells)
-    monkeypatch.setattr(stamps.loading, "load_record", lambda grid, scale: found)
-    summary = found.summary("last")
-    rows = summary[summary["num_clients"] == 10]
-    figure = notebook.save_record("fedssa/table2", settings(), plots.intervals(rows, list(rows["method"])), rows)
-    (said,) = text_of(figure)
-    line = "N = 10; C = 100 %; T = 20; E = 10; B = 64; scale record; protocol reconstructed; n = 1; the last round"
-    assert said.replace("\n", " ") == line
-    folder = home / "figures" / "record" / "fedssa"
-    assert {path.name for path in folder.iterdir()} == {f"table2-of-record.{kind}" for kind in ("png", "svg", "csv")}
-    assert b"<svg" in (folder / "table2-of-record.svg").read_bytes()
-
-    rounds = pd.DataFrame({"setting": "one", "method": "FedSSA", "seed": 0, "round": [0, 1], "accuracy": [0.1, 0.2]})
-    curves = notebook.save_record(
-        "fedssa/fig10", settings(), plots.curves(rounds, {"one": ["FedSSA"]}), rounds, used=found
-    )
-    assert any("scale record" in text and "round" not in text for text in text_of(curves))  # all rounds: by no rule
-
-
-def test_a_picture_of_what_one_run_kept_counts_one_seed(home, monkeypatch):
-    cells = exhibits.cells("pfedes/images", "record", seeds=(2, 0, 1))
-    found = runs_of(cells)
-    monkeypatch.setattr(stamps.loading, "load_record", lambda grid, scale: found)
-    drawn = plots.images({"original": np.zeros((1, 32, 32, 3))})
-    (said,) = text_of(notebook.save_record("pfedes/fig7", settings(), drawn, pd.DataFrame({"row": ["original"]})))
-    assert "protocol reconstructed; n = 1;" in said.replace("\n", " ")
-
-
-@pytest.fixture
-def two():
-    """Of record: Standalone and FedSSA among a hundred clients, one seed."""
-    cells = exhibits.cells("fedssa/heterogeneous", "record", "cifar10", (0,))
-    hundred = [cell for cell in cells if cell.spec.num_clients == 100 and cell.method in ("Standalone", "FedSSA")]
-    return runs_of(hundred)
-
-
-def test_how_leads_move_is_a_further_picture_of_the_curves(two, home, monkeypatch, capsys):
-    pages.leads_of_record("fedssa/fig10", settings(), two, "FML", ["FedSSA"])
-    assert "no method is on record with FML yet" in capsys.readouterr().out and not (home / "figures").exists()
-    drawn = []
-    monkeypatch.setattr(pages, "display", drawn.append)
-    pages.leads_of_record("fedssa/fig10", settings(), two, "Standalone", ["FedSSA"])
-    (said,) = text_of(drawn[0])
-    assert said.startswith("Each point is the mean of the ten rounds until then.") and said.endswith("n = 1")
-    rows = pd.read_csv(home / "figures/record/fedssa/fig10-leads-of-record.csv")
-    assert set(rows["method"]) == {"FedSSA"} and (rows["lead"] == 0).all()  # of the same tables
+    assert "stand-in" in said and "stand-in" not in text_of(made["record"])
+    assert {path.name for path in (home / "figures/record/fedssa").iterdir()} == {
+        f"table1-of-record.{kind}" for kind in ("png", "csv", "json")
+    }
 
 
 def test_a_variation_leaves_pictures_of_record_as_they_are(home):
-    figure = plots.decay({"mu": float}, 2)
-    assert notebook.save_record("fedssa/fig4", settings(seeds=[3]), figure, pd.DataFrame()) is figure
+    frame = frame_of(exhibits.cells("fedssa/table4", "record"), "record")
+    notebook.save_figure("fedssa/table4", settings(seeds=[3]), Figure(), frame)
     assert not (home / "figures").exists()

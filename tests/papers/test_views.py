@@ -8,11 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from results_of_record import write_record
 
 from fedlib import data, lab, training
 from fedlib.errors import FedlibError
-from fedlib.papers import exhibits, loading, notebook, recorded, views
+from fedlib.papers import recorded, views
 
 SPEC = lab.RunSpec(algorithm="pFedES", num_clients=5, rounds=1, batch_size=64, keep="clients")
 
@@ -106,30 +105,6 @@ def test_a_run_without_the_weights_says_how_to_get_them(small_digits):
         views.enhance_images(lab.run(dataclasses.replace(SPEC, algorithm="FedProto"), progress=False))
 
 
-def kept(tmp_path, cells, name, tables):
-    """The runs of `cells` as results of record; tables: what some of them, by place, have beside their own as `name`.csv."""
-    rounds = pd.DataFrame({"round": [-1, 0], "accuracy": [0.0, 0.5], "validation_accuracy": [0.0, 0.5]})
-    one = {"rounds": rounds, "clients": pd.DataFrame({"round": [0], "client": [0], "accuracy": [0.5]})}
-    found = []
-    for place, cell in enumerate(cells):
-        spec = dataclasses.replace(cell.spec, rounds=1)
-        beside = {name: tables[place]} if place in tables else {}
-        found.append(lab.read(write_record(tmp_path, spec, **one, **beside)))
-    return notebook.Runs(list(cells), found)
-
-
-def test_maps_of_record_are_of_the_first_seed_in_the_grids_order(tmp_path, monkeypatch):
-    columns = ["client", "architecture", "label", "x", "y", *views.SHARES]
-    cells = exhibits.cells("fedssa/representations", "record", seeds=(1, 0))  # FedProto 1, 0, then FedSSA 1, 0
-    monkeypatch.setattr(loading, "load_record", lambda grid: kept(tmp_path / "none", cells, "maps", {}))
-    none = notebook.load_maps("fedssa/representations")
-    assert none.empty and list(none) == ["method", *columns]
-    rows = {place: pd.DataFrame([(0, "CNN-1", 3, 3 - place, 0.0, 100.0, 100.0)], columns=columns) for place in range(4)}
-    monkeypatch.setattr(loading, "load_record", lambda grid: kept(tmp_path / "all", cells, "maps", rows))
-    table = notebook.load_maps("fedssa/representations")
-    assert table[["method", "x"]].to_numpy().tolist() == [["FedProto", 2], ["FedSSA", 0]]
-
-
 @pytest.mark.thorough
 def test_export_writes_the_maps_and_images_of_runs_that_kept_what_they_need(small_digits, monkeypatch):
     clients = lab.run(SPEC, progress=False)
@@ -159,30 +134,3 @@ def test_matches_by_hand():
     table = views.list_matches(SimpleNamespace(details=rounds))
     assert table.to_numpy().tolist() == [[2, 7, 0.4124, 1, 7, "M2", 1, "conv"], [2, 7, 0.4124, 2, 3, "M1", 4, "fc"]]
     assert list(table) == list(views.MATCHES) == list(views.list_matches(SimpleNamespace(details=[])))
-
-
-def test_matches_of_record_are_of_the_first_non_iid_run(tmp_path, monkeypatch):
-    cells = exhibits.cells("pfedhr/labelled", "record", dataset="mnist", seeds=(1, 0))
-    monkeypatch.setattr(loading, "load_record", lambda grid: kept(tmp_path / "none", cells, "matches", {}))
-    assert notebook.load_matches("pfedhr/labelled").empty
-    has = {("iid", 0): 0, ("by-class", 1): 1, ("by-class", 0): 2}
-    places = {
-        number: pd.DataFrame({"place": [has[cell.spec.partition, cell.spec.seed]]})
-        for number, cell in enumerate(cells)
-        if cell.spec.algorithm == "pFedHR" and (cell.spec.partition, cell.spec.seed) in has
-    }
-    monkeypatch.setattr(loading, "load_record", lambda grid: kept(tmp_path / "some", cells, "matches", places))
-    assert notebook.load_matches("pfedhr/labelled")["place"].tolist() == [2]
-
-
-def test_images_of_record_are_of_the_first_seed(tmp_path, monkeypatch):
-    cells = exhibits.cells("pfedes/images", "record", seeds=(1, 0, 2))
-    monkeypatch.setattr(loading, "load_record", lambda grid: kept(tmp_path / "none", cells, "images", {}))
-    assert notebook.load_images("pfedes/images").empty
-    rows = {  # seed 0 kept nothing
-        number: pd.DataFrame([("original", 0, text)], columns=["row", "picture", "pixels"])
-        for number, text in enumerate("b-c")
-        if cells[number].spec.seed
-    }
-    monkeypatch.setattr(loading, "load_record", lambda grid: kept(tmp_path / "some", cells, "images", rows))
-    assert notebook.load_images("pfedes/images")["pixels"].tolist() == ["b"]

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from fedlib import FedlibError
-from fedlib.show import intervals
+from fedlib.show import intervals, stats
 
 ROUNDS = pd.DataFrame(
     {
@@ -25,7 +25,7 @@ class Run:
 
 def test_each_rule_reports_its_round():
     expected = {"last": 0.7, "last10": np.mean(ROUNDS["accuracy"].to_numpy()[3:]), "validation": 0.4, "best": 0.9}
-    assert list(expected) == list(intervals.SELECTION_RULES)
+    assert list(expected) == list(stats.RULES)
     for rule, value in expected.items():
         assert intervals.selected_accuracy(ROUNDS, rule) == pytest.approx(value, abs=1e-12)
     assert intervals.selected_accuracy(ROUNDS, "validation", "accuracy_all") == 0.03  # that round's, of another column
@@ -58,13 +58,3 @@ def test_student_t():
     assert mean == 3.0 and half == pytest.approx(4.302653 * 7**0.5 / 3**0.5, rel=1e-6)  # t of 2 degrees of freedom
     assert intervals.interval([4.0])[0] == 4.0 and np.isnan(intervals.interval([4.0])[1])
     assert intervals.interval([1.0, 3.0])[1] == pytest.approx(12.706205, rel=1e-6)
-
-
-def test_a_group_has_its_mean_its_interval_and_its_diverged():
-    runs = [({"method": "A"}, Run(ROUNDS.assign(accuracy=ROUNDS["accuracy"] + shift))) for shift in (0.0, 0.1, 0.2)]
-    runs += [({"method": "B"}, Run()), ({"method": "B"}, Run(status="diverged"))]
-    first, second = intervals.summarise(runs).to_dict("records")
-    assert first["ours"] == pytest.approx(80) and first["n"] == 3 and first["diverged"] == 0
-    assert first["ci95"] == pytest.approx(4.302653 * 10 / 3**0.5, rel=1e-6)
-    assert first["all"] == pytest.approx(11) and first["selected"] == pytest.approx(22)
-    assert second["n"] == 2 and second["diverged"] == 1 and np.isnan(second["ours"])
