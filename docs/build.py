@@ -43,7 +43,7 @@ def stage(source: Path) -> None:
     for name in generate.notebooks():
         stage_notebook(name, source / name)
     for folder in ("benchmarks", "record", "demo"):  # notebooks show what is committed
-        kept = shutil.ignore_patterns("*.csv", "*.json", "*.tex") if folder != "benchmarks" else None
+        kept = shutil.ignore_patterns("*.csv", "*.json") if folder != "benchmarks" else None
         shutil.copytree(ROOT / "figures" / folder, source / "figures" / folder, ignore=kept)
     for name in ("results/differences.csv", "results/planned.csv", "results/checked.csv", "fedlib/papers/fields.toml"):
         (source / name).parent.mkdir(parents=True, exist_ok=True)

@@ -24,7 +24,7 @@ def results(tmp_path, monkeypatch):
     kept = [replace(cell, spec=replace(cell.spec, seed=3)) for cell in cells if cell.method == "FedProto"][:1]
     kept += [cell for cell in cells if cell.method != "FedProto" and cell.spec.seed in seeds.get(cell.method, ())]
     write_results(tmp_path / "results", kept, gains={"FedSSA": 0.02})
-    monkeypatch.setattr("fedlib.lab.of_record.RESULTS", tmp_path / "results")
+    monkeypatch.setattr("fedlib.lab.places.RESULTS", tmp_path / "results")
     return [lab.resolve(cell.spec).key for cell in kept]
 
 

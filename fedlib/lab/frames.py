@@ -12,8 +12,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from ..errors import require
-from . import files
-from .places import home, shipped
+from . import files, places
 
 # What a field that is younger than a stored run is in it: its neutral value (`fields.neutral(RunSpec)`, which needs torch).
 NEUTRAL = {
@@ -41,13 +40,13 @@ def tidy(folder: str | Path = "all", keys: Collection[str] | None = None) -> Tid
     are the tables as they are stored; accuracies are fractions of 1. A run that is not as it was written is left out and named on
     standard error. Raises FedlibError where there is no such folder.
     """
-    record, store = shipped() / "results" / "runs", home() / "runs"
+    record, store = places.RESULTS / "runs", places.home() / "runs"
     named = {"record": [record], "store": [store], "all": [store, record]}
-    places = named.get(str(folder), [Path(folder).expanduser()])
-    for place in places[-1:]:
+    folders = named.get(str(folder), [Path(folder).expanduser()])
+    for place in folders[-1:]:
         require(place.is_dir(), "folder", str(folder), "'all', 'record', 'store' or a folder of runs")
     found: dict[str, tuple[dict[str, object], dict[str, pd.DataFrame]]] = {}
-    for path in (done.parent for place in places for done in sorted(place.glob("*/DONE"))):
+    for path in (done.parent for place in folders for done in sorted(place.glob("*/DONE"))):
         if (
             (keys is not None and path.name not in keys)
             or path.name in found

@@ -7,24 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import FedlibError, require, shown
-from . import records
+from . import places, records
 from .launch import missing, sweep
-from .places import shipped
 from .spec import RunSpec, resolve
-
-RESULTS = shipped() / "results"
 
 
 def read_results() -> list[records.Record]:
     """Every result of record that is whole and that this version can read, by key; those that are not are named, once, on
     standard error.
     """
-    return _read(RESULTS, _state(RESULTS))[0]
+    return _read(places.RESULTS, _state(places.RESULTS))[0]
 
 
 def unreadable() -> dict[str, str]:
     """The results of record that are left out, by key: why."""
-    return _read(RESULTS, _state(RESULTS))[1]
+    return _read(places.RESULTS, _state(places.RESULTS))[1]
 
 
 def by_key() -> dict[str, records.Record]:

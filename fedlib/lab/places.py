@@ -15,6 +15,9 @@ def shipped() -> Path:
     return _SHIPPED if _SHIPPED.is_dir() else _PACKAGE.parent
 
 
+RESULTS = shipped() / "results"  # of record
+
+
 def copy(folder: str, files: Iterable[str], target: str | Path) -> list[Path]:
     """Copy files of one of these folders into the folder `target`, in the folders that they have here; returns those written.
 

@@ -13,7 +13,7 @@ import torch
 
 from .. import devices, lab, simulation
 from ..errors import FedlibError
-from ..lab import of_record, records
+from ..lab import of_record, places, records
 
 ROUNDS = 2  # besides round -1
 FILE = "checked.csv"
@@ -72,7 +72,7 @@ def _so_far() -> pd.DataFrame:
 
 def table() -> pd.DataFrame:
     """results/checked.csv: key, numbers compared, `worst` difference, commit, date, processor, torch."""
-    file = of_record.RESULTS / FILE
+    file = places.RESULTS / FILE
     return pd.read_csv(file) if file.exists() else pd.DataFrame(columns=["key", "numbers", "worst", "date"])
 
 

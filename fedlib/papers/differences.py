@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 
 from .. import lab
-from ..lab import costs, of_record
+from ..lab import costs, of_record, places
 from ..show import stats
 from . import planned
 
-TABLE = of_record.RESULTS / "differences.csv"
+TABLE = places.RESULTS / "differences.csv"
 COLUMNS = [
     "family", "dataset", "num_clients", "participation", "local_epochs", "batch_size", "rounds", "method", "reference",
     "rule", "difference", "half", "n", "seeds", "margin", "verdict", "version", "commit",
@@ -30,12 +30,12 @@ def load() -> pd.DataFrame:
 
 def families() -> pd.DataFrame:
     """results/families.csv, a row a pair; question, planned and margin stand in a family's first row."""
-    return pd.read_csv(of_record.RESULTS / "families.csv", dtype={"round": "Int64"})
+    return pd.read_csv(places.RESULTS / "families.csv", dtype={"round": "Int64"})
 
 
 def build() -> pd.DataFrame:
     """The table of what is of record today."""
-    runs, rounds, _ = lab.tidy(of_record.RESULTS / "runs")
+    runs, rounds, _ = lab.tidy(places.RESULTS / "runs")
     runs = runs.set_index("key")
     grids: dict[str, list[planned.Planned]] = {}
     for arm in planned.arms().values():

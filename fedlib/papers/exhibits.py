@@ -146,9 +146,7 @@ SEEDS: dict[str, tuple[int, ...]] = {scale: tuple(seeds) for scale, seeds in _DE
 CHOSEN: dict[str, str] = _DECLARED["chosen"]  # what the texts leave open at scale `paper`, and what is chosen there
 GRIDS: dict[str, Grid] = {name: _grid(name) for name in _DECLARED["grids"]}
 _ALL = {
-    name: Exhibit(
-        name, said["title"], said["notebook"], tuple(said.get("runs", ())), "whole" in said
-    )
+    name: Exhibit(name, said["title"], said["notebook"], tuple(said.get("runs", ())), "whole" in said)
     for name, said in _DECLARED["exhibits"].items()
 }
 AUDIT: dict[str, Exhibit] = {name: item for name, item in _ALL.items() if item.paper == "audit"}
@@ -297,7 +295,6 @@ def frame(what: str | Sequence[Cell], scale: str = RECORD) -> pd.DataFrame:
     and at scale record, the further seeds that the plan names are there, and runs that it shows elsewhere are not. Raises
     FedlibError for an unknown name.
     """
-    runs, rounds, _ = lab.tidy()
     if isinstance(what, str):
         choose("exhibit", what, [*every(), *GRIDS])
         grids = [what] if what in GRIDS else every()[what].grids
@@ -308,6 +305,8 @@ def frame(what: str | Sequence[Cell], scale: str = RECORD) -> pd.DataFrame:
         pairs = [(cell, key) for cell, key in pairs if not any(key in own for own in apart.values())]
     else:
         pairs = [(cell, resolve(cell.spec).key) for cell in what]
+    found = lab.tidy(keys={key for _, key in pairs})
+    runs, rounds, _ = found if len(found.runs) else lab.tidy()  # without a run, for the columns
     rows = [
         {"key": key, "method": cell.method, "setting": cell.setting, "clients": cell.clients, "value": cell.value}
         | {"scale": cell.scale, "target": 100 * cell.target}

@@ -20,7 +20,7 @@ import pandas as pd
 
 from .. import lab
 from ..errors import FedlibError, choose, require
-from ..lab import estimates, of_record, plugins
+from ..lab import estimates, of_record, places, plugins
 
 PLACE = {
     "dataset": str,
@@ -68,7 +68,7 @@ class Arm:
 
     def open(self) -> list[lab.RunSpec]:
         """The runs that neither the results of record, nor what waits to be among them, nor the store has."""
-        waiting = (of_record.RESULTS / "pending" / "runs").glob("*/DONE")
+        waiting = (places.RESULTS / "pending" / "runs").glob("*/DONE")
         known = {*of_record.by_key(), *(done.parent.name for done in waiting)}
         missing = {run.key for run in lab.missing([run.spec for run in self.runs if run.key not in known], RECORD)}
         return [run.spec for run in self.runs if run.key in missing]
@@ -76,7 +76,7 @@ class Arm:
 
 def arms() -> dict[str, Arm]:
     """The arms of the plan by name, in the order in which they are trained."""
-    file = of_record.RESULTS / "planned.csv"
+    file = places.RESULTS / "planned.csv"
     if not file.exists():  # another folder of results
         return {}
     return _read(str(file), file.stat().st_mtime_ns, plugins.registered())

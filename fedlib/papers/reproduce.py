@@ -19,7 +19,7 @@ import psutil
 
 from .. import __version__, devices, lab, models
 from ..errors import FedlibError, choose, coerce, require
-from ..lab import costs, of_record
+from ..lab import costs, of_record, places
 from ..lab.progress import NOTICE
 from . import exhibits, notebook, recorded, settings
 
@@ -127,7 +127,7 @@ def describe(plan: Plan, jobs: int) -> str:
     """The plan in a few lines: what is read, what is trained, with an estimate of time (`recorded.timed`)."""
     read = ""
     if plan.read:
-        said = f"of record are read from {of_record.RESULTS} (--afresh trains them)."
+        said = f"of record are read from {places.RESULTS} (--afresh trains them)."
         read = "\n" + " ".join(filter(None, (f"{len(plan.read)} runs {said}", of_record.stale(plan.read))))
     needed = len(plan.runs)
     stored = needed - len(plan.todo) - len(plan.read)

@@ -15,7 +15,7 @@ import pytest
 
 import fedlib
 from fedlib import ALGORITHMS, RunSpec, run
-from fedlib.lab import of_record
+from fedlib.lab import of_record, places
 
 SMALL = {"num_clients": 3, "rounds": 1, "batch_size": 64, "scenario": "homogeneous"}
 
@@ -77,7 +77,7 @@ class Copy:
         source = Path(fedlib.__file__).parent
         shutil.copytree(source, folder / "fedlib", ignore=shutil.ignore_patterns("__pycache__"))
         (folder / "notebooks").symlink_to(source.parent / "notebooks")
-        (folder / "results").symlink_to(of_record.RESULTS)
+        (folder / "results").symlink_to(places.RESULTS)
         shutil.copytree(home, self.home)
 
     def change(self, file: str, *pairs: tuple[str, str]) -> None:

@@ -214,7 +214,7 @@ def results(tmp_path, monkeypatch):
     def write(*specs, **provenance):
         write_results(tmp_path, [exhibits.Cell("", spec) for spec in specs], **provenance)
 
-    monkeypatch.setattr("fedlib.lab.of_record.RESULTS", tmp_path)
+    monkeypatch.setattr("fedlib.lab.places.RESULTS", tmp_path)
     return write
 
 

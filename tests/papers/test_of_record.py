@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import jsonschema
 import pytest
 from matplotlib.figure import Figure
-from results_of_record import write_results
+from results_of_record import drawing, write_results
 
 from fedlib import devices, lab, numerics
 from fedlib.__main__ import main
@@ -33,7 +33,7 @@ def cells(written, tmp_path, monkeypatch):
     """Those of Standalone and FedSSA in FedSSA's Table 2 at scale record, all of record but the last seed of one; nothing trains."""
     results, every = written
     shutil.copytree(results, tmp_path / "results")
-    monkeypatch.setattr("fedlib.lab.of_record.RESULTS", tmp_path / "results")
+    monkeypatch.setattr("fedlib.lab.places.RESULTS", tmp_path / "results")
     monkeypatch.setattr(lab, "expected_seconds", lambda todo, known: [60.0] * len(todo))
     return every
 
@@ -155,6 +155,7 @@ def test_figures_alone_are_drawn_without_what_is_missing(cells, tmp_path, monkey
         executed = reproduce._executed(file, asked)
         executed.parent.mkdir(parents=True, exist_ok=True)
         executed.write_text('{"cells": []}')
+        drawing(monkeypatch, "fedssa/table2")
         notebook.save_figure("fedssa/table2", asked, Figure(), exhibits.frame(cells))
 
     monkeypatch.setattr(reproduce, "execute", execute)
@@ -223,6 +224,7 @@ def test_an_exhibit_made_of_records_is_fresh_until_they_change(cells, tmp_path, 
     item = exhibits.every()["fedssa/table2"]
     given = settings.defaults("record", METHODS)
     assert given.variation == "methods-FedSSA-Standalone"
+    drawing(monkeypatch, "fedssa/table2")
     notebook.save_figure("fedssa/table2", given, Figure(), exhibits.frame(cells))
     assert stamps.freshness(item, settings.defaults("record", METHODS)) == "fresh"
     assert stamps.freshness(item, settings.defaults("record")) == "table2-of-record.json missing"

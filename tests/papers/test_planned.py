@@ -11,7 +11,7 @@ from fedlib import data, lab, models
 from fedlib.__main__ import main
 from fedlib.data import Dataset
 from fedlib.errors import FedlibError
-from fedlib.lab import estimates, of_record
+from fedlib.lab import estimates, of_record, places
 from fedlib.papers import exhibits, planned, recorded
 
 
@@ -163,7 +163,7 @@ def test_a_whole_arm_says_so(capsys, monkeypatch):
 
 
 def test_what_waits_for_its_arm_is_whole_planned_and_in_no_table():
-    waiting = [done.parent for done in (of_record.RESULTS / "pending" / "runs").glob("*/DONE")]
+    waiting = [done.parent for done in (places.RESULTS / "pending" / "runs").glob("*/DONE")]
     named = {run.key for arm in planned.arms().values() for run in arm.runs}
     of_record_ = {record.key for record in of_record.read_results()}
     for path in waiting:

@@ -8,7 +8,7 @@ import IPython
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
-from results_of_record import settings
+from results_of_record import drawing, settings
 
 from fedlib import ALGORITHMS, data, lab, models
 from fedlib.algorithms.base import Algorithm
@@ -36,13 +36,6 @@ def frame_of(cells, scale="smoke"):
         fields = {name: getattr(run.spec, name) for name in (*exhibits.SYMBOLS.values(), "protocol", "seed")}
         rows.append({"key": run.key, "digest": "bits", "last": 50.0} | said | fields)
     return pd.DataFrame(rows)
-
-
-def drawing(monkeypatch, name):
-    """From now on the cell of its notebook that draws this exhibit is being executed."""
-    (source,) = [own for own in stamps._code(exhibits.every()[name].notebook) if f'save_figure("{name}"' in own][:1]
-    shell = SimpleNamespace(get_parent=lambda: {"content": {"code": source}}, user_ns={"In": [""]})
-    monkeypatch.setattr(IPython, "get_ipython", lambda: shell)
 
 
 @pytest.fixture
