@@ -1,4 +1,4 @@
-"""What accuracy tables and figures can show, each metric registered once: name, unit, range and how it is measured.
+"""What tables and figures of accuracies can show, each metric registered once: name, unit, range and how it is measured.
 
 `accuracy` is measured in every run. A metric of a client's logits and labels (`of_client`) is measured in runs that ask
 for it, `RunSpec(metrics="balanced_accuracy")`, and stands in their rounds.csv and clients.csv under its name. One of
@@ -20,39 +20,26 @@ if TYPE_CHECKING:  # figures and tables read this registry without loading torch
 
 @dataclass(frozen=True)
 class Metric:
-    """name: its column; title: in captions and on axes; unit: "%" of a fraction, which is shown times 100, or any other;
-    low, high: its range as it is stored, which a run is held to; higher_is_better: how tables rank it; undefined: whether
-    it may be NaN on a client, which means over clients then leave out.
+    """name: its column; unit: "%" of a fraction, which is shown times 100, or any other; low, high: its range as it is stored, which a
+    run is held to; undefined: whether it may be NaN on a client, which means over clients then leave out.
 
     of_client: called with a client's logits (n, C) and labels (n,) on its test images, returns a scalar, and draws from global
-    generators as the run has seeded them; of_clients:
-    called with the test accuracies (fractions) of the clients visited so far, returns a number. At most one of the two.
+    generators as the run has seeded them; of_clients: called with the test accuracies (fractions) of the clients visited so far,
+    returns a number. At most one of the two.
     """
 
     name: str
-    title: str
     unit: str = "%"
     low: float = 0.0
     high: float = 1.0
-    higher_is_better: bool = True
     undefined: bool = False
     of_client: "Callable[[Tensor, Tensor], Tensor] | None" = None
     of_clients: Callable[[np.ndarray], float] | None = None
 
     @property
-    def label(self) -> str:
-        """Of an axis: `mean test accuracy (%)`."""
-        return f"{self.title} ({self.unit})" if self.unit else self.title
-
-    @property
     def scale(self) -> float:
         """What a stored value is multiplied by to be shown."""
         return 100.0 if self.unit == "%" else 1.0
-
-    @property
-    def limits(self) -> tuple[float, float]:
-        """The range as it is shown."""
-        return self.low * self.scale, self.high * self.scale
 
     def check(self, value: float, whose: str) -> None:
         """Raise FedlibError for a stored value of a person's own beyond its range, but for rounding, or NaN that is not declared."""
@@ -115,13 +102,13 @@ def _spread(accuracies: np.ndarray) -> float:
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
-        Metric("accuracy", "mean test accuracy"),
-        Metric("balanced_accuracy", "mean balanced test accuracy", of_client=_balanced_accuracy),
-        Metric("macro_f1", "mean macro-averaged F1", of_client=_macro_f1),
-        Metric("auc", "mean area under the ROC curve", undefined=True, of_client=_auc),
-        Metric("calibration_error", "mean calibration error", higher_is_better=False, of_client=_calibration_error),
-        Metric("worst_decile", "mean test accuracy of the worst tenth", of_clients=_worst_decile),
-        Metric("spread", "standard deviation of clients' test accuracy", higher_is_better=False, of_clients=_spread),
+        Metric("accuracy"),
+        Metric("balanced_accuracy", of_client=_balanced_accuracy),
+        Metric("macro_f1", of_client=_macro_f1),
+        Metric("auc", undefined=True, of_client=_auc),
+        Metric("calibration_error", of_client=_calibration_error),
+        Metric("worst_decile", of_clients=_worst_decile),
+        Metric("spread", of_clients=_spread),
     )
 }
 BUILT_IN = frozenset(METRICS.values())
@@ -152,11 +139,8 @@ def find(column: str) -> Metric:
     """The metric in a column of a record's rounds: also `accuracy_all`, `accuracy_selected` and the like. Any other column
     is taken for a fraction, as a method's further ways of predicting are.
     """
-    for suffix, whose in (("_all", "over all clients"), ("_selected", "over the selected clients")):
-        name = column.removesuffix(suffix)
-        if name != column and name in METRICS:
-            return replace(METRICS[name], name=column, title=f"{METRICS[name].title} {whose}")
-    return METRICS.get(column) or Metric(column, column.replace("_", " "))
+    name = column.removesuffix("_all").removesuffix("_selected")
+    return METRICS.get(column) or replace(METRICS.get(name, Metric(column)), name=column)
 
 
 def measured(names: str) -> tuple[str, ...]:

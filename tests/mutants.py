@@ -314,7 +314,6 @@ MUTANTS: dict[str, tuple[str, list[Change]]] = {
             ("BUILT_IN and metric.name not in columns", "BUILT_IN"),
             ("metric.of_client(logits.clone(), labels.clone())", "metric.of_client(logits, labels)"),
             ('return 100.0 if self.unit == "%" else 1.0', "return 100.0"),
-            ("return self.low * self.scale, self.high * self.scale", "return self.low, self.high"),
         ],
     ),
     "show/intervals.py": (

@@ -745,7 +745,7 @@ METRICS = {
 @pytest.mark.parametrize("kind", METRICS)
 def test_a_metric_that_cannot_be_trusted_is_refused(kind, monkeypatch):
     measure, message = METRICS[kind]
-    monkeypatch.setitem(metrics.METRICS, "metric_of_mine", metrics.Metric("metric_of_mine", "mine", of_client=measure))
+    monkeypatch.setitem(metrics.METRICS, "metric_of_mine", metrics.Metric("metric_of_mine", of_client=measure))
     line = said_by(rehearsed, make("FedAvg"), "CNN-1", "metric_of_mine")
     assert "metric_of_mine" in line and re.search(message, line), line
 

@@ -23,7 +23,7 @@ def test_balanced_accuracy_weighs_classes_alike():
 
 
 def register_mine(value: float = 0.5) -> None:
-    metrics.register(Metric("mine", "mine", "", of_client=lambda logits, labels: torch.tensor(value)))
+    metrics.register(Metric("mine", "", of_client=lambda logits, labels: torch.tensor(value)))
 
 
 def of(name: str, logits: list[list[float]], labels: list[int]) -> float:
@@ -101,7 +101,7 @@ def test_the_worst_decile_of_a_round_is_over_the_clients_visited_so_far(small_di
 
 def test_one_registration_reaches_runs_and_tables(small_digits):
     entropy = torch.nn.functional.cross_entropy
-    loss = Metric("test_loss", "mean test loss", "nats", 0.0, float("inf"), False, of_client=entropy)
+    loss = Metric("test_loss", "nats", 0.0, float("inf"), of_client=entropy)
     metrics.register(loss)
     metrics.register(loss)  # a cell can be run twice
     with pytest.raises(FedlibError, match="metric = 'accuracy': must be a name that none of fedlib's has, and no"):
@@ -121,15 +121,15 @@ def test_what_no_client_can_measure_is_refused_in_one_line(name):
 
 def test_a_registration_says_how_it_is_measured():
     with pytest.raises(FedlibError, match="of_client"):
-        metrics.register(Metric("nothing", "nothing"))
+        metrics.register(Metric("nothing"))
     with pytest.raises(FedlibError, match=r"metric nothing: low and high = \(0.0, None\): must be two numbers"):
-        metrics.register(Metric("nothing", "nothing", high=None, of_client=torch.nn.functional.cross_entropy))
+        metrics.register(Metric("nothing", high=None, of_client=torch.nn.functional.cross_entropy))
 
 
 def test_what_a_metric_draws_is_the_runs_and_a_range_forgives_rounding(small_digits):
     """The same numbers in every run, whatever stands before it and else is measured; and 0.9999999 + 2e-7 is a fraction."""
-    metrics.register(Metric("drawn", "drawn", of_client=lambda logits, labels: torch.rand(())))
-    metrics.register(Metric("also", "also", of_client=lambda logits, labels: torch.rand(()) * 0 + 0.9999999 + 2e-7))
+    metrics.register(Metric("drawn", of_client=lambda logits, labels: torch.rand(())))
+    metrics.register(Metric("also", of_client=lambda logits, labels: torch.rand(()) * 0 + 0.9999999 + 2e-7))
     state = torch.get_rng_state()
     one, other = (lab.run(replace(SPEC, metrics=names), progress=False).clients for names in ("drawn", "also,drawn"))
     assert one["drawn"].equals(other["drawn"]) and one["drawn"].is_unique and (other["also"] > 1).all()
@@ -137,7 +137,7 @@ def test_what_a_metric_draws_is_the_runs_and_a_range_forgives_rounding(small_dig
 
 
 def test_a_client_that_diverges_is_recorded_whatever_a_metric_makes_of_its_logits(small_digits):
-    metrics.register(Metric("mine", "mine", of_client=lambda logits, labels: logits.sum() * 0))
+    metrics.register(Metric("mine", of_client=lambda logits, labels: logits.sum() * 0))
     spec = replace(SPEC, metrics="mine", lr=1e30)
     assert lab.run(spec, progress=False).status == "diverged"
 
@@ -147,12 +147,6 @@ def test_results_of_record_have_the_worst_decile():
     last = np.sort(run.clients.query("round >= 0")["accuracy"])
     worst = last[: int(np.ceil(len(last) / 10))].mean()
     assert intervals.reported(run, "last", "worst_decile") == pytest.approx(100 * worst)
-
-
-def test_limits_are_in_the_unit_that_is_shown():
-    assert metrics.METRICS["accuracy"].limits == (0, 100)
-    assert Metric("gap", "gap", low=-0.5, high=0.25).limits == (-50, 25)
-    assert Metric("test_loss", "test loss", unit="nats", low=0, high=9).limits == (0, 9)
 
 
 def test_a_metric_of_ones_own_that_has_changed_is_measured_again(small_digits):
@@ -179,14 +173,14 @@ def test_a_metric_replaces_no_column_of_a_run(name):
     with pytest.raises(
         FedlibError, match=f"metric = '{name}': must be a name that none of fedlib's has, and no other column of a run"
     ):
-        metrics.register(Metric(name, name, of_client=lambda logits, labels: logits.sum()))
+        metrics.register(Metric(name, of_client=lambda logits, labels: logits.sum()))
     assert name not in METRICS
 
 
 def test_what_a_metric_does_to_its_logits_changes_no_other(small_digits):
     """Of four classes that are all scored 0 the cross-entropy is ln 4: what the second would measure of the first's zeros."""
-    metrics.register(Metric("a_first", "first", "", of_client=lambda logits, labels: logits.zero_().sum()))
-    metrics.register(Metric("b_second", "second", "", of_client=torch.nn.functional.cross_entropy))
+    metrics.register(Metric("a_first", "", of_client=lambda logits, labels: logits.zero_().sum()))
+    metrics.register(Metric("b_second", "", of_client=torch.nn.functional.cross_entropy))
     logits, labels = torch.tensor([[4.0, 0, 0, 0]]), torch.tensor([0])
     found = metrics.of_client(["a_first", "b_second"], logits, labels)
     assert found["a_first"] == 0 and found["b_second"] == pytest.approx(0.0535, abs=1e-4)  # ln(1 + 3 / e^4)
@@ -212,7 +206,7 @@ def test_what_a_metric_does_to_its_logits_changes_no_other(small_digits):
     ],
 )
 def test_a_metric_that_is_no_number_or_beyond_its_range_is_refused_in_one_line(function, message, small_digits):
-    metrics.register(Metric("mine", "mine", of_client=function))
+    metrics.register(Metric("mine", of_client=function))
     with pytest.raises(FedlibError, match=message.removesuffix("$")):
         lab.run(replace(SPEC, metrics="mine"), progress=False)
 

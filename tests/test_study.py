@@ -133,7 +133,7 @@ def test_a_specification_keeps_its_own_fields(small_digits):
 def test_a_difference_is_of_the_metric_that_the_table_shows(small_digits):
     """Mean test losses of two seeds: what the column says is their paired difference in nats, not points of accuracy."""
     loss = torch.nn.functional.cross_entropy
-    metrics.register(metrics.Metric("nats", "loss", "nats", high=np.inf, higher_is_better=False, of_client=loss))
+    metrics.register(metrics.Metric("nats", "nats", high=np.inf, of_client=loss))
     size = {"dataset": "digits", "num_clients": 4, "rounds": 1, "batch_size": 64}
     found = study.train(["Standalone", "FedSSA"], seeds=(0, 1), jobs=1, metrics="nats", **size)
     last = [record.rounds["nats"].iloc[-1] for record in found.records]

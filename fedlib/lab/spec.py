@@ -268,12 +268,6 @@ class Resolved:
         both = ",".join(sorted({*self.spec.metrics.split(","), *known} - {""}))
         return dataclasses.replace(self, spec=dataclasses.replace(self.spec, keep=keep, metrics=both))
 
-    def of_seed(self, seed: int) -> "Resolved":
-        """The same run with another seed."""
-        return dataclasses.replace(
-            self, spec=dataclasses.replace(self.spec, seed=seed), hashed=self.hashed | {"seed": seed}
-        )
-
     def remade(self, made: Mapping[str, str]) -> "Resolved":
         """The run of a person's own parts that make something else today than they did for a stored run: another one."""
         return dataclasses.replace(self, hashed=self.hashed | {"made": dict(made)})
