@@ -8,7 +8,8 @@ from typing import Any
 class Look:
     """colour: `#rrggbb`; marker, dash: as matplotlib names them. A method has one as its class attribute `look`.
 
-    The built-in ones are of seaborn's colour-blind palette; methods that share a table never share a colour.
+    Those of the papers' tables are of seaborn's colour-blind palette; methods that share a table never share a colour, and the further
+    baselines share theirs with none.
     """
 
     colour: str

@@ -30,7 +30,7 @@ class Ditto(FedAvg):
     name = "Ditto"
     paper = "Li et al., ICML 2021"
     exchanges = "whole model"
-    look = Look("#cc78bc", "v", "--")
+    look = Look("#4b0055", "v", "--")
 
     lam: float = setting(1.0, ge=0, note="0: this is Standalone")
 

@@ -30,7 +30,7 @@ class FedBABU(FedPer):
     name = "FedBABU"
     paper = "Oh et al., ICLR 2022"
     exchanges = "extractor, for a header that nobody trains"
-    look = Look("#ca9161", "h", "--")
+    look = Look("#b22222", "h", "--")
 
     tune_epochs: int = setting(5, ge=0)
     tuned: str = setting("header", choices=("header", "model"))

@@ -93,7 +93,7 @@ class FedGen(Algorithm):
     paper = "Zhu et al., ICML 2021"
     exchanges = "header, and a generator of representations down"
     needs = "features"
-    look = Look("#de8f05", "h", "--")
+    look = Look("#5c5c00", "h", "--")
 
     weight: float = setting(1.0, ge=0)
     diversity: float = setting(1.0, ge=0)

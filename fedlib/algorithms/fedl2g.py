@@ -95,7 +95,7 @@ class FedL2G(Algorithm):
     paper = "Zhang et al., 2024"
     exchanges = "guiding vectors of seen classes down, their gradients up"
     uncounted = ("present",)
-    look = Look("#949494", "^", "--")
+    look = Look("#8c564b", "^", "--")
 
     space: str = setting("logits", choices=("logits", "features"))
     server_lr: float = setting(0.0, ge=0, note="0: 0.1 of logits, 100 of features")

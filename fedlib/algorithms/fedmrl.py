@@ -83,7 +83,7 @@ class FedMRL(Algorithm):
     name = "FedMRL"
     paper = "Yi et al., NeurIPS 2024"
     exchanges = "small shared model"
-    look = Look("#56b4e9", "s")
+    look = Look("#17becf", "s")
 
     m_small: float = setting(1.0, ge=0)
     m_large: float = setting(1.0, ge=0)

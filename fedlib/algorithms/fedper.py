@@ -26,7 +26,7 @@ class FedPer(Algorithm):
     paper = "Arivazhagan et al., 2019"
     exchanges = "extractor"
     needs = "architecture"
-    look = Look("#0173b2", "<", "--")
+    look = Look("#003f5c", "<", "--")
 
     def init_server(self, context: ServerContext) -> ServerState:
         return dict(context.build(context.infos[0].architecture).extractor.state_dict())  # type: ignore[union-attr]

@@ -39,7 +39,7 @@ class FedRep(FedPer):
     name = "FedRep"
     paper = "Collins et al., ICML 2021"
     exchanges = "extractor"
-    look = Look("#029e73", ">", "--")
+    look = Look("#00452f", ">", "--")
 
     head_epochs: int = setting(10, ge=0)
 

@@ -94,7 +94,7 @@ class FedTGP(Algorithm):
     exchanges = "trained prototypes down, class means of representations up"
     needs = "features"
     uncounted = ("classes",)
-    look = Look("#029e73", "D")
+    look = Look("#6a3d9a", "D")
 
     lam: float = setting(0.1, ge=0)
     tau: float = setting(100.0, ge=0)

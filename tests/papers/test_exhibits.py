@@ -312,3 +312,12 @@ def test_a_name_means_one_exhibit_those_of_a_paper_of_all_papers_or_everything()
     assert named("all") == [*exhibits.EXHIBITS, *exhibits.AUDIT]
     assert named("papers") == [name for paper in exhibits.PAPERS for name in named(paper.lower())]
     assert named("audit") == list(exhibits.AUDIT) and named("fedssa/table2") == ["fedssa/table2"]
+
+
+def test_methods_of_a_table_have_colours_of_their_own_and_further_baselines_share_none():
+    for name, grid in exhibits.GRIDS.items():
+        colours = {row: algorithms.ALGORITHMS[row].look.colour for row in grid.methods if row in algorithms.ALGORITHMS}
+        assert len(set(colours.values())) == len(colours), (name, colours)
+    further = [method.look.colour for method in algorithms.FURTHER]
+    others = {method.look.colour for method in algorithms.OF_THE_PAPERS}
+    assert len({*further} - others) == len(further)
