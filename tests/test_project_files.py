@@ -163,7 +163,7 @@ def test_what_a_message_tells_to_install_is_of_an_extra():
         )
         for name in re.findall(r"[a-z][\w-]+", words)
     ]
-    assert {"onnx", "optuna", "h5py"} <= set(told) <= known, set(told) - known
+    assert {"onnx", "h5py"} <= set(told) <= known, set(told) - known
 
 
 def test_the_paper_cites_what_its_bibliography_has():
