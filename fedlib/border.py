@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from . import algorithms, metrics, models, randomness, training
 from .algorithms import Algorithm, ServerState
 from .errors import FedlibError, others_code, require, shown
-from .federation import Client, ClientInfo, Message, ServerContext, Upload
+from .federation import Client, ClientInfo, Federation, Message, ServerContext, Upload
 
 DEPTH = 20  # of containers in each other, as on the wire
 PLAIN = "tensors, numbers, texts, true, false, None, and dicts, lists and tuples of them"
@@ -31,6 +31,13 @@ STEPS = (
 def is_own(algorithm: Algorithm, architectures: Collection[str] = ()) -> bool:
     """Whether a method, or one of these networks, is a person's own."""
     return own_method(algorithm) or not all(map(models.is_built_in, architectures))
+
+
+def fits(algorithm: Algorithm, federation: Federation) -> None:
+    """Raise FedlibError where the method cannot be trained on this federation: `algorithm.check`."""
+    own = is_own(algorithm, federation.architectures)
+    with crossing(own, f"{algorithm.name}.check", federation.seed, "check"):
+        algorithm.check(federation)
 
 
 def own_method(algorithm: Algorithm) -> bool:

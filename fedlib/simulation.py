@@ -222,9 +222,7 @@ def simulate(
     rounds, participation = check(federation, algorithm, rounds, participation, exchange, patience, enough)
     with training.one_thread(), devices.deterministic(federation.device, federation.deterministic):
         started = time.perf_counter()
-        own = border.is_own(algorithm, federation.architectures)
-        with border.crossing(own, f"{algorithm.name}.check", federation.seed, "check"):
-            algorithm.check(federation)
+        border.fits(algorithm, federation)
         if outcome is None:
             outcome = Outcome(federation, border.init_server(algorithm, federation.server_context(0, rounds)))
             _evaluate_everyone(outcome, algorithm, rounds, exchange)

@@ -48,7 +48,7 @@ def damaged_cifar10(tmp_path, monkeypatch):
         # unknown names, with the nearest valid one
         ("run FedSA", "algorithm = 'FedSA' is unknown: did you mean 'FedSSA' or 'pFedES' or 'FedAvg'?"),
         ("reproduce table2", "'table2' is unknown: did you mean 'fedssa/table2' or 'fedgh/table2' or 'pfedes/table2' or 'pfedhr/table2'?"),
-        ("rnu", "command = 'rnu' is unknown: did you mean 'run' or 'runs'?"),
+        ("rnu", "command = 'rnu' is unknown: did you mean 'run'?"),
         ("runs shwo", "command = 'shwo' is unknown: did you mean 'show'?"),
         ("run FedSSA --dataset digit", "dataset = 'digit' is unknown: did you mean 'digits' or"),
         ("run FedSSA --set mu=0.5", "FedSSA parameter = 'mu' is unknown: did you mean 'mu0'?"),

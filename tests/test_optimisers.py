@@ -10,7 +10,7 @@ import torch
 from fedlib import Federation, FedlibError, RunSpec, lab, optimisers, run, simulate, training
 from fedlib.algorithms import make
 from fedlib.protocol import Protocol
-from fedlib.simulation import Outcome, over
+from fedlib.simulation import Outcome, _over
 
 DATA = tiny.dataset(num_classes=3, per_class=20)
 HELD = [np.arange(20), np.arange(20, 40)]
@@ -180,11 +180,11 @@ def outcome_of(accuracies, status="finished"):
 
 
 def test_when_a_run_is_over():
-    assert not over(outcome_of([0.1, 0.2, 0.2]), 9, 2) and over(outcome_of([0.1, 0.2, 0.2, 0.1]), 9, 2)
-    assert not over(outcome_of([0.1, 0.2, 0.2, 0.1]), 9)
-    assert over(outcome_of([0.1]), 1) and over(outcome_of([0.1], "diverged"), 9)
-    assert not over(outcome_of([0.2, 0.1, 0.3, 0.1]), 9, 2) and not over(outcome_of([0.3, 0.1]), 9, 2)
-    assert not over(outcome_of([]), 9, 1)
+    assert not _over(outcome_of([0.1, 0.2, 0.2]), 9, 2) and _over(outcome_of([0.1, 0.2, 0.2, 0.1]), 9, 2)
+    assert not _over(outcome_of([0.1, 0.2, 0.2, 0.1]), 9)
+    assert _over(outcome_of([0.1]), 1) and _over(outcome_of([0.1], "diverged"), 9)
+    assert not _over(outcome_of([0.2, 0.1, 0.3, 0.1]), 9, 2) and not _over(outcome_of([0.3, 0.1]), 9, 2)
+    assert not _over(outcome_of([]), 9, 1)
 
 
 @pytest.mark.parametrize("name", ["Standalone", "FedProto"])

@@ -52,7 +52,7 @@ def test_the_help_of_each_command_has_two_examples_that_are_understood(command, 
 
 
 def test_the_commands_are_found():
-    assert len(COMMANDS) >= 20 and {"run", "runs show"} <= set(COMMANDS)
+    assert len(COMMANDS) >= 19 and {"run", "runs show"} <= set(COMMANDS)
 
 
 @pytest.fixture(scope="module")

@@ -45,10 +45,11 @@ def tidy(folder: str | Path = "all", keys: Collection[str] | None = None) -> Tid
     folders = named.get(str(folder), [Path(folder).expanduser()])
     for place in folders[-1:]:
         require(place.is_dir(), "folder", str(folder), "'all', 'record', 'store' or a folder of runs")
+    asked = None if keys is None else set(keys)  # of a Series, `in` asks its index
     found: dict[str, tuple[dict[str, object], dict[str, pd.DataFrame]]] = {}
     for path in (done.parent for place in folders for done in sorted(place.glob("*/DONE"))):
         if (
-            (keys is not None and path.name not in keys)
+            (asked is not None and path.name not in asked)
             or path.name in found
             or ".stale-" in path.name
             or ".damaged-" in path.name

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import filelock
 import numpy as np
 
-from .. import check, data, devices, randomness, training
+from .. import border, check, data, devices, randomness, training
 from ..errors import FedlibError, coerce, one_line, others_code, require
 from ..federation import Federation
 from . import checkpoint, costs, files
@@ -88,6 +88,7 @@ def _run(
         notice(f"{resolved.label}: trained again without {', '.join(sorted(lost))}, which is not registered here")
     with training.one_thread():  # a builder of the user's own may touch torch's generator
         built = federation_of(resolved)
+        border.fits(resolved.simulated, built)
         made = made_by_own_parts(resolved, built)
     known = made if record is None else record.provenance.get("made", made)
     changed = [part for part in made if made[part] != known.get(part)]
