@@ -110,7 +110,7 @@ def _notebook_trees() -> str:
     for name in notebooks():
         folder = "/".join(name.split("/")[1:-1])
         caption = names.setdefault(folder, folder.split("/")[-1].capitalize())
-        title = title_of(name).split(" (")[0].removeprefix(caption).strip()
+        title = title_of(name).split(" (")[0].removeprefix(caption).removeprefix("Recipe: ").strip()
         own.setdefault(folder, []).append(f"{title[:1].upper()}{title[1:]} <{name.removesuffix('.ipynb')}>")
     return "\n".join(tree(names[folder], own[folder]) for folder in own if not folder.startswith("flower"))
 

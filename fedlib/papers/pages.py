@@ -99,7 +99,7 @@ def costs() -> pd.DataFrame:
 
     The hours are `lab.expected_seconds` by the results of record, on processors like theirs, which have instructions for bf16.
     """
-    own = {name: _grids(name) for name in reproduce.all_notebooks()}
+    own = {name: _grids(name) for name in reproduce.all_notebooks() if not name.startswith("recipes/")}
     own["all, shared runs once"] = [grid for grids in own.values() for grid in grids]
     known, rows = estimates.Timed.of(of_record.read_results()), dict[str, dict[str, str]]()
     for scale in lab.SCALES:
