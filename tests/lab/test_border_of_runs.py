@@ -36,7 +36,7 @@ def trained_in_workers(specs: list[RunSpec]) -> list[str]:
 
     def train() -> None:
         expected = {item.key: 1.0 for item in todo}
-        failed.extend(launch._in_workers(todo, 2, Progress("", 1.0, False), expected, False, None))
+        failed.extend(launch._in_workers(todo, 2, Progress("", 1.0, False), expected, False, None, None))
 
     thread = threading.Thread(target=train, daemon=True)
     thread.start()

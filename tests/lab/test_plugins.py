@@ -65,7 +65,7 @@ def test_workers_train_what_a_package_brings(package):
     assert resolved.portable and set(resolved.own) == {"method", "architecture small"}
     todo = [lab.resolve(spec) for spec in specs]
     bar = Progress("", 1.0, False)
-    assert launch._in_workers(todo, 2, bar, {item.key: 1.0 for item in todo}, False, None) == []
+    assert launch._in_workers(todo, 2, bar, {item.key: 1.0 for item in todo}, False, None, None) == []
     records = lab.sweep(specs, jobs=2, progress=False)  # which now only reads
     assert [record.status for record in records] == ["finished"] * 2 and not any(record.stale for record in records)
     assert records[0].digest != records[1].digest
