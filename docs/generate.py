@@ -20,7 +20,7 @@ import fedlib
 from fedlib import algorithms, fields
 from fedlib.cli import methods as cited
 from fedlib.lab import of_record
-from fedlib.papers import differences, exhibits, planned
+from fedlib.papers import differences, exhibits
 from fedlib.papers.exhibits import RECORD
 
 DOCS = Path(__file__).resolve().parent
@@ -58,16 +58,10 @@ def held(exhibit: exhibits.Exhibit) -> tuple[int, int, list[int]]:
     keys = {fedlib.lab.resolve(cell.spec, RECORD).key for cell in asked}
     if not keys:
         return 0, 0, []
-    known, found, every = of_record.by_key(), set[str](), sorted({*exhibits.SEEDS[RECORD], *planned.seeds()})
-    seeds: dict[Any, set[int]] = {}
-    apart = set[str]().union(*map(planned.elsewhere, exhibit.grids))  # what the plan shows elsewhere
-    for grid in exhibit.grids:
-        for cell in exhibits.cells(grid, RECORD, seeds=every):
-            key = fedlib.lab.resolve(cell.spec, RECORD).key
-            if key in known and key not in apart:
-                found.add(key)
-                seeds.setdefault((grid, cell.method, cell.setting, cell.value), set()).add(cell.spec.seed)
-    return len(keys & found), len(keys), sorted({len(own) for own in seeds.values()})
+    rows = exhibits.frame(exhibit.name)
+    rows = rows[rows["key"].isin(of_record.by_key())]  # not those of the store
+    seeds = rows.groupby(["method", "setting", "value"], dropna=False)["seed"].nunique()
+    return len(keys & set(rows["key"])), len(keys), sorted(set(seeds))
 
 
 def exhibits_table() -> str:

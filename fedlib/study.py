@@ -95,7 +95,7 @@ class Study:
         values = [intervals.reported(record, rule, metric) for record in self.records]
         frame = self.runs.assign(value=values)
         by = frame.groupby(["method", "setting"], sort=False)["value"]
-        cells = {place: labels.mean(*intervals.interval(own.to_numpy()), len(own)) for place, own in by}
+        cells = {place: labels.mean(*stats.student(own.to_numpy()), len(own)) for place, own in by}
         order, settings = frame["method"].unique(), frame["setting"].unique()
         made = pd.DataFrame({one: [cells.get((name, one), "–") for name in order] for one in settings}, index=order)
         if reference:
@@ -336,7 +336,7 @@ def _compared(rows: Mapping[str, Mapping[int, Any]], rule: str) -> pd.DataFrame:
         for own in apart["seeds"]
     ]
     apart["seeds"] = ["; ".join(own) for own in said]
-    own = {label: intervals.interval(part["value"].to_numpy()) for label, part in frame.groupby("method", sort=False)}
+    own = {label: stats.student(part["value"].to_numpy()) for label, part in frame.groupby("method", sort=False)}
     made = pd.DataFrame.from_dict(own, orient="index", columns=["accuracy", "half"])
     made.insert(0, "n", [len(rows[label]) for label in made.index])
     more = apart[["difference", "half", "seeds"]].rename(columns={"half": "half of difference"})

@@ -316,6 +316,15 @@ MUTANTS: dict[str, tuple[str, list[Change]]] = {
             ('return 100.0 if self.unit == "%" else 1.0', "return 100.0"),
         ],
     ),
+    "show/stats.py": (
+        "tests/show/test_intervals.py tests/show/test_stats.py",
+        [
+            ("sample.std(ddof=1)", "sample.std()"),
+            ("/ np.sqrt(len(sample))", "/ len(sample)"),
+            ("stdtrit(len(sample) - 1, 0.975)", "stdtrit(len(sample), 0.975)"),
+            ("stdtrit(len(sample) - 1, 0.975)", "stdtrit(len(sample) - 1, 0.95)"),
+        ],
+    ),
     "show/intervals.py": (
         "tests/show/test_intervals.py tests/test_compare.py",
         [
@@ -326,10 +335,6 @@ MUTANTS: dict[str, tuple[str, list[Change]]] = {
             ('there = rounds["round"].to_numpy() >= 0', 'there = rounds["round"].to_numpy() >= -1'),
             ("np.nanargmax(", "np.nanargmin("),
             ("np.nanargmax(", "np.argmax("),
-            ("sample.std(ddof=1)", "sample.std()"),
-            ("/ np.sqrt(len(sample))", "/ len(sample)"),
-            ("stdtrit(len(sample) - 1, 0.975)", "stdtrit(len(sample), 0.975)"),
-            ("stdtrit(len(sample) - 1, 0.975)", "stdtrit(len(sample) - 1, 0.95)"),
             ('run.status != "diverged" and trained ==', "trained =="),
             ("trained == list(range(max(1, asked)))", "len(trained) > 0"),
             ("return metrics.find(column).scale * selected_accuracy(", "return selected_accuracy("),

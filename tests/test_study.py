@@ -47,9 +47,8 @@ def test_the_page_your_paper_runs_from_an_empty_folder(small_digits, tmp_path, m
     (source,) = re.findall(r"```python\n(.*?)```", page, re.S)
     assert len(source.splitlines()) < 60 and "papers" not in source
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(
-        mpl.rcParams, "figure.constrained_layout.use", False
-    )  # a notebook in this process may have set it
+    # A notebook that this process has run may have set it.
+    monkeypatch.setitem(mpl.rcParams, "figure.constrained_layout.use", False)
     for full, small in (
         ("trials=20", "trials=1"),
         ('"num_clients": 10, "rounds": 20', '"num_clients": 4, "rounds": 1'),

@@ -19,6 +19,7 @@ from ..algorithms import ALGORITHMS
 from ..data import DatasetInfo, info
 from ..errors import choose, distinct, require
 from ..lab import SCALES, RunSpec, costs, of_record, resolve
+from ..lab.frames import Tidy
 from ..show import labels, stats
 from . import planned
 
@@ -306,7 +307,7 @@ def frame(what: str | Sequence[Cell], scale: str = RECORD) -> pd.DataFrame:
     else:
         pairs = [(cell, resolve(cell.spec).key) for cell in what]
     found = lab.tidy(keys={key for _, key in pairs})
-    runs, rounds, _ = found if len(found.runs) else lab.tidy()  # without a run, for the columns
+    runs, rounds, _ = found if len(found.runs) else _without_runs()
     rows = [
         {"key": key, "method": cell.method, "setting": cell.setting, "clients": cell.clients, "value": cell.value}
         | {"scale": cell.scale, "target": 100 * cell.target}
@@ -331,6 +332,12 @@ def flops(frame: pd.DataFrame) -> pd.DataFrame:
         spent = costs.of_run(record)
         rows.append(pd.DataFrame({"key": key, "round": range(len(spent)), "flops": spent}))
     return pd.concat(rows, ignore_index=True) if rows else pd.DataFrame(columns=["key", "round", "flops"])
+
+
+@cache
+def _without_runs() -> Tidy:
+    """The frames of no run: the columns of all that there are, which are read once."""
+    return Tidy(*(table.head(0) for table in lab.tidy()))
 
 
 @cache

@@ -1,14 +1,12 @@
-"""What a run reports: which of its rounds, of which metric, and the mean over seeds with its 95 % interval.
+"""What a run reports: which of its rounds, of which metric.
 
 Accuracies are fractions of 1 in records and per cent in tables.
 """
 
-from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
 import pandas as pd
-from scipy.special import stdtrit
 
 from .. import metrics
 from ..errors import FedlibError, choose, require
@@ -89,12 +87,3 @@ def with_metric(run: RunTables, column: str) -> pd.DataFrame:
     return rounds.assign(
         **{column: [metric.of_clients(own) if 0 < len(own) == visited else np.nan for own, visited in pairs]}
     )
-
-
-def interval(values: Sequence[float] | np.ndarray) -> tuple[float, float]:
-    """Mean and half-width of its 95 % Student t interval; the half-width of a single value is NaN."""
-    sample = np.asarray(values, dtype=float)
-    if len(sample) < 2:
-        return float(sample.mean()), float("nan")
-    quantile = float(stdtrit(len(sample) - 1, 0.975))
-    return float(sample.mean()), float(quantile * sample.std(ddof=1) / np.sqrt(len(sample)))

@@ -92,11 +92,20 @@ def differences(
     return pd.DataFrame(rows, columns=columns)
 
 
-def interval(values: Sequence[float]) -> tuple[float, float]:
-    """The ends of the 95 % Student t interval of a mean, cut at 0 and 100, for seaborn's `errorbar`; of one value the value itself."""
+def student(values: Sequence[float] | np.ndarray) -> tuple[float, float]:
+    """Mean and half-width of its 95 % Student t interval; the half-width of a single value is NaN."""
     sample = np.asarray(values, dtype=float)
-    half = float(stdtrit(len(sample) - 1, 0.975)) * sample.std(ddof=1) / len(sample) ** 0.5 if len(sample) > 1 else 0.0
-    return max(float(sample.mean()) - half, 0.0), min(float(sample.mean()) + half, 100.0)
+    if len(sample) < 2:
+        return float(sample.mean()), float("nan")
+    quantile = float(stdtrit(len(sample) - 1, 0.975))
+    return float(sample.mean()), float(quantile * sample.std(ddof=1) / np.sqrt(len(sample)))
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """The ends of `student`'s interval, cut at 0 and 100, for seaborn's `errorbar`; of one value the value itself."""
+    mean, half = student(values)
+    half = 0.0 if np.isnan(half) else half
+    return max(mean - half, 0.0), min(mean + half, 100.0)
 
 
 @dataclass(frozen=True)

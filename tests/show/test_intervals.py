@@ -54,7 +54,7 @@ def test_only_whole_runs_report_anything():
 
 
 def test_student_t():
-    mean, half = intervals.interval([1.0, 2.0, 6.0])
+    mean, half = stats.student([1.0, 2.0, 6.0])
     assert mean == 3.0 and half == pytest.approx(4.302653 * 7**0.5 / 3**0.5, rel=1e-6)  # t of 2 degrees of freedom
-    assert intervals.interval([4.0])[0] == 4.0 and np.isnan(intervals.interval([4.0])[1])
-    assert intervals.interval([1.0, 3.0])[1] == pytest.approx(12.706205, rel=1e-6)
+    assert stats.student([4.0])[0] == 4.0 and np.isnan(stats.student([4.0])[1])
+    assert stats.student([1.0, 3.0])[1] == pytest.approx(12.706205, rel=1e-6)
