@@ -296,6 +296,7 @@ def frame(what: str | Sequence[Cell], scale: str = RECORD) -> pd.DataFrame:
     and at scale record, the further seeds that the plan names are there, and runs that it shows elsewhere are not. Raises
     FedlibError for an unknown name.
     """
+    choose("scale", scale, SCALES)
     if isinstance(what, str):
         choose("exhibit", what, [*every(), *GRIDS])
         grids = [what] if what in GRIDS else every()[what].grids

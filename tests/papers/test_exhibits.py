@@ -202,9 +202,13 @@ def test_an_exhibit_is_declared_once_and_every_grid_has_one_name():
     assert read == set(exhibits.GRIDS)
 
 
-def test_unknown_grid():
+def test_an_unknown_grid_exhibit_or_scale_is_one_line():
     with pytest.raises(FedlibError, match=r"grid = 'fedssa/tabel4'.*fedssa/table4"):
         exhibits.cells("fedssa/tabel4", "smoke")
+    with pytest.raises(FedlibError, match=r"exhibit = 'fedssa/tabel2'.*fedssa/table2"):
+        exhibits.frame("fedssa/tabel2")
+    with pytest.raises(FedlibError, match=r"scale = 'recrod' is unknown: did you mean 'record'"):
+        exhibits.frame("fedssa/table2", "recrod")
 
 
 @pytest.fixture
