@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,14 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 
 @pytest.fixture
 def package(tmp_path):
-    """A folder with an installed package that brings a method."""
+    """A folder with an installed package that brings a method, and this one as if installed, for processes of their own."""
     folder = tmp_path / "site" / "site-packages"
+    project = tomllib.loads((PACKAGE / "pyproject.toml").read_text())["project"]
+    about = folder / f"mhpfl_flower-{project['version']}.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
+    commands = (f"{name} = {value}\n" for name, value in project["entry-points"]["fedlib.commands"].items())
+    (about / "entry_points.txt").write_text("".join(["[fedlib.commands]\n", *commands]))
     (folder / "mine-1.0.dist-info").mkdir(parents=True)
     (folder / "mine.py").write_text(united.MINE)
     (folder / "mine-1.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
