@@ -1,5 +1,6 @@
 """A person's own method, network or metric rehearsed from outside, before its real run: a small federation is trained for
-two rounds, and once more round by round, the second round by a federation that has only what a checkpoint holds.
+two rounds, and once more round by round, the second round by a federation that has only what a checkpoint holds, its
+clients side by side in copies of this process where there may be some.
 
 What differs was drawn from no stream of the run's, or is kept where no checkpoint looks. Nothing of the real federation is
 touched, and the streams of its run begin afresh. Built-in methods are held by tests. A person's partition and data are made
@@ -8,6 +9,7 @@ twice where they are made (`partition.deal_registered`, `data.load`).
 
 import copy
 import io
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -55,7 +57,12 @@ def rehearse(federation: Federation, algorithm: Algorithm, rounds: int) -> None:
         _compare(f"{algorithm.name}: called twice, begun alike,", whole[0], again[0])
         if len(whole) == 2:
             resumed = _resumed(stopped, _small(federation))
-            _played(resumed.federation, algorithm, rounds, 2, again, resumed)
+            resumed.federation.visit_seconds = math.inf  # long enough for copies
+            setting = training.processes.set(2)
+            try:
+                _played(resumed.federation, algorithm, rounds, 2, again, resumed)
+            finally:
+                training.processes.reset(setting)
             _compare(f"{algorithm.name}: stopped after round 0 and resumed,", whole[1], again[1])
     except FedlibError as error:
         raise FedlibError(f"{error} (rehearsing {', '.join(own)} on a few images)") from error.__cause__

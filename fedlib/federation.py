@@ -370,6 +370,7 @@ class Federation:
         self.public = None if public is None else self._public(public, public_dataset, public_labels, shared.augment)
         self.last_trained: dict[str, int] = {}  # architecture -> id of the last client that trained
         self.after_visit: Callable[[Client], None] | None = None  # called when a client's part of a round is over
+        self.visit_seconds = 0.0  # that the last visit took, 0 before the first
         self.build = Initial(
             seed, self.num_classes, self.sample, self.device, weights=weights or {}, header_scale=protocol.header_scale
         )

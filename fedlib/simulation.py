@@ -1,11 +1,13 @@
 """The round loop: sample clients, download, let them train and evaluate, aggregate, record.
 
 `simulate` is the server's side: an exchange carries its requests to the clients and brings their replies back. `answer`
-is a client's side. The default exchange, `in_process`, is a loop over the federation's own clients.
+is a client's side. The default exchange, `in_process`, asks the federation's own clients.
 """
 
+import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -15,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from . import border, devices, metrics, models, randomness, training
+from . import border, devices, metrics, models, randomness, side_by_side, training
 from .algorithms import Algorithm, ServerState
 from .errors import FedlibError, coerce, require, shown
 from .federation import Client, ClientContext, ClientInfo, Federation, Message, ServerContext, Upload
@@ -141,23 +143,56 @@ def answer(federation: Federation, algorithm: Algorithm, request: Request) -> Re
         return participate(client, algorithm, request.download, context)
 
 
+WORTH_COPIES = 1.0  # seconds of a round's visits, from which on they are made in copies of this process
+
+
 def in_process(federation: Federation, algorithm: Algorithm, requests: Sequence[Request]) -> list[Reply]:
-    """The exchange with the federation's own clients, one after the other in this process; the only one that knows
-    `Protocol.inherit`, since no other holds all the clients' models.
+    """The exchange with the federation's own clients; the only one that knows `Protocol.inherit`, since no other holds all
+    the clients' models.
+
+    One after the other in this process, or `training.processes` side by side in copies of it, from which what they have become
+    comes back: the same bits. Visits that are done in `WORTH_COPIES` seconds, as far as earlier ones tell, are made here.
     """
     clients = [federation.clients[request.client] for request in requests]
     if all(request.round < 0 for request in requests):
         return _evaluate_initial(federation, clients)
-    replies: list[Reply] = []
-    for client, request in zip(clients, requests, strict=True):
+    here = os.getpid()
+
+    def visit(number: int) -> Reply:
+        client, request = clients[number], requests[number]
+        if os.getpid() != here:
+            federation.after_visit = None  # the files of clients are written here alone
+        began = time.perf_counter()
         inherited = not client.visited and federation.inherit(client, request.round)
         context = federation.client_context(client.id, request.round, request.rounds)
         reply = participate(client, algorithm, request.download, context)
-        replies.append(replace(reply, inherited=inherited))
-        federation.last_trained[client.info.architecture] = client.id
-        if federation.after_visit is not None:
-            federation.after_visit(client)
-    return replies
+        federation.visit_seconds = time.perf_counter() - began
+        return replace(reply, inherited=inherited)
+
+    def pack(number: int, reply: Reply) -> Any:
+        plain = vars(reply) | {"upload": vars(reply.upload)}
+        return plain, clients[number].snapshot(), federation.visit_seconds
+
+    def unpack(number: int, packed: Any) -> Reply:
+        plain, snapshot, federation.visit_seconds = packed
+        clients[number].restore(snapshot)
+        return Reply(**plain | {"upload": Message(**plain["upload"])})
+
+    def asked(numbers: range, copies: int = 1) -> Iterator[Reply]:
+        with closing(side_by_side.each(visit, numbers, copies, pack=pack, unpack=unpack)) as replies:
+            for number, reply in zip(numbers, replies, strict=True):
+                client = clients[number]
+                federation.last_trained[client.info.architecture] = client.id
+                if federation.after_visit is not None:
+                    federation.after_visit(client)
+                yield reply
+
+    first = range(0 if federation.visit_seconds else 1)
+    replies = list(asked(first))
+    rest = range(len(first), len(requests))
+    alone = federation.device.type != "cpu" or federation.protocol.inherit != "none"  # from who was trained just before
+    worth = not alone and len(rest) * federation.visit_seconds >= WORTH_COPIES
+    return replies + list(asked(rest, training.processes.get() if worth else 1))
 
 
 def participants(num_clients: int, participation: float) -> int:
@@ -323,7 +358,7 @@ def _round(
     exchange: Exchange,
 ) -> None:
     """One round; appends its rows to `outcome`."""
-    started, processor = time.perf_counter(), time.process_time()
+    started, processor = time.perf_counter(), _processor_seconds()
     federation, server, round = outcome.federation, outcome.server, context.round
     sampled = clients_of_round(federation, round, context.rounds, participation)
     infos = [context.infos[id] for id in sampled]
@@ -370,11 +405,17 @@ def _round(
     timing = {
         "round": round,
         "seconds": ended - started,
-        "processor_seconds": time.process_time() - processor,
+        "processor_seconds": _processor_seconds() - processor,
         "evaluation_seconds": sum(reply.evaluation_seconds for reply in replies),
         "recording_seconds": ended - recording,
     }
     outcome.timing_rows.append(timing)
+
+
+def _processor_seconds() -> float:
+    """Of this process and of the copies of it that have ended."""
+    used = os.times()
+    return time.process_time() + used.children_user + used.children_system
 
 
 Answers = list[tuple[ClientInfo, Reply]]

@@ -6,6 +6,7 @@ import collections
 import itertools
 import random
 import re
+import sys
 import threading
 from dataclasses import dataclass, replace
 from typing import Any
@@ -557,6 +558,22 @@ def test_what_is_kept_on_the_model_beside_its_state_is_found():
     factor = before(lambda client, message: setattr(client.model, "factor", 2.0 + float(message["weight"].sum())))
     line = said_by(rehearsed, changed(local_round=factor, predict=predict))
     assert "when the client comes back from a checkpoint" in line
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="copies of a process on Linux alone")
+def test_what_the_clients_of_a_round_hand_each_other_in_memory_is_found():
+    def local_round(self, client, message, context):
+        client.model.header.bias.data.add_(len(FILE))
+        FILE.append(client.id)
+        return Shared.local_round(self, client, message, context)
+
+    def aggregate(self, server, uploads, context):
+        FILE.clear()
+        return Shared.aggregate(self, server, uploads, context)
+
+    FILE.clear()
+    line = said_by(rehearsed, changed(local_round=local_round, aggregate=aggregate))
+    assert re.search("stopped after round 0 and resumed, client.model's .* differs", line), line
 
 
 # ------------------------------------------------------------------------------------------------- what a client sees

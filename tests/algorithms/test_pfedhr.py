@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import sys
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,20 @@ import pytest
 import tiny
 import torch
 
-from fedlib import Federation, FedlibError, RunSpec, data, lab, models, run, simulate, simulation, training
-from fedlib.algorithms.pfedhr import PFedHR, distillation_loss, reassembly, side_by_side
+from fedlib import (
+    Federation,
+    FedlibError,
+    RunSpec,
+    data,
+    lab,
+    models,
+    run,
+    side_by_side,
+    simulate,
+    simulation,
+    training,
+)
+from fedlib.algorithms.pfedhr import PFedHR, distillation_loss, reassembly
 from fedlib.federation import Message, Upload
 from fedlib.papers import views
 from fedlib.randomness import torch_seed
@@ -440,7 +453,8 @@ def test_side_by_side_has_the_bits_of_one_after_the_other(monkeypatch):
     for dies in (False, True):
         setting = training.processes.set(2)
         try:
-            _, _, returned, server = played(spec())
+            with pytest.warns(RuntimeWarning, match="was killed") if dies else nullcontext():
+                _, _, returned, server = played(spec())
         finally:
             training.processes.reset(setting)
         assert bool(here) == dies and returned == expected[2]
@@ -450,13 +464,14 @@ def test_side_by_side_has_the_bits_of_one_after_the_other(monkeypatch):
 
 
 def test_a_run_alone_has_all_cores(monkeypatch):
-    seen, plain = [], side_by_side.train_each
+    seen, plain = [], side_by_side.each
 
-    def watched(train: Any, networks: Any, streams: Any, processes: int) -> None:
-        seen.append(processes)
-        plain(train, networks, streams, processes)
+    def watched(work: Any, numbers: range, processes: int, **how: Any) -> Any:
+        if "PFedHR" in work.__qualname__:
+            seen.append(processes)
+        return plain(work, numbers, processes, **how)
 
-    monkeypatch.setattr(side_by_side, "train_each", watched)
+    monkeypatch.setattr(side_by_side, "each", watched)
     monkeypatch.setattr(lab.launch, "cores", lambda: 3)
     record = run(spec("homogeneous-M1", participation=2 / CLIENTS, params={"clusters": 2}, rounds=1), progress=False)
     assert seen == [3] and training.processes.get() == 1

@@ -29,15 +29,15 @@ is matched by its logits, so the head stands on these, and the last layer is tra
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ... import training
+from ... import side_by_side, training
 from ...errors import FedlibError, require
 from ...fields import later, setting
 from ...models import build, num_floats
@@ -54,7 +54,7 @@ from ..base import (
     Upload,
     check_public_labels,
 )
-from . import contrastive, reassembly, side_by_side
+from . import contrastive, reassembly
 from .reassembly import Source
 
 
@@ -163,8 +163,15 @@ class PFedHR(Algorithm):
             found, candidates, streams = self._of_clients(models, uploads, context, stream)
             networks = [*candidates, *clients]
         if candidates:
-            finetune = partial(self._finetune, context=context)
-            side_by_side.train_each(finetune, networks, streams, training.processes.get())
+            tuned = side_by_side.each(
+                lambda number: self._finetune(networks[number], streams[number], context),
+                range(len(networks)),
+                training.processes.get(),
+                pack=lambda number, _: networks[number].state_dict(),
+                unpack=lambda number, weights: networks[number].load_state_dict(weights),
+            )
+            with closing(tuned):
+                list(tuned)
         of_clients, of_candidates = (
             [training.outputs(network, pool, indices) for network in networks] for networks in (clients, candidates)
         )
