@@ -79,7 +79,7 @@ Make one exhibit (fedssa/table2), a paper's (fedssa), or all.""",
         "record",
         """the results of record: what is on record, and train more of it
 
-Without a name, list the arms of the plan (results/planned.csv), the question of each and the runs it still lacks.
+Without a name, list the experiments of the plan (results/planned.csv), the question of each and the runs it still lacks.
 With a name, train those runs, seed by seed, and add each finished one to results/.""",
     ),
     (

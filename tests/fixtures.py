@@ -1,5 +1,6 @@
 """What every test shares, here and in packages/: a store of its own, a seed, the tiny architectures, one intra-op thread."""
 
+import math
 import shutil
 import signal
 
@@ -7,7 +8,7 @@ import pytest
 import torch
 from tiny import ARCHITECTURES
 
-from fedlib import algorithms, data, metrics, models, partition
+from fedlib import algorithms, data, metrics, models, partition, simulation
 
 torch.set_num_threads(1)
 # A shell's job in the background ignores Ctrl-C and one under `nohup` a hang-up, and so would what tests start and interrupt.
@@ -43,6 +44,12 @@ def home(tmp_path, monkeypatch):
 def seeded():
     """What a test draws without a stream of its own is the same each time."""
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def visits_made_here(monkeypatch):
+    """What a test counts or changes happens in its own process, however slow the machine is."""
+    monkeypatch.setattr(simulation, "WORTH_COPIES", math.inf)
 
 
 @pytest.fixture(autouse=True)

@@ -102,7 +102,7 @@ def damaged_cifar10(tmp_path, monkeypatch):
         # what cannot be together, or an exhibit or the record does not have
         ("run FedSSA --spec a", "--spec cannot be combined with algorithm"),
         ("run --spec a --rounds 3 --set mu0=1", "--spec cannot be combined with --rounds, --set"),
-        ("record long --check", "arm = 'long'"),
+        ("record long --check", "experiment = 'long'"),
         ("record --check FedNothing", "key = 'FedNothing'"),
         ("reproduce fedssa/table2 --scale record --methods FedKEMF --dry-run", "method = 'FedKEMF' is unknown"),
         ("reproduce fedssa/fig6 --scale record --methods FedKEMF --dry-run", "method = 'FedKEMF' is unknown"),

@@ -23,7 +23,7 @@ SWITCHED = [("FML", {"score_shared": True}), ("FedSSA", {"aggregation": "whole"}
 
 
 @pytest.fixture
-def copies(monkeypatch):
+def copies(monkeypatch, visits_made_here):
     """Three of them, however little there is to do."""
     monkeypatch.setattr(simulation, "WORTH_COPIES", 0.0)
     setting = training.processes.set(3)

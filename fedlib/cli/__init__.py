@@ -12,7 +12,11 @@ WIDTH = 80  # of what is printed, in characters
 MOST_JOBS = 1024
 Scale = Annotated[Literal["smoke", "demo", "record", "paper"], Parameter(show_choices=False)]  # `lab.SCALES`
 Jobs = Annotated[
-    str | None, Parameter(metavar="N", help="runs trained side by side, one thread each (default: one for every core)")
+    str | None,
+    Parameter(
+        metavar="N",
+        help="runs trained side by side (default: one for every core); of fewer runs, clients train side by side",
+    ),
 ]
 
 

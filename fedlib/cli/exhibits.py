@@ -163,43 +163,43 @@ def reproduce_(
 
 
 def record(
-    arm: completed(planned.arms()) | None = None,  # type: ignore[valid-type]
+    experiment: completed(planned.arms()) | None = None,  # type: ignore[valid-type]
     /,
     *,
     check: Annotated[list[str] | None, Parameter(metavar="KEY", consume_multiple=True)] = None,
     jobs: Jobs = None,
 ) -> int:
-    """Print the plan of the results of record, train an arm of it, or check it; returns the exit status.
+    """Print the plan of the results of record, train an experiment of it, or check it; returns the exit status.
 
     Parameters
     ----------
-    arm
-        an arm of the plan
+    experiment
+        one of the plan
     check
         train the first two rounds again, of one run for each method, protocol, data set and source of code, or of those
         with these keys, and compare every number on record (then exit 1 where one differs); written to
         results/checked.csv
     """
     if check is not None:
-        require(arm is None, "arm", arm, "left out with --check, which takes keys")
+        require(experiment is None, "experiment", experiment, "left out with --check, which takes keys")
         return 0 if checked.print_check(check) else 1
-    if arm is None:
-        _list_arms()
+    if experiment is None:
+        _list_experiments()
         return 0
 
     def export(left: int) -> None:
         written = f"{recorded.export()} runs of the store are in {lab.home() / 'results'}"
-        tqdm.write(f"{written}; {left} of the arm remain")  # above the bar
+        tqdm.write(f"{written}; {left} of the experiment remain")  # above the bar
         sys.stdout.flush()
 
-    if not planned.train(arm, number_of_jobs(jobs), export):
-        number = len(planned.arm(arm).runs)
-        print(f"nothing to train: all {number} runs of {arm} are of record or stored")
+    if not planned.train(experiment, number_of_jobs(jobs), export):
+        number = len(planned.arm(experiment).runs)
+        print(f"nothing to train: all {number} runs of {experiment} are of record or stored")
     return 0
 
 
-def _list_arms() -> None:
-    print(f"{'arm':<12}{'runs':>9}  hours left on one core; the question")
+def _list_experiments() -> None:
+    print(f"{'experiment':<12}{'runs':>9}  hours left on one core; the question")
     timed = recorded.timed()
     for arm in planned.arms().values():
         still = arm.open()

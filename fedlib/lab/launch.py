@@ -1,4 +1,4 @@
-"""Computing runs: one in this process, or several side by side in worker processes."""
+"""Computing runs: one in this process, several side by side in worker processes; their clients on the cores that are left."""
 
 import copy
 import dataclasses
@@ -43,7 +43,8 @@ def run(
     A record whose numbers today's code does not compute any more (`numerics`) is renamed and trained again, or
     returned if `reuse_stale`. If a person's own network or partition makes something else than it did for the stored
     run, though its source is the same, that is another run. One process computes; another that asks for the same run
-    waits and reads. Of several threads of one process, one trains and the others wait (`sweep` trains side by side).
+    waits and reads. Of several threads of one process, one trains and the others wait (`sweep` trains side by side). The clients
+    of a round train side by side on the cores that this process may use (Linux), with the same bits.
     log: called as `log(spec, row)` with the row of each round that is trained, as it ends; where it fails, a line says so and the run goes
     on without it. Raises FedlibError for what a user can mend,
     Interrupted on Ctrl-C, which a run in another thread than the main one does not hear.
@@ -225,9 +226,9 @@ def sweep(
     each: Callable[[int], None] | None = None,
     log: Log | None = None,
 ) -> list[Record]:
-    """The records of `specs` in order; what is missing is trained by `jobs` single-threaded workers, side by side, longest first
-    or as `specs` has it (in_order); a single run here. each: called with how many runs remain whenever one is finished;
-    log: as of `run`, here, with the rounds of all.
+    """The records of `specs` in order; what is missing is trained by `jobs` workers, side by side, each with its share of the
+    cores, longest first or as `specs` has it (in_order); a single run here. each: called with how many runs remain whenever
+    one is finished; log: as of `run`, here, with the rounds of all.
 
     On Ctrl-C or SIGTERM the workers finish their rounds and save; the same call resumes. An error of one run is
     raised when all others are done; missing data that cannot be downloaded, before anything is trained.

@@ -119,7 +119,7 @@ def elsewhere(grid: str) -> set[str]:
 def arm(name: str) -> Arm:
     """An arm of the plan; raises FedlibError for an unknown name."""
     found = arms()
-    choose("arm", name, found)
+    choose("experiment", name, found)
     return found[name]
 
 

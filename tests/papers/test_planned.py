@@ -106,7 +106,7 @@ def test_an_arm_trains_seed_by_seed_and_says_how_many_remain(monkeypatch):
 
 
 def test_an_unknown_arm_is_refused():
-    with pytest.raises(FedlibError, match="arm = 'audits' is unknown: did you mean 'audit'"):
+    with pytest.raises(FedlibError, match="experiment = 'audits' is unknown: did you mean 'audit'"):
         planned.arm("audits")
 
 
@@ -150,7 +150,7 @@ def test_the_command_writes_the_results_after_each_run(capsys, monkeypatch):
     monkeypatch.setattr(recorded, "export", lambda: 62)
     assert main(["record", "audit"]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        f"62 runs of the store are in {lab.home() / 'results'}; {left} of the arm remain" for left in (1, 0)
+        f"62 runs of the store are in {lab.home() / 'results'}; {left} of the experiment remain" for left in (1, 0)
     ]
 
 
