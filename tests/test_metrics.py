@@ -113,6 +113,25 @@ def test_one_registration_reaches_runs_and_tables(small_digits):
         assert found.table(metric="test_loss").loc[method].item() == f"{run.rounds['test_loss'].iloc[-1]:.2f} (n = 1)"
 
 
+@pytest.mark.parametrize(
+    ("measure", "message"),
+    [
+        (
+            lambda accuracies: 100 * accuracies.mean() + 2,
+            r"metric mine of run Standalone-.* = .*: must be between 0 and 1, as it",
+        ),
+        (lambda accuracies: np.nan, r"metric mine of run Standalone-.* = nan: must be between 0 and 1"),
+        (lambda accuracies: accuracies["mean"], r"metric mine: IndexError"),
+    ],
+    ids=["percent", "nan", "fails"],
+)
+def test_a_metric_of_ones_own_over_the_clients_is_held_to_what_it_declares(measure, message, small_digits):
+    metrics.register(Metric("mine", of_clients=measure))
+    record = lab.run(SPEC, progress=False)
+    with pytest.raises(FedlibError, match=message):
+        intervals.with_metric(record, "mine")
+
+
 @pytest.mark.parametrize("name", ["worst_decile", "nothing"])
 def test_what_no_client_can_measure_is_refused_in_one_line(name):
     with pytest.raises(FedlibError, match=f"metric = '{name}' is unknown: .*known are balanced_accuracy"):

@@ -17,9 +17,8 @@ from . import costs
 from .records import Record, state, stored
 from .spec import FilledSpec, Resolved, resolve
 
-OF_RECORD = (
-    7.35e10  # FLOPs of training per second that runs of record in fp32 reach (the median), where no run is known
-)
+# FLOPs of training per second that runs of record in fp32 reach (the median), where no run is known.
+OF_RECORD = 7.35e10
 SLOW = 2.0  # how many times as long bf16 takes as fp32 where a line says so
 NEWEST = 100  # stored runs that are looked at
 # Fields that change the time an image takes. The method counts most: what it computes beside plain training is not counted.

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from .. import metrics
-from ..errors import FedlibError, choose, require
+from ..errors import FedlibError, choose, others_code, require
 from . import stats
 
 
@@ -83,7 +83,12 @@ def with_metric(run: RunTables, column: str) -> pd.DataFrame:
     measured = trained(run.clients).pivot_table(index="round", columns="client", values="accuracy")
     last_known = measured.reindex(rounds["round"]).ffill()
     known = [row[~np.isnan(row)] for row in last_known.to_numpy(float)]
+
+    def value(own: np.ndarray) -> float:
+        with others_code(f"metric {column}"):
+            found = float(metric.of_clients(own))  # type: ignore[misc]
+        metric.check(found, f"of run {run.key}")
+        return found
+
     pairs = zip(known, rounds["visited"], strict=True)
-    return rounds.assign(
-        **{column: [metric.of_clients(own) if 0 < len(own) == visited else np.nan for own, visited in pairs]}
-    )
+    return rounds.assign(**{column: [value(own) if 0 < len(own) == visited else np.nan for own, visited in pairs]})
