@@ -30,7 +30,7 @@ class Parameters:
     """
 
     scale: str = _parameter(
-        "smoke", "smoke (digits, minutes), demo (real data, ten minutes), record (hours) or paper (weeks)"
+        "smoke", "smoke (digits, minutes), demo (real data, ten minutes), record (read only) or paper (weeks)"
     )
     dataset: str = _parameter("", "one data set only; empty: those of the scale")
     methods: tuple[str, ...] = _parameter((), 'methods, such as ["Standalone", "FedSSA"]; empty: all of the exhibit')
@@ -41,7 +41,7 @@ class Parameters:
     )
     precision: str = _parameter("", "fp32 or bf16 arithmetic; empty: the scale's")
     device: str = _parameter("cpu", "cpu, cuda, or auto (cuda where there is one)")
-    jobs: int = _parameter(2, "runs trained side by side, one thread each")
+    jobs: int = _parameter(2, "runs trained side by side; 0, or scale record: none is")
     rule: str = _parameter("last", "round that a table reports: last, last10, validation or best")
 
     @property
@@ -163,6 +163,9 @@ def settings(
     values["device"] = devices.several(values["device"])
     require(values["rounds"] >= 0, "rounds", values["rounds"], "at least 1, or 0 for the scale's")
     require(values["jobs"] >= 0, "jobs", values["jobs"], "at least 1, or 0 to train nothing")
+    values["jobs"] *= (
+        values["scale"] != "record"
+    )  # runs of hours are trained by `fedlib reproduce`, not by opening a notebook
     values["seeds"] = values["seeds"] or exhibits.SEEDS[values["scale"]]
     made = Parameters(**values)
     say(
