@@ -92,7 +92,8 @@ def test_the_commands_are_makefile_targets_and_ci_calls_the_test_command():
     named = set(re.findall(r"(?:^    |`|sh )make (\w+)", (ROOT / "README.md").read_text(), flags=re.M))
     assert named and named <= set(targets)
     assert named == {"reproduce", "test", "lab", "site"}
-    assert "\ntests/bare.sh make test\ntests/bare.sh make slow\n" in (ROOT / ".ci" / "run").read_text()
+    called = re.findall(r"^tests/bare.sh make (\w+)$", (ROOT / ".ci" / "run").read_text(), flags=re.M)
+    assert called == ["test", "slow"]
 
 
 def test_notebooks_and_pages_name_commands_that_exist():
