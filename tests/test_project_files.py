@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import yaml
 from packaging.requirements import Requirement
@@ -192,3 +193,10 @@ def test_every_line_that_the_pages_of_methods_name_is_there():
     named = list(named_lines(tomllib.loads((ROOT / "docs/details.toml").read_text())))
     assert len(named) > 10
     assert [at for at in named if at[1] not in (ROOT / at[0]).read_text()] == []
+
+
+def test_a_speed_on_the_page_of_many_cores_is_a_row_of_its_benchmark():
+    rows = pd.read_csv(ROOT / "figures/benchmarks/clients.csv").query("processes == 2").set_index(["method", "E"])
+    ratio, page = rows["of one process"], (ROOT / "docs/pages/machines.md").read_text()
+    assert f"{ratio['Standalone', 10]:.2f} (Standalone) and {ratio['FedSSA', 10]:.2f} (FedSSA) of its time" in page
+    assert f"{ratio['Standalone', 1]:.2f} and {ratio['FedSSA', 1]:.2f} at E = 1" in page

@@ -68,7 +68,9 @@ def rounds_done(out):
     return len({row["round"] for row in rows(out / "messages.csv")}) - 1 if (out / "messages.csv").exists() else 0
 
 
-@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize(
+    "name", ["FedGH", *(pytest.param(name, marks=pytest.mark.nightly) for name in SPECS if name != "FedGH")]
+)
 def test_three_rounds_are_the_simulations_bytes(federation, tmp_path, name):
     run = deal(federation, SPECS[name])
     federation.run(run.key, tmp_path / "out")

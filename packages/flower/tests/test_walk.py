@@ -110,7 +110,10 @@ def test_a_result_says_how_far_the_run_is(tmp_path):
 @pytest.mark.skipif(
     os.geteuid() != 0 or not all(map(shutil.which, ("ip", "openssl", "ssh-keygen"))), reason="needs root and iproute2"
 )
-@pytest.mark.parametrize("algorithm", ["FedSSA", "FedGH", "FedProto", "SharedBias"])
+@pytest.mark.parametrize(
+    "algorithm",
+    ["FedSSA", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("FedGH", "FedProto", "SharedBias"))],
+)
 def test_the_pages_commands_federate_four_owners(tmp_path, package, mine, algorithm):
     pytest.importorskip("flwr")
     sides = tmp_path / "sides"
