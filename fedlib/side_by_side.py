@@ -29,9 +29,14 @@ def each(
 
     With more than one process, copies of this one (forks, so Linux and no CUDA) take the numbers in turn. pack: makes plain
     numbers, texts and tensors, and containers of them, of what a copy has done; unpack: of these, here, what `work` gives and
-    changes. What a copy did not finish is done here, which also raises its error.
+    changes. What a copy did not finish is done here, which also raises its error. There are no more copies than fit into the
+    memory that is free, if each gets as large as this process has been.
     """
     processes = min(processes, len(numbers))
+    if processes > 1 and sys.platform == "linux":
+        processes = min(
+            processes, _kibibytes("/proc/meminfo", "MemAvailable") // _kibibytes("/proc/self/status", "VmHWM")
+        )
     if processes < 2 or sys.platform != "linux" or torch.cuda.is_initialized():
         yield from map(work, numbers)
         return
@@ -62,6 +67,11 @@ def each(
             for child in children:  # of a wait that was interrupted, or whoever asked wants no more
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
+
+
+def _kibibytes(file: str, name: str) -> int:
+    with open(file) as lines:
+        return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
 
 
 def _copy(

@@ -247,7 +247,8 @@ def simulate(
 
     outcome: of this federation's first rounds, to go on from; after_round: called with the outcome so far after each
     round, ends the simulation by raising (`fedlib.lab.simulate` keeps checkpoints with the two). Trains under one
-    intra-op thread; of several simulations in threads of one process, one trains and the others wait for it.
+    intra-op thread, and after `training.processes.set(4)` four clients of a round side by side; of several simulations in threads of
+    one process, one trains and the others wait for it.
     exchange: called with the federation, the algorithm and a round's requests, carries them to the clients and returns
     their replies in the same order, None for a client that has not answered: the round goes on without it, and its row
     says how many are `absent`. By default the clients are in this process. Nothing else here touches a client. patience:

@@ -24,8 +24,8 @@ from torch import Tensor, nn
 from . import devices
 from .randomness import exclusive, fork_torch
 
-# Processes that the run in this thread may use, for methods whose server can train networks side by side; bits do not
-# depend on it. The lab sets it where a run has cores to itself.
+# Processes that the run in this thread may use, for the clients of a round and for a server that trains networks side by
+# side; bits do not depend on it. The lab sets it where a run has cores to itself.
 processes: ContextVar[int] = ContextVar("processes", default=1)
 
 THREADS = 1  # of PyTorch within an operation while something trains: their number changes the bits

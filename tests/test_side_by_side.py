@@ -12,7 +12,7 @@ import tiny
 import torch
 from processes import SECONDS, started
 
-from fedlib import ALGORITHMS, FedlibError, RunSpec, lab, simulate, simulation, training
+from fedlib import ALGORITHMS, FedlibError, RunSpec, lab, side_by_side, simulate, simulation, training
 from fedlib.algorithms import make
 from fedlib.algorithms.fedssa import FedSSA
 from fedlib.lab import checkpoint, clientfiles
@@ -145,11 +145,14 @@ def test_a_diagnostic_of_any_kind_of_number_arrives(copies, monkeypatch):
     assert_same(outcome, alone(played))
 
 
-@pytest.mark.parametrize("protocol", [{"inherit": "first_visit"}, {}], ids=["inherits", "short"])
-def test_visits_that_follow_from_each_other_or_are_short_are_made_here(protocol, copies, visits, monkeypatch):
-    if not protocol:
+@pytest.mark.parametrize("why", ["inherits", "short", "memory"])
+def test_visits_that_follow_from_each_other_are_short_or_large_are_made_here(why, copies, visits, monkeypatch):
+    if why == "short":
         monkeypatch.setattr(simulation, "WORTH_COPIES", 60.0)
-    played(**protocol)
+    if why == "memory":
+        sizes = {"MemAvailable": 1_900_000, "VmHWM": 1_000_000}
+        monkeypatch.setattr(side_by_side, "_kibibytes", lambda file, name: sizes[name])
+    played(**{"inherit": "first_visit"} if why == "inherits" else {})
     assert {*visits()} == {os.getpid()}
 
 

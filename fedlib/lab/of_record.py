@@ -97,7 +97,8 @@ def gather(specs: Iterable[RunSpec], jobs: int = 2, whole: bool = False, log: An
         print(" ".join(filter(None, (f"{len(read)} runs are of record, read from results/.", stale([*read.values()])))))
     blank = set() if jobs else lacking - read.keys()
     if blank:
-        require(len(blank) < len(resolved), "jobs", jobs, f"at least 1: none of the {len(resolved)} runs is there")
+        allowed = f"at least 1: none of the {len(resolved)} runs is there; `fedlib reproduce` trains them"
+        require(len(blank) < len(resolved), "jobs", jobs, allowed)
         print(f"{len(blank)} of {len(resolved)} runs are missing and left out.")
     asked = [run.spec for key, run in resolved.items() if key not in read and key not in blank]
     made = read | {record.key: record for record in sweep(asked, jobs=jobs or 1, log=log)}

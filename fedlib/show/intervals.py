@@ -3,7 +3,7 @@
 Accuracies are fractions of 1 in records and per cent in tables.
 """
 
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,19 +11,6 @@ import pandas as pd
 from .. import metrics
 from ..errors import FedlibError, choose, others_code, require
 from . import stats
-
-
-class RunTables(Protocol):
-    """What tables and figures read of a finished run: `lab.Record` has it."""
-
-    @property
-    def key(self) -> str: ...
-    @property
-    def status(self) -> str: ...
-    @property
-    def rounds(self) -> pd.DataFrame: ...
-    @property
-    def clients(self) -> pd.DataFrame: ...
 
 
 def trained(rows: pd.DataFrame) -> pd.DataFrame:
@@ -46,7 +33,7 @@ def selected_accuracy(rounds: pd.DataFrame, rule: str, column: str = "accuracy")
     return float(values.iloc[int(np.nanargmax(by.to_numpy(float)))])
 
 
-def whole(run: RunTables) -> bool:
+def whole(run: Any) -> bool:
     """Whether a run has numbers to print: it did not diverge, and none of its rounds is missing; one that may end early has
     had its last one.
     """
@@ -56,7 +43,7 @@ def whole(run: RunTables) -> bool:
     return run.status != "diverged" and trained == list(range(max(1, asked)))
 
 
-def reported(run: RunTables, rule: str, column: str = "accuracy") -> float:
+def reported(run: Any, rule: str, column: str = "accuracy") -> float:
     """What `rule` reports of a metric of a run, as it is shown (accuracies in per cent); NaN where the run is not `whole`.
 
     Raises FedlibError for a metric that the run has not measured, or not in the rounds that the rule needs.
@@ -70,7 +57,7 @@ def reported(run: RunTables, rule: str, column: str = "accuracy") -> float:
     return metrics.find(column).scale * selected_accuracy(rounds, rule, column)
 
 
-def with_metric(run: RunTables, column: str) -> pd.DataFrame:
+def with_metric(run: Any, column: str) -> pd.DataFrame:
     """The run's rounds, with `column` computed from its clients where it is such a metric: of those visited so far, NaN
     where their accuracies of then are not stored. Raises FedlibError for a metric that the run has not measured.
     """
