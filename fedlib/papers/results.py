@@ -20,7 +20,10 @@ class Runs:
 
 
 def train_cells(cells: Sequence[Cell], jobs: int = 2, whole: bool = False) -> Runs:
-    """The runs of `cells`, each read or trained: `lab.gather`."""
+    """The runs of `cells`, each read or trained: `lab.gather`. Of scale record they are read, and trained by `fedlib
+    reproduce`, unless their weights or details are wanted (whole).
+    """
+    jobs = 0 if not whole and any(cell.scale == "record" for cell in cells) else jobs
     found = lab.gather([cell.spec for cell in cells], jobs, whole)
     pairs = [(cell, lab.resolve(cell.spec).key) for cell in cells]
     return Runs([cell for cell, key in pairs if key in found], [found[key] for _, key in pairs if key in found])

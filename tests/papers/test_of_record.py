@@ -146,6 +146,13 @@ def test_with_no_jobs_what_is_missing_is_left_out(cells, monkeypatch, capsys):
         notebook.train_cells(cells[-1:], 0)
 
 
+def test_of_scale_record_a_notebook_trains_nothing_unless_weights_are_wanted(cells, monkeypatch):
+    asked, of_record = trained(monkeypatch), [replace(cell, scale="record") for cell in cells]
+    assert len(notebook.train_cells(of_record, 2).records) == len(cells) - 1 and not asked
+    notebook.train_cells(of_record[:1], 2, whole=True)
+    assert len(asked) == 1
+
+
 @pytest.mark.thorough
 def test_figures_alone_are_drawn_without_what_is_missing(cells, tmp_path, monkeypatch, capsys):
     swept = trained(monkeypatch)
