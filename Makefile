@@ -1,6 +1,6 @@
 # make reproduce   train what the exhibits need at scale smoke (embedded data), make figures and tables
 # make test        style, types, unit tests, notebooks; every exhibit of the papers is made at scale smoke and fresh
-# make slow        what takes longer: the audit's notebooks, the site in a browser, the wheel, every method in every way
+# make slow        what takes longer: the audit's notebooks, the recipes (with the extras where they are), the site in a browser, the wheel, every method in every way
 # make nightly     what takes longer still: planted faults, hostile replies, every method on networks of today and in bf16, every notebook changed
 # make mutants     plant faults one at a time and see whether a test fails: about an hour on two cores, nothing for every day
 # make extras      what few need, at the versions that were tried (requirements-extras.txt), and packages/flower
@@ -54,7 +54,7 @@ unit: $(INSTALLED)
 
 slow: $(INSTALLED)
 	$(BIN)/python -m fedlib reproduce audit --scale smoke --train-only
-	$(NOTEBOOKS) notebooks/audit
+	$(NOTEBOOKS) notebooks/audit notebooks/recipes
 	$(BIN)/python -m fedlib reproduce audit --scale smoke --check
 	$(TESTS) -m slow tests
 	$(TESTS) -m "not nightly" packages/flower/tests
