@@ -1,5 +1,6 @@
 """Work done side by side in copies of this process, with the bits of one after the other."""
 
+import ctypes
 import os
 import signal
 import sys
@@ -14,7 +15,6 @@ import torch
 
 Done = TypeVar("Done")
 SIZE = 4  # bytes of a number
-MOST = 2**16 // SIZE  # numbers that a pipe holds; what others stand for is done here
 
 
 def each(
@@ -32,16 +32,13 @@ def each(
     changes. What a copy did not finish is done here, which also raises its error. There are no more copies than fit into the
     memory that is free, if each gets as large as this process has been.
     """
-    processes = min(processes, len(numbers))
-    if processes > 1 and sys.platform == "linux":
-        processes = min(
-            processes, _kibibytes("/proc/meminfo", "MemAvailable") // _kibibytes("/proc/self/status", "VmHWM")
-        )
-    if processes < 2 or sys.platform != "linux" or torch.cuda.is_initialized():
+    processes = min(processes, len(numbers), _room())
+    if processes < 2 or torch.cuda.is_initialized():
         yield from map(work, numbers)
         return
     (waiting, told), (through, finished) = os.pipe(), os.pipe()
-    os.write(told, b"".join(number.to_bytes(SIZE, "little") for number in numbers[:MOST]))
+    # As many as a pipe holds; what the others stand for is done here.
+    os.write(told, b"".join(number.to_bytes(SIZE, "little") for number in numbers[: 2**16 // SIZE]))
     os.close(told)
     children: list[int] = []
     done: set[int] = set()
@@ -69,6 +66,13 @@ def each(
                 os.waitpid(child, 0)
 
 
+def _room() -> int:
+    """How many copies there is memory for; on other systems than Linux 1."""
+    if sys.platform != "linux":
+        return 1
+    return _kibibytes("/proc/meminfo", "MemAvailable") // _kibibytes("/proc/self/status", "VmHWM")
+
+
 def _kibibytes(file: str, name: str) -> int:
     with open(file) as lines:
         return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
@@ -80,7 +84,6 @@ def _copy(
     """Start a copy of this process: its id. It reads numbers from `waiting`, leaves what it has done of each in a file of
     `folder`, and then writes the number to `finished`.
     """
-    parent = os.getpid()
     _flush()  # or what is not yet printed would be printed twice
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of forking beside threads, of which the copy uses none
@@ -88,9 +91,10 @@ def _copy(
     if child:
         return child
     try:
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: a copy does not outlive its parent
         for name in ("SIGINT", "SIGTERM", "SIGHUP"):
             signal.signal(getattr(signal, name), signal.SIG_IGN)  # the parent hears them, and ends the round
-        while os.getppid() == parent and (read := os.read(waiting, SIZE)):
+        while read := os.read(waiting, SIZE):
             number = int.from_bytes(read, "little")
             with suppress(Exception):  # the parent meets it again
                 torch.save(pack(number, work(number)), Path(folder, str(number)))
