@@ -163,9 +163,6 @@ def settings(
     values["device"] = devices.several(values["device"])
     require(values["rounds"] >= 0, "rounds", values["rounds"], "at least 1, or 0 for the scale's")
     require(values["jobs"] >= 0, "jobs", values["jobs"], "at least 1, or 0 to train nothing")
-    values["jobs"] *= (
-        values["scale"] != "record"
-    )  # runs of hours are trained by `fedlib reproduce`, not by opening a notebook
     values["seeds"] = values["seeds"] or exhibits.SEEDS[values["scale"]]
     made = Parameters(**values)
     say(

@@ -148,6 +148,8 @@ def test_with_no_jobs_what_is_missing_is_left_out(cells, monkeypatch, capsys):
 
 def test_of_scale_record_a_notebook_trains_nothing_unless_weights_are_wanted(cells, monkeypatch):
     asked, of_record = trained(monkeypatch), [replace(cell, scale="record") for cell in cells]
+    given = {name: default for name, (_, default, _) in notebook.PARAMETERS.items()}
+    assert notebook.settings(**given | {"scale": "record"}).jobs == 2  # for what a notebook trains besides exhibits
     assert len(notebook.train_cells(of_record, 2).records) == len(cells) - 1 and not asked
     notebook.train_cells(of_record[:1], 2, whole=True)
     assert len(asked) == 1
