@@ -2,7 +2,9 @@
 
 A family is one question: its pairs (case, reference) of a grid of the plan, whose intervals hold together, with its margin. A pair of
 runs stands in one family only, so that it has one interval; README, notebooks, pages, site and terminal read it here.
-`round`: as if the runs had ended there. `value` flops: each case at the round in which it has computed what its reference does in all.
+`round`: as if the runs had ended there. `value` flops: each case at the round in which it has computed what its reference does in all;
+tuned: each method where its mean validation accuracy is best, over E, B, T of the papers' grid and what else was searched; E = 1 - E = 10:
+the change of a difference.
 """
 
 import numpy as np
@@ -19,13 +21,16 @@ COLUMNS = [
     "rule", "difference", "half", "n", "seeds", "margin", "verdict", "version", "commit",
 ]  # fmt: skip
 PLACE = ["dataset", "num_clients", "participation", "local_epochs", "batch_size", "rounds"]
+ROUNDS = 100, 500  # T in the papers' grids
+RULES = ["last", "last10"]
+COUNTS = dict.fromkeys(PLACE[3:], "Int64")  # empty of a pair that is not at one E, B and T
 
 
 def load() -> pd.DataFrame:
     """The committed table: family, setting columns (`PLACE`), method, reference, rule, difference, half, n, seeds (values seed by seed),
     margin, verdict, version (of the rule) and commit (the newest of its runs').
     """
-    return pd.read_csv(TABLE, dtype={"seeds": str})
+    return pd.read_csv(TABLE, dtype={"seeds": str} | COUNTS)
 
 
 def families() -> pd.DataFrame:
@@ -47,33 +52,65 @@ def build() -> pd.DataFrame:
         first, pairs = rows.iloc[0], [*zip(rows["case"], rows["reference"], strict=True)]
         members = {run.key: run for name in first["grid"].split() for run in grids.get(name, [])}
         at, margin = (None if pd.isna(first[name]) else first[name] for name in ("round", "margin"))
-        frame = _frame([*members.values()], runs, rounds, at)
-        if first["value"] == "flops" and len(frame):
+        ends = ROUNDS if first["value"] == "tuned" and at is None else (at,)
+        frame = pd.concat([_frame([*members.values()], runs, rounds, end) for end in ends])
+        if first["value"] == "tuned":
+            frame = _tuned(frame)
+        elif at:  # the shortest run that has these rounds stands for them
+            frame = frame.drop_duplicates(["setting", "method", "seed"])
+        if first["value"] == "E = 1 - E = 10":
+            frame = _change(frame, "local_epochs", 1, 10)
+        elif first["value"] == "flops" and len(frame):
             frame = _at_equal_computation(frame, rounds, dict(pairs))
-        for rule, other in (("last", "last10"), ("last10", "last")) if len(frame) else ():
+        for rule, other in (RULES, RULES[::-1]) if len(frame) else ():
             found = stats.differences(frame, pairs, value=rule, also=other, margin=margin)
             newest = [_newest(frame, *row) for row in found[["setting", "method", "reference"]].to_numpy()]
             found = found.assign(family=family, rule=rule, margin=margin, version=stats.VERSION, commit=newest)
-            made.append(found)
+            made += [found] if len(found) else []
     table = pd.concat(made, ignore_index=True)
     table[PLACE] = pd.DataFrame(table["setting"].tolist(), index=table.index)
+    table = table.astype(COUNTS)
     seeds = table["seeds"].map(lambda own: "; ".join(f"{seed}: {value:.3f}" for seed, value in own.items()))
     return table.assign(seeds=seeds).round({"difference": 4, "half": 4})[COLUMNS]
 
 
 def _frame(members: list[planned.Planned], runs: pd.DataFrame, rounds: pd.DataFrame, at: int | None) -> pd.DataFrame:
-    """A row a run: its setting, method (the case), seed and both rules' values. With `at` the setting has this many rounds, and the
-    shortest run that has them stands for them.
+    """A row a run: its setting, method (the case), seed, both rules' values and its last ten validation accuracies' mean. With `at` the
+    setting has this many rounds, and only runs that have them are there, the shortest first.
     """
     own = runs.loc[[run.key for run in members]].assign(method=[run.case for run in members])
     own = own[own["rounds"] >= (at or 0)].sort_values("rounds", kind="stable")
     ended = own.assign(rounds=at or own["rounds"])
     ended["setting"] = list(map(tuple, ended[PLACE].to_numpy()))
-    ended = ended.drop_duplicates(["setting", "method", "seed"]) if at else ended
-    for rule in ("last", "last10"):
-        values = stats.reported(rounds[rounds["key"].isin(ended.index)], rule, at)
-        ended[rule] = values.reindex(ended.index).mask(ended["status"] == "diverged")
+    read = rounds[rounds["key"].isin(ended.index)]
+    for rule in RULES:
+        ended[rule] = stats.reported(read, rule, at).reindex(ended.index).mask(ended["status"] == "diverged")
+    ended["validation"] = stats.reported(read, "last10", at, "validation_accuracy").reindex(ended.index)
     return ended.reset_index()
+
+
+def _tuned(frame: pd.DataFrame) -> pd.DataFrame:
+    """Of each method the runs of what was asked for, a specification but its seed and a T, with the best mean validation accuracy."""
+    searched = frame.drop(columns=[*_OF_A_RUN, *RULES, "validation", "method", "setting"]).columns
+    frame = frame.assign(asked=frame.groupby([*searched], dropna=False).ngroup(), method=frame["algorithm"])
+    scores = frame.groupby([*PLACE[:3], "method", "asked"])["validation"].mean()
+    best = scores.groupby(level=[*PLACE[:3], "method"]).idxmax().map(lambda row: row[-1])
+    own = frame[frame["asked"].isin(best) & (frame[PLACE[3:]].drop_duplicates().shape[0] > 1)]
+    return own.assign(setting=[(*place, None, None, None) for place in own[PLACE[:3]].to_numpy()])
+
+
+_OF_A_RUN = ["key", "seed", "status", "digest", "processor", "commit", "finished", "seconds"]
+
+
+def _change(frame: pd.DataFrame, column: str, one: int, other: int) -> pd.DataFrame:
+    """The runs with `one` in this column, their values less those of the run with `other`, alike in method, seed and the rest."""
+    place = PLACE.index(column)
+    alike = [(*setting[:place], None, *setting[place + 1 :]) for setting in frame["setting"]]
+    frame = frame.assign(setting=alike).set_index(["setting", "method", "seed"])
+    first, second = (frame[frame[column] == value] for value in (one, other))
+    both = first.index.intersection(second.index)
+    values = first.loc[both, RULES] - second.loc[both, RULES]
+    return first.loc[both].assign(**values).reset_index()
 
 
 def _at_equal_computation(frame: pd.DataFrame, rounds: pd.DataFrame, references: dict[str, str]) -> pd.DataFrame:

@@ -33,3 +33,47 @@ def test_every_family_is_of_the_plan_and_asks_something():
         )
         known = set().union(*(cases[grid] for grid in first["grid"].split()))
         assert set(rows["case"]) | set(rows["reference"]) <= known, family
+
+
+def runs_of(*rows: tuple[str, int, int, int, float, float]) -> pd.DataFrame:
+    """Rows of `differences._frame`, of method, E, T, seed, accuracy and validation accuracy."""
+    made = pd.DataFrame(rows, columns=["method", "local_epochs", "rounds", "seed", "last", "validation"])
+    made = made.assign(dataset="cifar10", num_clients=10, participation=1.0, batch_size=64, lr=0.01)
+    made = made.assign(
+        algorithm=made["method"], last10=made["last"], setting=list(map(tuple, made[differences.PLACE].to_numpy()))
+    )
+    return made.assign(**dict.fromkeys(differences._OF_A_RUN, "")).assign(seed=made["seed"], key=range(len(made)))
+
+
+def test_a_tuned_method_is_read_where_its_validation_accuracy_is_best():
+    frame = differences._tuned(
+        runs_of(
+            ("FedSSA", 1, 500, 3, 48.0, 50.0),
+            ("FedSSA", 1, 500, 4, 49.0, 52.0),
+            ("FedSSA", 10, 100, 3, 60.0, 53.0),  # the best single one, and test accuracy, of a worse mean
+            ("FedSSA", 10, 100, 4, 61.0, 48.0),
+            ("FedProto", 1, 500, 3, 40.0, 41.0),
+            ("FedProto", 10, 100, 3, 39.0, 42.0),
+        )
+    )
+    chosen = frame[["method", "local_epochs", "seed", "last"]].to_numpy().tolist()
+    assert chosen == [["FedSSA", 1, 3, 48.0], ["FedSSA", 1, 4, 49.0], ["FedProto", 10, 3, 39.0]]
+    assert set(frame["setting"]) == {("cifar10", 10, 1.0, None, None, None)}
+
+
+def test_what_was_run_at_one_setting_is_not_tuned():
+    assert not len(differences._tuned(runs_of(("FedSSA", 1, 500, 3, 48.0, 50.0), ("FedProto", 1, 500, 3, 40.0, 41.0))))
+
+
+def test_a_change_is_taken_seed_by_seed_where_both_are():
+    frame = runs_of(
+        ("FedSSA", 10, 100, 4, 50.0, 0),
+        ("FedSSA", 1, 100, 3, 30.0, 0),
+        ("FedSSA", 1, 100, 4, 32.5, 0),
+        ("FedProto", 1, 100, 4, 25.0, 0),
+        ("FedProto", 10, 100, 4, 51.0, 0),
+        ("Standalone", 1, 100, 4, 20.0, 0),
+    )
+    found = differences._change(frame, "local_epochs", 1, 10)
+    assert found[["method", "seed", "last"]].to_numpy().tolist() == [["FedSSA", 4, -17.5], ["FedProto", 4, -26.0]]
+    assert set(found["setting"]) == {("cifar10", 10, 1.0, None, 64, 100)}
