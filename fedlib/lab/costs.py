@@ -418,31 +418,3 @@ def used_up(run: Any) -> Callable[[Outcome], bool] | None:
         return any(used >= most for used, most in found.values())
 
     return enough
-
-
-# ------------------------------------------------------------------------------------------------ costs to a target
-
-
-@dataclass(frozen=True)
-class Spent:
-    """Communication of all clients of a run in its first rounds.
-
-    reached: whether those rounds end at the target; words: 32-bit, up and down, as they travel and as the papers count.
-    """
-
-    reached: bool
-    rounds: int
-    words: float
-    published_words: float
-
-
-def until(rounds: pd.DataFrame, target: float) -> Spent:
-    """What it took until the accuracy (a fraction) first reached `target`, or what all rounds took if it never did.
-
-    rounds: a record's table; its untrained start (round -1) counts for nothing.
-    """
-    trained = rounds[rounds["round"] >= 0]
-    there = (trained["accuracy"] >= target).to_numpy()
-    part = trained.iloc[: int(there.argmax()) + 1] if there.any() else trained
-    words = float(part["download_words"].sum() + part["upload_words"].sum())
-    return Spent(bool(there.any()), len(part), words, float(part["published_words"].sum()))

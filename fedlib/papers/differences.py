@@ -59,7 +59,7 @@ def build() -> pd.DataFrame:
         elif at:  # the shortest run that has these rounds stands for them
             frame = frame.drop_duplicates(["setting", "method", "seed"])
         if first["value"] == "E = 1 - E = 10":
-            frame = _change(frame, "local_epochs", 1, 10)
+            frame = _change(frame)
         elif first["value"] == "flops" and len(frame):
             frame = _at_equal_computation(frame, rounds, dict(pairs))
         for rule, other in (RULES, RULES[::-1]) if len(frame) else ():
@@ -102,15 +102,15 @@ def _tuned(frame: pd.DataFrame) -> pd.DataFrame:
 _OF_A_RUN = ["key", "seed", "status", "digest", "processor", "commit", "finished", "seconds"]
 
 
-def _change(frame: pd.DataFrame, column: str, one: int, other: int) -> pd.DataFrame:
-    """The runs with `one` in this column, their values less those of the run with `other`, alike in method, seed and the rest."""
-    place = PLACE.index(column)
-    alike = [(*setting[:place], None, *setting[place + 1 :]) for setting in frame["setting"]]
-    frame = frame.assign(setting=alike).set_index(["setting", "method", "seed"])
-    first, second = (frame[frame[column] == value] for value in (one, other))
-    both = first.index.intersection(second.index)
-    values = first.loc[both, RULES] - second.loc[both, RULES]
-    return first.loc[both].assign(**values).reset_index()
+def _change(frame: pd.DataFrame) -> pd.DataFrame:
+    """The runs at E = 1, their values less those of the run at E = 10, alike in method, seed and the rest."""
+    place = [column for column in PLACE if column != "local_epochs"]
+    frame = frame.set_index([*place, "method", "seed"])
+    one, ten = (frame[frame["local_epochs"] == epochs] for epochs in (1, 10))
+    both = one.index.intersection(ten.index)
+    found = one.loc[both].assign(**(one.loc[both, RULES] - ten.loc[both, RULES])).reset_index()
+    found["setting"] = [(*row[:3], None, *row[3:]) for row in found[place].to_numpy()]
+    return found
 
 
 def _at_equal_computation(frame: pd.DataFrame, rounds: pd.DataFrame, references: dict[str, str]) -> pd.DataFrame:

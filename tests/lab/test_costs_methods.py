@@ -115,16 +115,3 @@ def test_parts_of_a_round_by_hand() -> None:
     distil = costs.flops(ALGORITHMS["FedKEMF"](), "CNN-5")
     assert (distil.upload, distil.upload_public) == (0, 2 * FORWARD["CNN-5"])
     assert (distil.server_public, distil.server) == (step, 0)
-
-
-def test_what_was_spent_until_a_target_or_in_all() -> None:
-    rounds = pd.DataFrame(
-        {
-            "round": [-1, 0, 1, 2], "accuracy": [0.9, 0.2, 0.5, 0.4], "samples": [0, 5, 6, 7],
-            "download_words": [0, 1, 2, 3], "upload_words": [0, 10, 20, 30], "published_words": [0, 9, 19, 29],
-        }
-    )  # fmt: skip
-    until = costs.until(rounds, 0.5)  # the untrained start does not count
-    assert until == costs.Spent(reached=True, rounds=2, words=33, published_words=28)
-    short = costs.until(rounds, 0.6)
-    assert (short.reached, short.rounds, short.words) == (False, 3, 66)

@@ -74,6 +74,6 @@ def test_a_change_is_taken_seed_by_seed_where_both_are():
         ("FedProto", 10, 100, 4, 51.0, 0),
         ("Standalone", 1, 100, 4, 20.0, 0),
     )
-    found = differences._change(frame, "local_epochs", 1, 10)
+    found = differences._change(frame)
     assert found[["method", "seed", "last"]].to_numpy().tolist() == [["FedSSA", 4, -17.5], ["FedProto", 4, -26.0]]
     assert set(found["setting"]) == {("cifar10", 10, 1.0, None, 64, 100)}
