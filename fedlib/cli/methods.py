@@ -14,16 +14,8 @@ from . import completed, fill, spelled
 DataSet = completed(data.names())
 
 
-def list_(*, costs: bool = False) -> None:
-    """Print the methods and the networks, or what methods cost.
-
-    Parameters
-    ----------
-    costs
-        words and FLOPs of each method instead, counted on real rounds (a minute)
-    """
-    if costs:
-        return _costs()
+def list_() -> None:
+    """Print the methods and the networks."""
     print(f"{'method':<12} {'models':<7}{'public data':<12}exchanged; models: any, or the same for all")
     for method in algorithms.ALGORITHMS.values():
         if method is algorithms.FURTHER[0]:
@@ -39,30 +31,6 @@ def list_(*, costs: bool = False) -> None:
     for kind, words in KINDS.items():
         names = [name for name in models.BUILT_IN if models.ZOO.get(name, "image") == kind]
         print(fill(", ".join(names), f"{words.plural:<12} "))
-    return None
-
-
-def _costs() -> None:
-    import pandas as pd
-
-    from ..lab import costs
-
-    words = costs.table().rename_axis(None)
-    words.columns = pd.MultiIndex.from_tuples([tuple(str(name).split("_")) for name in words])
-    beside = {name: costs.relative_to_standalone(method(), "CNN-3") for name, method in algorithms.ALGORITHMS.items()}
-    words["CNN-3", "FLOPs"] = pd.Series(beside).map("{:.2f}".format)
-    print(
-        fill(
-            "32-bit words per client, down and up, in a steady-state round: as the papers count (published), as they are (real)"
-        )
-    )
-    print(fill("FLOPs of local training at E = 1 on CNN-3, by Standalone's (within 1 % of the mean of CNN-1 to CNN-5)"))
-    print(words.to_string())
-    print(
-        fill(
-            "Counted on random images. What FedKD's factors hold depends on the data: with real images many times as much."
-        )
-    )
 
 
 def data_(name: Annotated[DataSet | None, Parameter(help=", ".join(data.names()))] = None, /) -> None:  # type: ignore[valid-type]

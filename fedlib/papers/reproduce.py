@@ -17,9 +17,9 @@ from typing import Any
 import pandas as pd
 import psutil
 
-from .. import __version__, devices, lab, models
+from .. import __version__, devices, lab
 from ..errors import FedlibError, choose, coerce, require
-from ..lab import costs, of_record, places
+from ..lab import of_record, places
 from ..lab.progress import NOTICE
 from . import exhibits, notebook, recorded, settings
 
@@ -168,11 +168,6 @@ def _print_plan(todo: Sequence[lab.Resolved]) -> None:
     print(lines.replace("\u00a0", " "))
     if line := lab.slow_arithmetic(todo):
         print(textwrap.fill(line, 80))
-    plain = costs.training_flops("CNN-1", 10, 3)
-    for name in sorted({name for run in todo for name in run.architectures if models.is_built_in(name)}):
-        times = costs.training_flops(name, 10, 3) / plain
-        if times > 10:
-            print(f"an image costs {times:.0f} times as much in {name} as in CNN-1")
 
 
 def duration(seconds: float) -> str:

@@ -359,6 +359,20 @@ def test_data_changed_in_place_have_neither_a_record_nor_that_of_the_clean_ones(
     assert lab.missing([spec]) == []
 
 
+def test_arrays_that_a_loader_reads_are_held_to_what_was_trained_on(defined):
+    pixels, labels = np.tile(np.arange(60, dtype=np.uint8)[:, None, None, None], (1, 1, 32, 32)), np.arange(60) % 4
+    data.register(
+        "arrays", lambda: data.Dataset.from_arrays("arrays", pixels[:48], labels[:48], pixels[48:], labels[48:], 4)
+    )
+    spec = RunSpec("Standalone", **SIZE | {"dataset": "arrays"})
+    clean = run(spec, progress=False)
+    labels[:9] ^= 1
+    with pytest.raises(FedlibError, match=r"^dataset = 'arrays': must be as it was loaded"):
+        run(spec, progress=False)
+    data.load.cache_clear()
+    assert run(spec, progress=False).key != clean.key
+
+
 def test_a_method_that_writes_into_the_data_in_its_last_round_stores_nothing(defined):
     cell(METHOD.replace("context.train()", "context.train()\n        client.whole.stored[:context.round] = 0"))
     with pytest.raises(FedlibError, match="has changed images or labels that others see, too: change a copy"):
