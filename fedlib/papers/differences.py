@@ -30,7 +30,7 @@ def load() -> pd.DataFrame:
     """The committed table: family, setting columns (`PLACE`), method, reference, rule, difference, half, n, seeds (values seed by seed),
     margin, verdict, version (of the rule) and commit (the newest of its runs').
     """
-    return pd.read_csv(TABLE, dtype={"seeds": str} | COUNTS)
+    return pd.read_csv(TABLE, dtype={"seeds": "str", **COUNTS})
 
 
 def families() -> pd.DataFrame:
@@ -64,6 +64,8 @@ def build() -> pd.DataFrame:
             frame = _at_equal_computation(frame, rounds, dict(pairs))
         for rule, other in (RULES, RULES[::-1]) if len(frame) else ():
             found = stats.differences(frame, pairs, value=rule, also=other, margin=margin)
+            if first["value"] == "tuned":  # of a pair at one E, B, T and rate another family has the difference
+                found = found[[_apart(frame, *row) for row in found[["setting", "method", "reference"]].to_numpy()]]
             newest = [_newest(frame, *row) for row in found[["setting", "method", "reference"]].to_numpy()]
             found = found.assign(family=family, rule=rule, margin=margin, version=stats.VERSION, commit=newest)
             made += [found] if len(found) else []
@@ -95,8 +97,15 @@ def _tuned(frame: pd.DataFrame) -> pd.DataFrame:
     frame = frame.assign(asked=frame.groupby([*searched], dropna=False).ngroup(), method=frame["algorithm"])
     scores = frame.groupby([*PLACE[:3], "method", "asked"])["validation"].mean()
     best = scores.groupby(level=[*PLACE[:3], "method"]).idxmax().map(lambda row: row[-1])
-    own = frame[frame["asked"].isin(best) & (frame[PLACE[3:]].drop_duplicates().shape[0] > 1)]
-    return own.assign(setting=[(*place, None, None, None) for place in own[PLACE[:3]].to_numpy()])
+    own = frame[frame["asked"].isin(best)].drop_duplicates(["asked", "seed"])
+    own["setting"] = [(*place, None, None, None) for place in own[PLACE[:3]].to_numpy()]
+    return own
+
+
+def _apart(frame: pd.DataFrame, setting: tuple[object, ...], *methods: str) -> bool:
+    """Whether two methods are read at different E, B, T or rates."""
+    own = frame[(frame["setting"] == setting) & frame["method"].isin(methods)]
+    return len(own[[*PLACE, "lr"]].drop_duplicates()) > 1
 
 
 _OF_A_RUN = ["key", "seed", "status", "digest", "processor", "commit", "finished", "seconds"]

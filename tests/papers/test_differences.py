@@ -50,19 +50,25 @@ def test_a_tuned_method_is_read_where_its_validation_accuracy_is_best():
         runs_of(
             ("FedSSA", 1, 500, 3, 48.0, 50.0),
             ("FedSSA", 1, 500, 4, 49.0, 52.0),
+            ("FedSSA", 1, 500, 4, 49.0, 52.0),  # a longer run, read at the same round
             ("FedSSA", 10, 100, 3, 60.0, 53.0),  # the best single one, and test accuracy, of a worse mean
             ("FedSSA", 10, 100, 4, 61.0, 48.0),
             ("FedProto", 1, 500, 3, 40.0, 41.0),
             ("FedProto", 10, 100, 3, 39.0, 42.0),
+            ("Standalone", 1, 500, 3, 30.0, 31.0),
         )
     )
     chosen = frame[["method", "local_epochs", "seed", "last"]].to_numpy().tolist()
-    assert chosen == [["FedSSA", 1, 3, 48.0], ["FedSSA", 1, 4, 49.0], ["FedProto", 10, 3, 39.0]]
-    assert set(frame["setting"]) == {("cifar10", 10, 1.0, None, None, None)}
-
-
-def test_what_was_run_at_one_setting_is_not_tuned():
-    assert not len(differences._tuned(runs_of(("FedSSA", 1, 500, 3, 48.0, 50.0), ("FedProto", 1, 500, 3, 40.0, 41.0))))
+    assert chosen == [
+        ["FedSSA", 1, 3, 48.0],
+        ["FedSSA", 1, 4, 49.0],
+        ["FedProto", 10, 3, 39.0],
+        ["Standalone", 1, 3, 30],
+    ]
+    (setting,) = frame["setting"].unique()
+    assert setting == ("cifar10", 10, 1.0, None, None, None)
+    assert differences._apart(frame, setting, "FedSSA", "FedProto")
+    assert not differences._apart(frame, setting, "FedSSA", "Standalone")
 
 
 def test_a_change_is_taken_seed_by_seed_where_both_are():
