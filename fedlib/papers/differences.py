@@ -16,9 +16,10 @@ from ..show import stats
 from . import planned
 
 TABLE = places.RESULTS / "differences.csv"
+VALIDATION = {"validation": "method", "validation_of_reference": "reference"}
 COLUMNS = [
     "family", "dataset", "num_clients", "participation", "local_epochs", "batch_size", "rounds", "method", "reference",
-    "rule", "difference", "half", "n", "seeds", "margin", "verdict", "version", "commit",
+    "rule", "difference", "half", "n", "seeds", "margin", "verdict", *VALIDATION, "version", "commit",
 ]  # fmt: skip
 PLACE = ["dataset", "num_clients", "participation", "local_epochs", "batch_size", "rounds"]
 ROUNDS = 100, 500  # T in the papers' grids
@@ -28,7 +29,8 @@ COUNTS = dict.fromkeys(PLACE[3:], "Int64")  # empty of a pair that is not at one
 
 def load() -> pd.DataFrame:
     """The committed table: family, setting columns (`PLACE`), method, reference, rule, difference, half, n, seeds (values seed by seed),
-    margin, verdict, version (of the rule) and commit (the newest of its runs').
+    margin, verdict, the mean validation accuracy of both (per cent, of the last ten rounds), by which a best setting is chosen, version (of
+    the rule) and commit (the newest of its runs').
     """
     return pd.read_csv(TABLE, dtype={"seeds": "str", **COUNTS})
 
@@ -64,16 +66,21 @@ def build() -> pd.DataFrame:
             frame = _at_equal_computation(frame, rounds, dict(pairs))
         for rule, other in (RULES, RULES[::-1]) if len(frame) else ():
             found = stats.differences(frame, pairs, value=rule, also=other, margin=margin)
-            if first["value"] == "tuned":  # of a pair at one E, B, T and rate another family has the difference
-                found = found[[_apart(frame, *row) for row in found[["setting", "method", "reference"]].to_numpy()]]
-            newest = [_newest(frame, *row) for row in found[["setting", "method", "reference"]].to_numpy()]
+            of_pairs = [_of_pair(frame, *row) for row in found[["setting", "method", "reference"]].to_numpy()]
+            newest = [str(own.sort_values("finished")["commit"].iloc[-1]) for own in of_pairs]
             found = found.assign(family=family, rule=rule, margin=margin, version=stats.VERSION, commit=newest)
+            held = frame.groupby(["setting", "method"])["validation"].mean().to_dict()
+            for name, of in VALIDATION.items():
+                found[name] = [held[row] for row in zip(found["setting"], found[of], strict=True)]
+            if first["value"] == "tuned":  # another family has the difference of a pair at one E, B, T and rate
+                alike = [len(own[[*PLACE, "lr"]].drop_duplicates()) == 1 for own in of_pairs]
+                found = found.drop(found.index[alike])
             made += [found] if len(found) else []
     table = pd.concat(made, ignore_index=True)
     table[PLACE] = pd.DataFrame(table["setting"].tolist(), index=table.index)
     table = table.astype(COUNTS)
     seeds = table["seeds"].map(lambda own: "; ".join(f"{seed}: {value:.3f}" for seed, value in own.items()))
-    return table.assign(seeds=seeds).round({"difference": 4, "half": 4})[COLUMNS]
+    return table.assign(seeds=seeds).round(dict.fromkeys(["difference", "half", *VALIDATION], 4))[COLUMNS]
 
 
 def _frame(members: list[planned.Planned], runs: pd.DataFrame, rounds: pd.DataFrame, at: int | None) -> pd.DataFrame:
@@ -102,12 +109,6 @@ def _tuned(frame: pd.DataFrame) -> pd.DataFrame:
     return own
 
 
-def _apart(frame: pd.DataFrame, setting: tuple[object, ...], *methods: str) -> bool:
-    """Whether two methods are read at different E, B, T or rates."""
-    own = frame[(frame["setting"] == setting) & frame["method"].isin(methods)]
-    return len(own[[*PLACE, "lr"]].drop_duplicates()) > 1
-
-
 _OF_A_RUN = ["key", "seed", "status", "digest", "processor", "commit", "finished", "seconds"]
 
 
@@ -117,7 +118,7 @@ def _change(frame: pd.DataFrame) -> pd.DataFrame:
     frame = frame.set_index([*place, "method", "seed"])
     one, ten = (frame[frame["local_epochs"] == epochs] for epochs in (1, 10))
     both = one.index.intersection(ten.index)
-    found = one.loc[both].assign(**(one.loc[both, RULES] - ten.loc[both, RULES])).reset_index()
+    found = one.loc[both].assign(**(one.loc[both, RULES] - ten.loc[both, RULES]), validation=np.nan).reset_index()
     found["setting"] = [(*row[:3], None, *row[3:]) for row in found[place].to_numpy()]
     return found
 
@@ -135,13 +136,12 @@ def _at_equal_computation(frame: pd.DataFrame, rounds: pd.DataFrame, references:
         own = rounds[rounds["key"] == key]
         found = [stats.reported(own, rule, end)[key] if end != 0 else np.nan for rule in ("last", "last10")]
         made.append(found)
-    return frame.assign(**pd.DataFrame(made, columns=["last", "last10"], index=frame.index))
+    return frame.assign(**pd.DataFrame(made, columns=RULES, index=frame.index), validation=np.nan)
 
 
-def _newest(frame: pd.DataFrame, setting: tuple[object, ...], *methods: str) -> str:
-    """The commit of the pair's newest run."""
-    own = frame[(frame["setting"] == setting) & frame["method"].isin(methods)]
-    return str(own.sort_values("finished")["commit"].iloc[-1])
+def _of_pair(frame: pd.DataFrame, setting: tuple[object, ...], *methods: str) -> pd.DataFrame:
+    """The runs of two methods in a setting."""
+    return frame[(frame["setting"] == setting) & frame["method"].isin(methods)]
 
 
 if __name__ == "__main__":

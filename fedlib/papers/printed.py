@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from ..show import labels
-from .reported import ACCURACY, lead, reported
+from .reported import ACCURACY, reported
 
 
 def accuracies(paper: str, item: str) -> pd.DataFrame:
@@ -20,15 +19,6 @@ def accuracies(paper: str, item: str) -> pd.DataFrame:
     table = table[table["metric"].isin(ACCURACY)]
     typed = pd.DataFrame([_typed(row) for row in table.to_dict("records")], index=table.index)
     return table[["method", "dataset"]].join(typed).assign(value=table["value"])
-
-
-def gain(method: str, dataset: str, num_clients: int, reference: str = "Standalone") -> float:
-    """What a main table prints of `method` above `reference`, in points, heterogeneous models: FedSSA's Table 2 or, where that does not
-    have the method, pFedES's Table 3. NaN: neither prints both.
-    """
-    where = method, reference, dataset, num_clients
-    first = lead("FedSSA", "Table 2", *where)
-    return lead("pFedES", "Table 3", *where) if np.isnan(first) else first
 
 
 def _typed(row: Mapping[Any, Any]) -> dict[str, Any]:
