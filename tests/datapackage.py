@@ -16,6 +16,7 @@ FILE = RESULTS / "datapackage.json"
 def described() -> dict[str, Any]:
     """The package: a resource for each table there is, its schema by name."""
     paths = [RESULTS / f"{name}.csv" for name in ("planned", "checked", "families", "differences")]
+    paths.append(RESULTS / "computed.csv.gz")
     paths += sorted(RESULTS.glob("runs/*/*.csv*")) + sorted(RESULTS.glob("pending/runs/*/*.csv*"))  # or .csv.gz
     tables = [path.relative_to(RESULTS) for path in paths]
     version = json.loads((RESULTS.parent / ".zenodo.json").read_text())

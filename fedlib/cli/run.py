@@ -130,7 +130,8 @@ def _print_record(record: lab.Record) -> None:
         means = 100 * record.newcomers.groupby("visits")["accuracy"].mean()
         said = [f"{stages.get(visits, f'after {visits}')} {mean:.2f}" for visits, mean in means.items()]
         lines.append(f"mean test accuracy of {spec.newcomers} newcomers, %: {', '.join(said)}")
-    words = costs.until(record.rounds, float("inf")).words
+    trained = record.rounds[record.rounds["round"] >= 0]
+    words = float(trained[["download_words", "upload_words"]].to_numpy().sum())
     per_client = costs.kilobytes(words / record.rounds["selected"].sum())
     megabytes = costs.kilobytes(words) / 1024
     for what, (used, most) in costs.budgets(record).items():

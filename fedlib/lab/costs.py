@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,14 +20,14 @@ from .. import models
 from ..algorithms import ALGORITHMS, Algorithm, make
 from ..data import Dataset
 from ..data import available as data_available
-from ..data import info as data_info
-from ..errors import choose
+from ..errors import choose, require
 from ..federation import Federation, Message, Upload
 from ..isolated import Isolated
 from ..randomness import generator
 from ..sample import Sample
 from ..simulation import Outcome
 from ..training import images_of_epochs, one_thread
+from . import places
 from .build import federation_of
 from .spec import resolve
 from .tables import clients_of, rounds_of
@@ -336,16 +337,25 @@ def _public(algorithm: Algorithm, held: float) -> float:
 
 def of_run(run: Any) -> np.ndarray:
     """Cumulative FLOPs of a run, a record, by the end of each round: as they were counted when it ended or, where they were not
-    (see `LARGE`), as `of_outcome` counts them on clients that are dealt their images again; of a result of record, and where
-    the data are not at hand, `spent`.
+    (see `LARGE`), as `of_outcome` counts them on clients that are dealt their images again; of an older result of record those
+    of results/computed.csv.gz. Raises FedlibError where the data are not at hand.
     """
     if len(run.flops):
         return run.flops["flops"].to_numpy(float)
-    if not run.of_record and data_available(run.spec.dataset):
-        resolved = resolve(replace(run.spec, device="cpu"))
-        if resolved.hashed["data"] == run.hashed["data"]:
-            return _spent(federation_of(resolved), resolved.simulated, run.clients)
-    return spent(run.spec, run.rounds)
+    if run.of_record and run.key in (known := _computed(places.RESULTS)):
+        return known[run.key]
+    resolved = resolve(replace(run.spec, device="cpu"))
+    there = data_available(run.spec.dataset) and resolved.hashed["data"] == run.hashed["data"]
+    require(there, "run", run.key, f"where {run.spec.dataset} is at hand, for its FLOPs are counted on its images")
+    return _spent(federation_of(resolved), resolved.simulated, run.clients)
+
+
+@cache
+def _computed(results: Path) -> dict[str, np.ndarray]:
+    """What `tests/computed.py` counted of the results of record that were stored without FLOPs, by key."""
+    file = results / "computed.csv.gz"
+    found = pd.read_csv(file) if file.exists() else pd.DataFrame({"key": [], "flops": []})
+    return {str(key): own.to_numpy(float).cumsum() for key, own in found.groupby("key", sort=False)["flops"]}
 
 
 LARGE = 1e13  # FLOPs of plain training, minutes of a core: smaller runs are counted when somebody asks, for it takes seconds
@@ -365,29 +375,6 @@ def at_end(outcome: Outcome, run: Any) -> pd.DataFrame | None:
     except Exception:  # whatever one's own code raises of a few random samples; the run is stored all the same
         return None
     return pd.DataFrame({"round": range(len(spent)), "flops": spent})
-
-
-def spent(spec: Any, rounds: pd.DataFrame) -> np.ndarray:
-    """`of_outcome` of what only a specification, filled, and a record's table of rounds tell: as if the clients of all architectures
-    had equally many images.
-    """
-    trained = rounds[rounds["round"] >= 0]
-    info, method = data_info(str(spec.dataset)), make(spec.algorithm, spec.params)
-    algorithm = Isolated(method) if spec.isolated else method
-    names, visits = models.architectures(str(spec.scenario)), trained["selected"].to_numpy()
-    classes, uploads = spec.classes_per_client or 2, round(visits.mean())
-    cost = _flops(
-        algorithm, names, info.num_classes, info.sample, classes, uploads, (spec.local_epochs, spec.batch_size)
-    )
-    turns = [cost[names[client % len(names)]] for client in range(spec.num_clients)]
-    source = data_info(spec.public_dataset) if spec.public_dataset else info
-    public = _public(algorithm, min(spec.public_fraction * source.num_train, spec.public_images or np.inf))
-    trained_on, new = trained["samples"].to_numpy() / visits, np.diff(trained["visited"], prepend=0)
-    images = trained_on / spec.local_epochs
-    before = [images * own.first + public * own.first_public for own in turns]
-    of_visit = [own.of_visit(images, trained_on, spec.batch_size, public) for own in turns]
-    server = turns[0].server + public * turns[0].server_public
-    return np.asarray(np.cumsum(visits * np.mean(of_visit, axis=0) + new * np.mean(before, axis=0) + server))
 
 
 def budgets(run: Any) -> dict[str, tuple[float, float]]:

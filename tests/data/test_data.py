@@ -2,17 +2,15 @@ import dataclasses
 import gzip
 import hashlib
 import pickle
-from types import SimpleNamespace
 from urllib.error import URLError
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from scipy.io import savemat
 
 from fedlib import Dataset, FedlibError, RunSpec, data, lab
-from fedlib.lab import costs
+from fedlib.lab import costs, of_record
 from fedlib.papers import exhibits
 
 REAL = ("cifar10", "cifar100", "mnist", "svhn")
@@ -333,18 +331,11 @@ def test_smoke_runs_are_of_embedded_data_alone():
     assert {name for cell in cells for name in (cell.spec.dataset, cell.spec.public_dataset)} <= {None, *data.EMBEDDED}
 
 
-def test_a_table_of_costs_needs_no_data(no_images):
-    cells = exhibits.cells("fedssa/heterogeneous", "record", seeds=(0,))
-    sizes = {"round": [-1, 0], "accuracy": [0.1, 0.95], "accuracy_all": 0.9, "accuracy_selected": 0.9, "samples": 5}
-    words = {"download_words": 1, "upload_words": 1, "published_words": 1, "selected": 1, "visited": 1}
-    rounds = pd.DataFrame(sizes | words)
-
-    def record(cell):
-        spec = lab.resolve(cell.spec).spec
-        tables = {"rounds": rounds, "clients": pd.DataFrame(), "flops": pd.DataFrame()}
-        return SimpleNamespace(status="finished", key="", spec=spec, of_record=True, **tables)
-
-    assert all(costs.of_run(record(cell))[-1] > 0 for cell in cells)
+def test_flops_of_results_of_record_need_no_data_and_of_others_say_so(no_images):
+    record = of_record.read_results()[0]
+    assert costs.of_run(record)[-1] > 0
+    with pytest.raises(FedlibError, match=rf"^run = '{record.key}': must be where {record.spec.dataset} is at hand"):
+        costs.of_run(dataclasses.replace(record, of_record=False))
 
 
 def test_the_time_of_a_plan_needs_no_data(no_images):

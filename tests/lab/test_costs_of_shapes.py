@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 
+import computed
 import numpy as np
 import pytest
 import torch
@@ -10,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from fedlib import Dataset, Model, RunSpec, algorithms, data, lab, models, simulate
 from fedlib.algorithms import Standalone, make
-from fedlib.lab import costs, estimates
+from fedlib.lab import costs, estimates, of_record
 from fedlib.papers import views
 from fedlib.sample import Sample
 
@@ -161,4 +162,16 @@ def test_a_large_run_holds_what_it_was_priced_at_and_a_small_one_is_priced_alike
     large = lab.run(dataclasses.replace(spec, isolated=False, keep="clients"), progress=False)
     assert small.key == large.key and not len(small.flops) and (large.path / "flops.csv").exists()
     assert costs.of_run(large).tolist() == costs.of_run(small).tolist() == large.flops["flops"].tolist()
-    assert costs.spent(small.spec, small.rounds) == pytest.approx(costs.of_run(small), rel=0.2)
+    assert np.cumsum(computed.counted(small.spec, small.rounds)) == pytest.approx(costs.of_run(small), rel=0.2)
+
+
+def test_every_result_of_record_has_its_flops():
+    assert not computed.missing()
+
+
+@pytest.mark.slow
+def test_the_flops_of_results_of_record_are_what_is_counted_today():
+    """Of one run a method, data set and way."""
+    one = {(run.spec.algorithm, run.spec.dataset, run.spec.isolated): run for run in of_record.read_results()}
+    for run in one.values():
+        assert costs.of_run(run) == pytest.approx(np.cumsum(computed.counted(run.spec, run.rounds)), rel=1e-9), run.key
