@@ -113,14 +113,14 @@ _OF_A_RUN = ["key", "seed", "status", "digest", "processor", "commit", "finished
 
 
 def _change(frame: pd.DataFrame) -> pd.DataFrame:
-    """The runs at E = 1, their values less those of the run at E = 10, alike in method, seed and the rest."""
+    """The runs at E = 1, their values less those of the run at E = 10, alike in method, seed and the rest: of three seeds or more."""
     place = [column for column in PLACE if column != "local_epochs"]
     frame = frame.set_index([*place, "method", "seed"])
     one, ten = (frame[frame["local_epochs"] == epochs] for epochs in (1, 10))
     both = one.index.intersection(ten.index)
     found = one.loc[both].assign(**(one.loc[both, RULES] - ten.loc[both, RULES]), validation=np.nan).reset_index()
     found["setting"] = [(*row[:3], None, *row[3:]) for row in found[place].to_numpy()]
-    return found
+    return found if found["seed"].nunique() > 2 else found.head(0)
 
 
 def _at_equal_computation(frame: pd.DataFrame, rounds: pd.DataFrame, references: dict[str, str]) -> pd.DataFrame:

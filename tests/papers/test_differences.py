@@ -69,14 +69,15 @@ def test_a_tuned_method_is_read_where_its_validation_accuracy_is_best():
 
 
 def test_a_change_is_taken_seed_by_seed_where_both_are():
-    frame = runs_of(
-        ("FedSSA", 10, 100, 4, 50.0, 0),
-        ("FedSSA", 1, 100, 3, 30.0, 0),
-        ("FedSSA", 1, 100, 4, 32.5, 0),
+    rows = [
+        *(("FedSSA", 10, 100, seed, 50.0, 0) for seed in (3, 4, 5)),
+        *(("FedSSA", 1, 100, seed, 30.0 + seed, 0) for seed in (2, 4, 5, 3)),
         ("FedProto", 1, 100, 4, 25.0, 0),
         ("FedProto", 10, 100, 4, 51.0, 0),
         ("Standalone", 1, 100, 4, 20.0, 0),
-    )
-    found = differences._change(frame)
-    assert found[["method", "seed", "last"]].to_numpy().tolist() == [["FedSSA", 4, -17.5], ["FedProto", 4, -26.0]]
+    ]
+    found = differences._change(runs_of(*rows)).sort_values(["method", "seed"])
+    changes = [["FedProto", 4, -26.0], ["FedSSA", 3, -17.0], ["FedSSA", 4, -16.0], ["FedSSA", 5, -15.0]]
+    assert found[["method", "seed", "last"]].to_numpy().tolist() == changes
     assert set(found["setting"]) == {("cifar10", 10, 1.0, None, 64, 100)}
+    assert not len(differences._change(runs_of(*rows[1:])))  # two seeds
