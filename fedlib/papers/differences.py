@@ -68,7 +68,7 @@ def build() -> pd.DataFrame:
             found = stats.differences(frame, pairs, value=rule, also=other, margin=margin)
             of_pairs = [_of_pair(frame, *row) for row in found[["setting", "method", "reference"]].to_numpy()]
             newest = [str(own.sort_values("finished")["commit"].iloc[-1]) for own in of_pairs]
-            found = found.assign(family=family, rule=rule, margin=margin, version=stats.VERSION, commit=newest)
+            found = found.assign(family=family, rule=rule, margin=first["margin"], version=stats.VERSION, commit=newest)
             held = frame.groupby(["setting", "method"])["validation"].mean().to_dict()
             for name, of in VALIDATION.items():
                 found[name] = [held[row] for row in zip(found["setting"], found[of], strict=True)]
