@@ -62,7 +62,6 @@ def test_a_tuned_method_is_read_where_its_validation_accuracy_is_best():
         ["FedSSA", 1, 3, 48.0],
         ["FedSSA", 1, 4, 49.0],
         ["FedProto", 10, 3, 39.0],
-        ["Standalone", 1, 3, 30],
     ]
     (setting,) = frame["setting"].unique()
     assert setting == ("cifar10", 10, 1.0, None, None, None)
