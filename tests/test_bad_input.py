@@ -69,7 +69,7 @@ def damaged_cifar10(tmp_path, monkeypatch):
         ("run", "algorithm: must be given, see `fedlib list`, or --spec FILE"),
         # options of another command, and what is one too many: the nearest of this command
         ("run FedSSA --dry-run", "run`: option = '--dry-run' is unknown: did you mean '--rounds'?"),
-        ("list --rounds 3", "list`: option = '--rounds' is unknown: did you mean '--help'? known are --help"),
+        ("list --rounds 3", "list`: option = '--rounds' is unknown: known are --help"),
         ("runs --json", "runs`: option = '--json' is unknown: known are --help"),
         ("runs prune --rounds 7", "runs prune`: option = '--rounds' is unknown: known are --older-than, --yes, --help"),
         ("reproduce fedssa/table2 --dry-run --train-only", "Mutually exclusive arguments: {--dry-run, --train-only}"),

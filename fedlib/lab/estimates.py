@@ -23,7 +23,7 @@ SLOW = 2.0  # how many times as long bf16 takes as fp32 where a line says so
 NEWEST = 100  # stored runs that are looked at
 # Fields that change the time an image takes. The method counts most: what it computes beside plain training is not counted.
 _UNLIKE = {"algorithm": 3} | dict.fromkeys(
-    ("params", "dataset", "scenario", "precision", "protocol", "batch_size", "local_epochs", "num_clients"), 1
+    ("params", "dataset", "scenario", "precision", "protocol", "batch_size", "num_clients"), 1
 )
 
 
@@ -80,9 +80,10 @@ def _expected(item: Resolved, done: Sequence[tuple[Timed, float]], of_record: bo
     return statistics.median(near[min(near)]) if near else work / OF_RECORD
 
 
-def _distance(one: FilledSpec, other: FilledSpec) -> int:
-    """How unlike two runs are: in how many of these fields."""
-    return sum(weight * (getattr(one, name) != getattr(other, name)) for name, weight in _UNLIKE.items())
+def _distance(one: FilledSpec, other: FilledSpec) -> float:
+    """How unlike two runs are: in how many of these fields, and in E, with which evaluation is a larger part of a round or a smaller."""
+    differ = sum(weight * (getattr(one, name) != getattr(other, name)) for name, weight in _UNLIKE.items())
+    return differ + 2 * abs(math.log10(one.local_epochs / other.local_epochs))
 
 
 @cache
