@@ -109,7 +109,7 @@ reference. For two runs, the fields, versions and bits in which they differ are 
     ("store:runs", "runs", "what is stored: list, show, prune, export"),
 )
 EXAMPLES = {
-    "list": ("fedlib list",),
+    "list": ("fedlib list", "fedlib list > methods.txt"),
     "data": ("fedlib data", "fedlib data cifar10"),
     "cite": ("fedlib cite FedSSA FedProto", "fedlib cite FedGH > references.bib"),
     "run": (

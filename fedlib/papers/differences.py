@@ -40,6 +40,16 @@ def families() -> pd.DataFrame:
     return pd.read_csv(places.RESULTS / "families.csv", dtype={"round": "Int64"})
 
 
+def at_best(table: pd.DataFrame) -> pd.Series:
+    """Of each row of a table of one rule whether both methods are read there at their best mean validation accuracy, among the settings of
+    the pair (of a data set, N and C) that have three seeds, or as many as there are; where the two differ, of the row of `tuned`.
+    """
+    pairs = [table[of] for of in [*PLACE[:3], "method", "reference"]]
+    seeds = table["n"].clip(upper=3)
+    held = table[[*VALIDATION]].where(seeds == seeds.groupby(pairs).transform("max"))
+    return (held == held.groupby(pairs).transform("max")).all(axis=1)
+
+
 def build() -> pd.DataFrame:
     """The table of what is of record today."""
     runs, rounds, _ = lab.tidy(places.RESULTS / "runs")

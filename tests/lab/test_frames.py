@@ -17,7 +17,7 @@ def test_the_frames_of_record_are_what_its_records_say():
     records = {record.key: record for record in of_record.read_results()}
     assert set(runs["key"]) == records.keys() and (rounds.groupby("key").size().index == sorted(records)).all()
     long = runs[runs["rounds"] == 500]["key"]
-    assert len(long) == 10 and (places.RESULTS / "runs" / long.iloc[0] / "rounds.csv.gz").exists()
+    assert len(long) >= 10 and (places.RESULTS / "runs" / long.iloc[0] / "rounds.csv.gz").exists()
     for key in (long.iloc[0], runs["key"].iloc[0]):
         own = rounds[rounds["key"] == key].dropna(axis=1, how="all").drop(columns="key").reset_index(drop=True)
         pd.testing.assert_frame_equal(own, records[key].rounds.dropna(axis=1, how="all"), check_dtype=False)

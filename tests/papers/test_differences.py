@@ -67,6 +67,21 @@ def test_a_tuned_method_is_read_where_its_validation_accuracy_is_best():
     assert setting == ("cifar10", 10, 1.0, None, None, None)
 
 
+def test_a_pair_is_judged_where_both_are_at_their_best():
+    place = {"dataset": "cifar10", "num_clients": 10, "participation": 1.0, "method": "FedSSA"}
+    rows = [
+        ("FedProto", 1, 3, 50.0, 40.0),
+        ("FedProto", 10, 5, 52.0, 41.0),  # both at their best
+        ("FedProto", 5, 1, 60.0, 60.0),  # one seed
+        ("Standalone", 1, 3, 50.0, 40.0),
+        ("Standalone", 10, 3, 52.0, 39.0),
+        ("Standalone", None, 3, 52.0, 40.0),  # of `tuned`
+        ("FedGH", 10, 1, 52.0, 30.0),  # all there is
+    ]
+    table = pd.DataFrame(rows, columns=["reference", "local_epochs", "n", *differences.VALIDATION]).assign(**place)
+    assert differences.at_best(table).tolist() == [False, True, False, False, False, True, True]
+
+
 def test_a_change_is_taken_seed_by_seed_where_both_are():
     rows = [
         *(("FedSSA", 10, 100, seed, 50.0, 0) for seed in (3, 4, 5)),
