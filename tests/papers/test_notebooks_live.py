@@ -19,7 +19,7 @@ from fedlib import Model, lab, models
 from fedlib.algorithms.pfedhr import reassembly
 from fedlib.errors import FedlibError
 from fedlib.lab import checkpoint
-from fedlib.papers import exhibits, notebook, reproduce, settings, views
+from fedlib.papers import exhibits, notebook, planned, reproduce, settings, views
 
 pytestmark = pytest.mark.filterwarnings("default")  # as in a kernel: seaborn uses what matplotlib is about to drop
 
@@ -62,6 +62,9 @@ def tiny_networks(monkeypatch):
                 patch.setattr(models, "BUILDERS", real)
             return frame(what, *scale)
 
+    arms = planned.arms()
+    assert all(run.key for arm in arms.values() for run in arm.runs)  # made now, with the real networks
+    monkeypatch.setattr(planned, "arms", lambda: arms)
     monkeypatch.setattr(exhibits, "frame", known)
     monkeypatch.setattr(models, "BUILDERS", {**real, **tiny})
     monkeypatch.setattr(lab.Resolved, "portable", False)  # no worker would know them
