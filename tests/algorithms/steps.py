@@ -22,6 +22,10 @@ def weights(net: tiny.Net) -> list[np.ndarray]:
     return [net.A, net.W, net.b]
 
 
+def cross_entropy(logits: np.ndarray, y: np.ndarray) -> float:
+    return float(-np.log(tiny.softmax(logits)[np.arange(len(y)), y]).mean())
+
+
 def slopes(net: tiny.Net, x: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
     """d(mean CE) / d(A, W, b)."""
     dz = tiny.cross_entropy_slope(net.logits(x), y)
