@@ -5,18 +5,12 @@ import pytest
 import tiny
 import torch
 import torch.nn.functional as F
-from steps import NAMES, cross_entropy, weights
+from steps import NAMES, cross_entropy, cut, flat, weights
 from tiny import LABELS, kl, pair
 
 from fedlib import models, simulate, training
 from fedlib.algorithms.fedkd import FedKD, compress, distillation_loss, expand, factors, leading
 from fedlib.federation import Message, Upload
-
-SIZES = ((2, 2), (3, 2), (3,))  # A, W, b
-
-
-def flat(*parts) -> np.ndarray:
-    return np.concatenate([np.ravel(part).astype(np.float64) for part in parts])
 
 
 def by_hand(
@@ -25,9 +19,8 @@ def by_hand(
     """L_model and L_shared; at: A, W, b of the model, of the shared one, and the mapping. both: what their hints and distances are
     divided by, where that is a constant.
     """
-    sizes = (*SIZES, *SIZES, (2, 2))
-    cuts = np.cumsum([np.prod(size) for size in sizes])[:-1]
-    a, w, b, c, v, d, mapping = (part.reshape(size) for part, size in zip(np.split(at, cuts), sizes, strict=True))
+    net = ((2, 2), (3, 2), (3,))
+    a, w, b, c, v, d, mapping = cut(at, *net, *net, (2, 2))
     own, other = x @ a.T @ w.T + b, x @ c.T @ v.T + d
     classes = 3 if reduction == "all" else 1
     both = both or cross_entropy(own, y) + cross_entropy(other, y)
@@ -84,7 +77,7 @@ def test_fedkd_without_constants_is_the_loss_of_the_public_codes(reduction: str)
     loss = distillation_loss(model, shared, mapping, images, labels, reduction, detach=False)
     networks = [(net.extractor[1].weight, net.header.weight, net.header.bias) for net in (model, shared)]
     got = torch.autograd.grad(loss, [*networks[0], *networks[1], mapping.weight])
-    at = torch.cat([part.detach().flatten() for part in (*networks[0], *networks[1], mapping.weight)]).double().numpy()
+    at = flat(*(part.detach() for part in (*networks[0], *networks[1], mapping.weight)))
     x, y = images[:, 0, 0, :2].double().numpy(), labels.numpy()
     assert abs(loss.item() - sum(by_hand(at, x, y, reduction))) < 1e-5
     expected = tiny.slope(lambda here: sum(by_hand(here, x, y, reduction)), at)

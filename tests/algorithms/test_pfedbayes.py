@@ -4,7 +4,7 @@ import numpy as np
 import tiny
 import torch
 import torch.nn.functional as F
-from steps import NAMES, cross_entropy, federation
+from steps import NAMES, cross_entropy, cut, federation
 from torch import nn
 
 from fedlib.algorithms.pfedbayes import Gaussian, PFedBayes
@@ -27,8 +27,8 @@ def flat(state: dict[str, torch.Tensor], rho: list[torch.Tensor]) -> np.ndarray:
     return np.stack([torch.cat([part.flatten() for part in row]).detach().double().numpy() for row in rows])
 
 
-def logits(flat: np.ndarray, x: np.ndarray) -> np.ndarray:
-    a, w, b = flat[:4].reshape(2, 2), flat[4:10].reshape(3, 2), flat[10:]
+def logits(at: np.ndarray, x: np.ndarray) -> np.ndarray:
+    a, w, b = cut(at, (2, 2), (3, 2), (3,))
     return x @ a.T @ w.T + b
 
 

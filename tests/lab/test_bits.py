@@ -296,7 +296,7 @@ PROCESSES: dict[str, tuple[Any, ...]] = {
     ),
     "SIGTERM to a sweep in the background": (  # the Traceback is the script's own, as Ctrl-C ends it
         processes.code(IGNORED + SWEEP, SPECS), "spec.json", signal.SIGTERM, {1, 130, -2, -15},
-        {"runs finished; the same command resumes": 1, "Traceback": 1}, False,
+        {"of 2 runs finished; the same command resumes": 1, "Traceback": 1}, False,
     ),
     "a killed sweep, whose worker saves": (processes.code(SWEEP, [FEDPROTO, FEDSSA]), "spec.json", signal.SIGKILL, {-9}, None, False),
 }  # fmt: skip
