@@ -172,6 +172,10 @@ AGAIN = "SIGTERM, resumed, and again"
 CASES = [*((way, "clients that are kept") for way in WAYS if way != AGAIN), *((AGAIN, kind) for kind in KINDS)]
 
 
+@pytest.mark.thorough(
+    *("Ctrl-C", "a second Ctrl-C", "inside a round", "its terminal gone", "its folder deleted", "half a file left"),
+    *("SIGTERM while the record is written", "first visits inherit"),
+)
 @pytest.mark.parametrize(("way", "kind"), CASES)
 def test_stopped_and_resumed(way, kind, undisturbed, rounds_computed, monkeypatch, capsys):
     """What is then in the run's folder is a finished run's, and no more. Of each kind with room for one client in memory."""

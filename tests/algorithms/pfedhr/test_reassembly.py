@@ -348,8 +348,7 @@ def splices(channels: int) -> list[list[Layer]]:
     return found
 
 
-@pytest.mark.thorough(None)
-@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("channels", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_stitched_candidates_of_all_pairs_take_every_image_and_give_logits(channels):
     """The first linear map of a stitch reads as many numbers as the layer before has channels or features, and no flattened map."""
     images, widest = torch.randn(2, channels, 32, 32), 0
