@@ -22,18 +22,6 @@ def stream(seed: int = 0) -> np.random.Generator:
 # -------------------------------------------------------------------------------------------------- quantity skew
 
 
-@fast
-@given(st.integers(1, 30), st.floats(0.01, 50), st.integers(0, 2**32))
-def test_quantity_skew_deals_everything_and_each_at_least_what_it_needs(clients, alpha, seed):
-    parts = [np.zeros(size, int) for size in (400, 100)]
-    for labels, least, held in zip(
-        parts, (10, 1), partition.quantity_skew(parts, clients, alpha, stream(seed), [10, 1]), strict=True
-    ):
-        every = np.concatenate(held)
-        assert len(held) == clients and np.array_equal(np.sort(every), np.arange(len(labels)))
-        assert min(map(len, held)) >= least
-
-
 def test_quantity_skew_by_hand():
     shares = stream(5).dirichlet([0.7] * 3)
     held = partition.quantity_skew([np.zeros(1003, int)], 3, 0.7, stream(5), [1])[0]

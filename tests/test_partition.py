@@ -63,22 +63,6 @@ def test_class_shares(setting, distinct):
 
 
 @fast
-@given(class_settings(), st.integers(1, 40))
-def test_by_class(setting, per_class):
-    seed = setting.pop("seed")
-    n, c, k = setting["num_clients"], setting["num_classes"], setting["classes_per_client"]
-    labels = labelled(per_class, c)
-    held = partition.by_class([labels], **setting, stream=stream(seed))[0]
-    assert_disjoint(held, len(labels))
-    assert len(held) == n
-    table = lab.counts(labels, held, c)
-    assert ((table > 0).sum(axis=1) <= k).all()  # fewer only where a share is less than an image
-    if n * k >= c:  # every class has a slot: all data is used
-        assert table.to_numpy().sum() == len(labels)
-    assert same(held, partition.by_class([labels], **setting, stream=stream(seed))[0])
-
-
-@fast
 @given(st.integers(2, 12), st.integers(1, 15), st.integers(0, 200), st.integers(0, 2**32))
 def test_deal_is_within_an_image_of_the_shares(num_classes, num_clients, per_class, seed):
     labels = labelled(per_class, num_classes)
@@ -90,29 +74,34 @@ def test_deal_is_within_an_image_of_the_shares(num_classes, num_clients, per_cla
     assert table.sum() == len(labels)
 
 
-@fast
-@given(st.integers(1, 30), st.integers(0, 200), st.integers(0, 2**32))
-def test_iid_sizes_differ_by_at_most_one(num_clients, total, seed):
-    labels = np.zeros(total, dtype=np.int64)
-    held = partition.iid([labels], num_clients, stream(seed))[0]
-    assert_disjoint(held, total)
-    sizes = [len(part) for part in held]
-    assert sum(sizes) == total and max(sizes) - min(sizes) <= 1
-    assert same(held, partition.iid([labels], num_clients, stream(seed))[0])
+DEALERS = {  # of so many classes: labels, clients, classes a client and alpha -> who holds what; and at least how many each
+    "iid": (lambda labels, n, k, alpha, c, draws: partition.iid([labels], n, draws), 0),
+    "by-class": (lambda labels, n, k, alpha, c, draws: partition.by_class([labels], n, c, k, draws), 0),
+    "dirichlet": (lambda labels, n, k, alpha, c, draws: partition.dirichlet([labels], n, alpha, draws, [3]), 3),
+    "quantity-skew": (lambda labels, n, k, alpha, c, draws: partition.quantity_skew([labels], n, alpha, draws, [3]), 3),
+    "feature-shift": (lambda labels, n, k, alpha, c, draws: [partition.feature_shift(labels, draws.random(len(labels)), n)], 0),
+}  # fmt: skip
 
 
-@fast
-@given(st.integers(1, 12), st.floats(0.05, 100), st.integers(0, 2**32))
-def test_dirichlet(num_clients, alpha, seed):
-    labels = labelled(60, 5)
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(st.sampled_from(sorted(DEALERS)), class_settings(), st.integers(1, 40), st.floats(0.01, 100))
+def test_what_is_dealt_is_dealt_once_whole_and_again_alike(dealer, setting, per_class, alpha):
+    n, c, k = setting["num_clients"], setting["num_classes"], setting["classes_per_client"]
+    deal, least = DEALERS[dealer]
+    labels = labelled(per_class, c)
     try:
-        held = partition.dirichlet([labels], num_clients, alpha, stream(seed), [3])[0]
+        held, again = (deal(labels, n, k, alpha, c, stream(setting["seed"]))[0] for _ in range(2))
     except FedlibError:
-        assume(False)
+        assume(least == 0)  # 3 images for each client may be more than there are
+        raise
     assert_disjoint(held, len(labels))
-    assert sum(len(part) for part in held) == len(labels)
-    assert min(len(part) for part in held) >= 3
-    assert same(held, partition.dirichlet([labels], num_clients, alpha, stream(seed), [3])[0])
+    assert len(held) == n and same(held, again) and min(map(len, held)) >= least
+    if dealer != "by-class" or n * k >= c:  # or else some classes have no slot
+        assert sum(map(len, held)) == len(labels)
+    if dealer == "by-class":  # fewer only where a share is less than an image
+        assert ((lab.counts(labels, held, c) > 0).sum(axis=1) <= k).all()
+    if dealer == "iid":
+        assert np.ptp([len(part) for part in held]) <= 1
 
 
 def test_dirichlet_small_alpha_is_skewed_and_large_is_not():

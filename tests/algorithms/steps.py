@@ -22,6 +22,20 @@ def weights(net: tiny.Net) -> list[np.ndarray]:
     return [net.A, net.W, net.b]
 
 
+def cross_entropy(logits: np.ndarray, y: np.ndarray) -> float:
+    return float(-np.log(tiny.softmax(logits)[np.arange(len(y)), y]).mean())
+
+
+def flat(*parts) -> np.ndarray:
+    """All numbers of arrays and tensors in one vector, which `cut` takes apart again, so that a loss has one slope."""
+    return np.concatenate([np.ravel(part).astype(np.float64) for part in parts])
+
+
+def cut(at: np.ndarray, *shapes: tuple[int, ...]) -> list[np.ndarray]:
+    places = np.cumsum([np.prod(shape) for shape in shapes])[:-1]
+    return [part.reshape(shape) for part, shape in zip(np.split(at, places), shapes, strict=True)]
+
+
 def slopes(net: tiny.Net, x: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
     """d(mean CE) / d(A, W, b)."""
     dz = tiny.cross_entropy_slope(net.logits(x), y)

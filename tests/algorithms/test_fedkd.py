@@ -5,61 +5,62 @@ import pytest
 import tiny
 import torch
 import torch.nn.functional as F
+from steps import NAMES, cross_entropy, cut, flat, weights
 from tiny import LABELS, kl, pair
 
 from fedlib import models, simulate, training
 from fedlib.algorithms.fedkd import FedKD, compress, distillation_loss, expand, factors, leading
 from fedlib.federation import Message, Upload
 
-NAMES = ("extractor.1.weight", "header.weight", "header.bias")
 
-
-def cross_entropy(logits: np.ndarray, y: np.ndarray) -> float:
-    return float(-np.log(tiny.softmax(logits)[np.arange(len(y)), y]).mean())
+def by_hand(
+    at: np.ndarray, x: np.ndarray, y: np.ndarray, reduction: str = "batch", both: float | None = None
+) -> tuple[float, float]:
+    """L_model and L_shared; at: A, W, b of the model, of the shared one, and the mapping. both: what their hints and distances are
+    divided by, where that is a constant.
+    """
+    net = ((2, 2), (3, 2), (3,))
+    a, w, b, c, v, d, mapping = cut(at, *net, *net, (2, 2))
+    own, other = x @ a.T @ w.T + b, x @ c.T @ v.T + d
+    classes = 3 if reduction == "all" else 1
+    both = both or cross_entropy(own, y) + cross_entropy(other, y)
+    hint = ((x @ a.T - x @ c.T @ mapping.T) ** 2).mean()
+    model_loss = cross_entropy(own, y) + (kl(other, own) / classes + hint) / both
+    return model_loss, cross_entropy(other, y) + (kl(own, other) / classes + hint) / both
 
 
 def test_fedkd_one_round_by_hand() -> None:
     federation, method = tiny.federation_of(LABELS), FedKD(shared="tiny")
     context = tiny.context(federation)
     server = method.init_server(context)
-    starts = [tiny.Net(client.model) for client in federation.clients]
     meme = tiny.Net(server["model"])
     uploads, changes = [], []
-    for client, start in zip(federation.clients, starts, strict=True):
+    for client in federation.clients:
+        net = tiny.Net(client.model)
         tiny.begin(method, client, federation)
-        mapping = client.state["projection"].double().numpy().copy()
+        at = flat(*weights(net), *weights(meme), client.state["projection"])
+        x, y = tiny.training_data(client)
         upload = tiny.visit(method, client, method.download(server, client.info, context), federation)
         uploads.append(Upload(client.info, upload))
-        x, y = tiny.training_data(client)
-        own, other, features, hidden = start.logits(x), meme.logits(x), start.features(x), meme.features(x)
-        both = cross_entropy(own, y) + cross_entropy(other, y)  # a constant, like the partner in each loss
+        both = cross_entropy(net.logits(x), y) + cross_entropy(
+            meme.logits(x), y
+        )  # a constant, like the partner in each loss
 
-        def unpack(at: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-            return at[:4].reshape(2, 2), at[4:10].reshape(3, 2), at[10:13]
+        def own(v: np.ndarray, at=at, x=x, y=y, both=both) -> float:
+            return by_hand(np.append(v, at[13:]), x, y, both=both)[0]
 
-        def model_loss(at: np.ndarray) -> float:
-            a, w, b = unpack(at)
-            logits, hint = x @ a.T @ w.T + b, ((x @ a.T - hidden @ mapping.T) ** 2).mean()  # noqa: B023
-            return cross_entropy(logits, y) + (kl(other, logits) + hint) / both  # noqa: B023
+        def shared(v: np.ndarray, at=at, x=x, y=y, both=both) -> float:  # the mapping learns here
+            return by_hand(np.append(at[:13], v), x, y, both=both)[1]
 
-        def shared_loss(at: np.ndarray) -> float:  # the mapping learns here
-            (a, w, b), learnt = unpack(at), at[13:].reshape(2, 2)
-            logits, hint = x @ a.T @ w.T + b, ((features - x @ a.T @ learnt.T) ** 2).mean()  # noqa: B023
-            return cross_entropy(logits, y) + (kl(own, logits) + hint) / both  # noqa: B023
-
-        at = np.concatenate([part.ravel() for part in (start.A, start.W, start.b)])
-        start.A, start.W, start.b = unpack(at - tiny.LR * tiny.slope(model_loss, at))
-        start.agrees(client.model, 5e-6)
-        at = np.concatenate([part.ravel() for part in (meme.A, meme.W, meme.b, mapping)])
-        change = -tiny.LR * tiny.slope(shared_loss, at)
-        np.testing.assert_allclose(client.state["projection"].flatten(), (at + change)[13:], rtol=0, atol=5e-6)
-        sent = np.concatenate([upload[name].flatten().numpy() for name in NAMES])  # too small to factorise
-        np.testing.assert_allclose(sent, change[:13], rtol=0, atol=5e-6)
-        changes.append(change[:13])
+        expected = at - tiny.LR * np.append(tiny.slope(own, at[:13]), tiny.slope(shared, at[13:]))
+        sent = [upload[name] for name in NAMES]  # of the shared network its change, too small to factorise
+        found = flat(*weights(tiny.Net(client.model)), *sent, client.state["projection"])
+        found[13:26] += at[13:26]
+        np.testing.assert_allclose(found, expected, rtol=0, atol=5e-6)
+        changes.append((expected - at)[13:26])
     method.aggregate(server, uploads, context)
-    after = np.concatenate([server["model"][name].flatten().numpy() for name in NAMES])
-    before = np.concatenate([part.ravel() for part in (meme.A, meme.W, meme.b)])
-    np.testing.assert_allclose(after, before + (changes[0] + changes[1]) / 2, rtol=0, atol=5e-6)  # unweighted
+    after = flat(*weights(tiny.Net(server["model"])))
+    np.testing.assert_allclose(after, flat(*weights(meme)) + np.mean(changes, 0), rtol=0, atol=5e-6)  # unweighted
 
 
 def drawn() -> tuple[models.Model, models.Model, torch.nn.Linear, torch.Tensor, torch.Tensor]:
@@ -69,19 +70,6 @@ def drawn() -> tuple[models.Model, models.Model, torch.nn.Linear, torch.Tensor, 
     return model, shared, torch.nn.Linear(2, 2, bias=False), images, labels
 
 
-def by_hand(at: np.ndarray, x: np.ndarray, y: np.ndarray, reduction: str) -> tuple[float, float]:
-    """L_model and L_shared with no constant in them; at: A, W, b of the model, of the shared one, and the mapping."""
-    sizes = ((2, 2), (3, 2), (3,), (2, 2), (3, 2), (3,), (2, 2))
-    cuts = np.cumsum([np.prod(size) for size in sizes])[:-1]
-    a, w, b, c, v, d, mapping = (part.reshape(size) for part, size in zip(np.split(at, cuts), sizes, strict=True))
-    own, other = x @ a.T @ w.T + b, x @ c.T @ v.T + d
-    classes = 3 if reduction == "all" else 1
-    both = cross_entropy(own, y) + cross_entropy(other, y)
-    hint = ((x @ a.T - x @ c.T @ mapping.T) ** 2).mean()
-    model_loss = cross_entropy(own, y) + (kl(other, own) / classes + hint) / both
-    return model_loss, cross_entropy(other, y) + (kl(own, other) / classes + hint) / both
-
-
 @pytest.mark.parametrize("reduction", ["batch", "all"])
 def test_fedkd_without_constants_is_the_loss_of_the_public_codes(reduction: str) -> None:
     """Nothing detached: each network, and the mapping, gets the gradient of both losses."""
@@ -89,7 +77,7 @@ def test_fedkd_without_constants_is_the_loss_of_the_public_codes(reduction: str)
     loss = distillation_loss(model, shared, mapping, images, labels, reduction, detach=False)
     networks = [(net.extractor[1].weight, net.header.weight, net.header.bias) for net in (model, shared)]
     got = torch.autograd.grad(loss, [*networks[0], *networks[1], mapping.weight])
-    at = torch.cat([part.detach().flatten() for part in (*networks[0], *networks[1], mapping.weight)]).double().numpy()
+    at = flat(*(part.detach() for part in (*networks[0], *networks[1], mapping.weight)))
     x, y = images[:, 0, 0, :2].double().numpy(), labels.numpy()
     assert abs(loss.item() - sum(by_hand(at, x, y, reduction))) < 1e-5
     expected = tiny.slope(lambda here: sum(by_hand(here, x, y, reduction)), at)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tiny
 import torch
+from steps import cross_entropy, cut, flat, weights
 from tiny import LABELS, LR
 from torch import nn
 
@@ -21,64 +22,45 @@ def narrow(monkeypatch):
     monkeypatch.setitem(models.BUILDERS, "narrow", build)
 
 
-def loss_of(own, small, projector, x, y, weights) -> float:
-    """m_1 CE(G_hd(R[:1])) + m_2 CE(F_hd(R[:2])), R = P [G x, F x]."""
-    joined = np.concatenate([x @ small["A"].T, x @ own["A"].T], axis=1) @ projector["W"].T + projector["b"]
-    total = 0.0
-    for weight, net, width in zip(weights, (small, own), (1, 2), strict=True):
-        q = tiny.softmax(joined[:, :width] @ net["W"].T + net["b"])
-        total -= weight * np.log(q[np.arange(len(y)), y]).mean()
-    return float(total)
+NET, NARROW, PROJECTOR = ((2, 2), (3, 2), (3,)), ((1, 2), (3, 1), (3,)), ((2, 3), (2,))  # d_1 + d_2 numbers to d_2
 
 
-def net(state) -> dict[str, np.ndarray]:
-    names = {"A": "extractor.1.weight", "W": "header.weight", "b": "header.bias"}
-    return {short: state[name].detach().double().numpy() for short, name in names.items()}
+def answers(at: np.ndarray, x: np.ndarray) -> list[np.ndarray]:
+    """Logits G_hd(R[:1]) and F_hd(R[:2]), R = P [G x, F x], of the client's model, the small one and the projector in one vector."""
+    A, W, b, a, w, c, P, q = cut(at, *NET, *NARROW, *PROJECTOR)
+    joined = np.concatenate([x @ a.T, x @ A.T], axis=1) @ P.T + q
+    return [joined[:, :1] @ w.T + c, joined @ W.T + b]
 
 
 def test_fedmrl_one_round_by_hand() -> None:
-    """Every weight of the client's model, the small one and the projector goes down the slope of the loss."""
-    federation, weights = tiny.federation_of(LABELS), (0.5, 2.0)
-    method, context = FedMRL(m_small=weights[0], m_large=weights[1], shared="narrow"), tiny.context(federation)
+    """Every weight of the client's model, the small one and the projector goes down the slope of m_1 CE + m_2 CE."""
+    federation, scales = tiny.federation_of(LABELS), (0.5, 2.0)
+    method, context = FedMRL(m_small=scales[0], m_large=scales[1], shared="narrow"), tiny.context(federation)
     server = method.init_server(context)
-    before = {"small": net(server)}
+
+    def vector(client, small) -> np.ndarray:
+        return flat(*weights(tiny.Net(client.model)), *weights(tiny.Net(small)), *client.state["projector"].values())
+
     expected = []
     for client in federation.clients:
         tiny.begin(method, client, federation)
-        projector = {"W": "weight", "b": "bias"}
-        projector = {k: client.state["projector"][name].double().numpy() for k, name in projector.items()}
-        assert projector["W"].shape == (2, 3)  # d_1 + d_2 numbers to d_2
-        parts = {"own": net(client.model.state_dict()), "small": before["small"], "projector": projector}
         x, y = tiny.training_data(client)
-        after = {}
-        for part, values in parts.items():
-            after[part] = {}
-            for name, value in values.items():
 
-                def at(v, part=part, name=name, parts=parts, x=x, y=y):
-                    now = parts | {part: parts[part] | {name: v}}
-                    return loss_of(now["own"], now["small"], now["projector"], x, y, weights)
+        def loss(at: np.ndarray, x=x, y=y) -> float:
+            return sum(scale * cross_entropy(z, y) for scale, z in zip(scales, answers(at, x), strict=True))
 
-                after[part][name] = value - LR * tiny.slope(at, value)
-        expected.append(after)
+        at = vector(client, server)
+        expected.append(at - LR * tiny.slope(loss, at))
     uploads = tiny.play(method, server, federation, context)
     for client, after, upload in zip(federation.clients, expected, uploads, strict=True):
-        found = {"own": net(client.model.state_dict()), "small": net(upload.message.tensors)}
-        found["projector"] = {
-            "W": client.state["projector"]["weight"].numpy(), "b": client.state["projector"]["bias"].numpy()
-        }  # fmt: skip
-        for part, values in after.items():
-            for name, value in values.items():
-                np.testing.assert_allclose(found[part][name], value, rtol=0, atol=5e-6, err_msg=f"{part} {name}")
-        x = tiny.first_pixels(federation, client.test)
-        joined = np.concatenate([x @ after["small"]["A"].T, x @ after["own"]["A"].T], axis=1)
-        joined = joined @ after["projector"]["W"].T + after["projector"]["b"]
+        assert [*client.state["projector"]] == ["weight", "bias"]
+        np.testing.assert_allclose(vector(client, upload.message.tensors), after, rtol=0, atol=5e-6)
         answer = method.predict(client, client.pool.batch(client.test))["accuracy"].detach()
-        np.testing.assert_allclose(answer, joined @ after["own"]["W"].T + after["own"]["b"], rtol=0, atol=1e-5)
+        by_hand = answers(after, tiny.first_pixels(federation, client.test))[1]
+        np.testing.assert_allclose(answer, by_hand, rtol=0, atol=1e-5)
     method.aggregate(server, uploads, context)
-    for name, value in net(server).items():  # weighted by 3 and 5 images
-        mean = (3 * expected[0]["small"][name] + 5 * expected[1]["small"][name]) / 8
-        np.testing.assert_allclose(value, mean, rtol=0, atol=5e-6)
+    mean = (3 * expected[0] + 5 * expected[1]) / 8  # weighted by numbers of images
+    np.testing.assert_allclose(flat(*weights(tiny.Net(server))), mean[13:21], rtol=0, atol=5e-6)
 
 
 def test_the_small_header_reads_the_first_numbers_alone() -> None:

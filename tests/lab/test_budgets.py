@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from processes import interrupted
 
 from fedlib import FedlibError, RunSpec, lab, run, study
 from fedlib.__main__ import main
@@ -38,17 +37,6 @@ def test_at_equal_flops_a_method_that_computes_more_has_fewer_rounds(small_digit
     again = run(RunSpec("Standalone", **SMALL | {"rounds": 4}), progress=False)
     stopped = run(RunSpec("Standalone", budget_flops=3.5 * a_round, **SMALL), progress=False)
     assert again.digest == stopped.digest and again.key != stopped.key
-
-
-@pytest.mark.thorough
-def test_a_run_with_a_budget_resumes_to_the_bit(small_digits, home, monkeypatch):
-    spec = RunSpec("LG-FedAvg", budget_words=2.5 * 3 * WORDS, **SMALL)
-    whole = run(spec, progress=False)
-    monkeypatch.setenv("FEDLIB_HOME", str(home / "other"))
-    for after in (0, 1):
-        interrupted(spec, after)
-    resumed = run(spec, progress=False)
-    assert resumed.digest == whole.digest and resumed.path != whole.path and len(resumed.rounds) == 4
 
 
 def test_no_budget_is_no_part_of_a_key_and_each_is_another_run():

@@ -80,13 +80,10 @@ class Copy:
         (folder / "results").symlink_to(places.RESULTS)
         shutil.copytree(home, self.home)
 
-    def change(self, file: str, *pairs: tuple[str, str]) -> None:
+    def change(self, file: str, old: str, new: str) -> None:
         path = self.folder / "fedlib" / file
-        text = path.read_text()
-        for old, new in pairs:
-            assert old in text, f"{file} has no {old!r}"
-            text = text.replace(old, new)
-        path.write_text(text)
+        assert old in path.read_text(), f"{file} has no {old!r}"
+        path.write_text(path.read_text().replace(old, new))
 
     def ask(self, specs: list[dict[str, Any]], own: bool) -> dict[str, Any]:
         process = subprocess.run(
@@ -98,72 +95,39 @@ class Copy:
         return json.loads(process.stdout.splitlines()[-1])
 
 
-# What changes: the files with what is replaced in them, and whether the method of one's own is known where it is listed.
-CHANGES: dict[str, tuple[dict[str, list[tuple[str, str]]], bool]] = {
-    "a new field of RunSpec": (
-        {
-            "lab/spec.py": [
-                (
-                    "    device: str = setting(",
-                    '    noise: float = fields.later(0.0, neutral=0.0, help="x")\n    device: str = setting(',
-                )
-            ]
-        },
-        True,
-    ),
-    "a method's parameter renamed": (
-        {
-            "algorithms/pfedes.py": [
-                ("extractor_epochs", "encoder_epochs"),
-                ("encoder_epochs: int = setting(5,", 'encoder_epochs: int = renamed(5, "extractor_epochs",'),
-                ("from ..fields import", "from ..fields import renamed,"),
-            ],
-        },
-        True,
-    ),
-    "a new parameter of a method that one of one's own extends": (
-        {
-            "algorithms/fedprox.py": [
-                ("    mu: float =", "    warm: int = later(0, neutral=0)\n    mu: float ="),
-                ("from ..fields import", "from ..fields import later,"),
-            ]
-        },
-        True,
-    ),
-    "a new field of the protocol and of a data set's info": (
-        {
-            "protocol.py": [
-                ("    inherit: str =", "    warm_up: int = later(0, neutral=0)\n    inherit: str ="),
-            ],
-            "data/info.py": [
-                ("    fingerprint: str\n", "    fingerprint: str\n    grouped: bool = later(False, neutral=False)\n"),
-                ("from typing", "from ..fields import later\nfrom typing"),
-            ],
-        },
-        True,
-    ),
-    "a generalisation of equal numbers": (
-        {
-            "training.py": [("order[:count].split(sizes)", "torch.split(order[:count], list(sizes))")],
-            "federation.py": [("self.architectures = tuple(architectures)", "self.architectures = (*architectures,)")],
-            "partition.py": [("return [[part[own] for own in owns]", "return [[part[list(own)] for own in owns]")],
-        },
-        True,
-    ),
-    "one more metric in clients.csv": (
-        {
-            "simulation.py": [
-                ("    return measured\n", '    return measured | {"twice": 2 * measured["validation_accuracy"]}\n')
-            ]
-        },
-        True,
-    ),
-    "a method of one's own, run from a script and listed elsewhere": ({}, False),
-    "methods that this installation lacks": (
-        {"algorithms/__init__.py": [("FedAvg, FedProx, PerFedAvg", "FedAvg, PerFedAvg"), ("FML, FedKD,", "FML,")]},
-        False,
-    ),
-}
+# What changes: file, what stands there and what is put there. The method of one's own is known where it is listed, but in the last two.
+CHANGES: dict[str, list[tuple[str, str, str]]] = {
+    "a new field of RunSpec": [
+        ("lab/spec.py", "    device: str =", '    noise: float = fields.later(0.0, neutral=0.0, help="x")\n    device: str ='),
+    ],
+    "a method's parameter renamed": [
+        ("algorithms/pfedes.py", "extractor_epochs", "encoder_epochs"),
+        ("algorithms/pfedes.py", "encoder_epochs: int = setting(5,", 'encoder_epochs: int = renamed(5, "extractor_epochs",'),
+        ("algorithms/pfedes.py", "from ..fields import", "from ..fields import renamed,"),
+    ],
+    "a new parameter of a method that one of one's own extends": [
+        ("algorithms/fedprox.py", "    mu: float =", "    warm: int = later(0, neutral=0)\n    mu: float ="),
+        ("algorithms/fedprox.py", "from ..fields import", "from ..fields import later,"),
+    ],
+    "a new field of the protocol and of a data set's info": [
+        ("protocol.py", "    inherit: str =", "    warm_up: int = later(0, neutral=0)\n    inherit: str ="),
+        ("data/info.py", "    fingerprint: str\n", "    fingerprint: str\n    grouped: bool = later(False, neutral=False)\n"),
+        ("data/info.py", "from typing", "from ..fields import later\nfrom typing"),
+    ],
+    "a generalisation of equal numbers": [
+        ("training.py", "order[:count].split(sizes)", "torch.split(order[:count], list(sizes))"),
+        ("federation.py", "self.architectures = tuple(architectures)", "self.architectures = (*architectures,)"),
+        ("partition.py", "return [[part[own] for own in owns]", "return [[part[list(own)] for own in owns]"),
+    ],
+    "one more metric in clients.csv": [
+        ("simulation.py", "    return measured\n", '    return measured | {"twice": 2 * measured["validation_accuracy"]}\n'),
+    ],
+    "a method of one's own, run from a script and listed elsewhere": [],
+    "methods that this installation lacks": [
+        ("algorithms/__init__.py", "FedAvg, FedProx, PerFedAvg", "FedAvg, PerFedAvg"),
+        ("algorithms/__init__.py", "FML, FedKD,", "FML,"),
+    ],
+}  # fmt: skip
 
 
 @pytest.mark.thorough
@@ -171,14 +135,16 @@ CHANGES: dict[str, tuple[dict[str, list[tuple[str, str]]], bool]] = {
 def test_what_is_stored_outlives_a_change(change, stored, tmp_path):
     """No run is stale, damaged or prunable, no key is another, and every result of record is read."""
     home, specs, keys = stored
-    copy, (files, own) = Copy(tmp_path, home), CHANGES[change]
-    for file, pairs in files.items():
-        copy.change(file, *pairs)
-    said = copy.ask(specs, own)
+    copy, lacks = (
+        Copy(tmp_path, home),
+        {"FedProx", "Mine"} if "lacks" in change else {"Mine"} if not CHANGES[change] else set(),
+    )
+    for file, old, new in CHANGES[change]:
+        copy.change(file, old, new)
+    said = copy.ask(specs, own="Mine" not in lacks)
     assert said["states"] == dict.fromkeys(keys, "finished")
     assert said["said"].startswith("nothing to delete") and said["said"].count("\n") == 6  # 3 runs, head, foot
     assert {path.name for path in (copy.home / "runs").iterdir() if path.is_dir()} == set(keys)
-    lacks = {"FedProx", *([] if own else ["Mine"])} if "lacks" in change else set() if own else {"Mine"}
     assert said["keys"] == [key for key in keys if key.split("-")[0] not in lacks] and said["missing"] == []
     assert said["of record"] == sorted(record.key for record in of_record.read_results())
     assert len(said["of record"]) >= 99 and said["stale"] == said["other keys"] == []

@@ -1,8 +1,7 @@
-"""Visited clients in files: the same bits with room for none, for some and for all, whenever the process ends; a
-checkpoint costs what has changed.
+"""Visited clients in files: the same bits with room for none, for some and for all; a checkpoint costs what has changed. How a process
+ends at any moment is in test_bits.
 """
 
-import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -105,79 +104,19 @@ def test_a_checkpoint_writes_what_changed_and_keeps_what_it_names(room, tmp_path
     assert outcome.digest() == plain(built(), make("FedSSA"), ROUNDS, PARTICIPATION).digest()
 
 
-class Killed(BaseException):
-    """Stands for the end of the process: nothing handles it."""
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("room", [0, CLIENTS])
-def test_killed_at_any_file_operation_and_resumed(room, tmp_path, monkeypatch):
-    """The process ends just before its n-th renaming or deletion of a file, for every n; what goes on has the bits."""
-    expected = plain(built(), make("FedSSA"), ROUNDS, PARTICIPATION)
-    monkeypatch.setattr(clientfiles, "MEMORY", room * MODEL)
-    replace, unlink = os.replace, Path.unlink
-    ended = 0
-    for last in range(0, 1000, 3):
-        file, left = tmp_path / str(last) / "x.pt", [last]
-
-        def counted(operation, left=left):
-            def call(*given: Any, **named: Any) -> Any:
-                left[0] -= 1
-                if left[0] < 0:
-                    raise Killed  # from now on nothing is written or deleted any more
-                return operation(*given, **named)
-
-            return call
-
-        with monkeypatch.context() as patch:
-            patch.setattr(checkpoint, "CHECKPOINT_SECONDS", 0.0)
-            patch.setattr(os, "replace", counted(replace))
-            patch.setattr(Path, "unlink", counted(unlink))
-            try:
-                run(file)
-                break
-            except Killed:
-                ended += 1
-        resumed, _ = run(file)
-        assert resumed.digest() == expected.digest(), f"killed before file operation {last}"
-        assert not list(file.parent.glob("*corrupted*"))
-    assert ended > 8
-
-
-def test_killed_in_its_second_session_it_has_the_checkpoint_of_the_first(tmp_path, monkeypatch):
-    """The process ends between the files of the clients and the checkpoint that would name them."""
-    file = tmp_path / "x.pt"
-
-    def killed(content: memoryview) -> None:
-        raise Killed
-
-    with pytest.raises(lab.Interrupted):
-        run(file, progress=stop_after(4))
-    with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "CHECKPOINT_SECONDS", 0.0)
-        patch.setattr(checkpoint.files, "seal", killed)
-        with pytest.raises(Killed):
-            run(file)
-    outcome, _ = run(file)
-    assert outcome.digest() == plain(built(), make("FedSSA"), ROUNDS, PARTICIPATION).digest()
-    assert not list(tmp_path.glob("*corrupted*"))
-
-
 @pytest.mark.thorough(None)
-def test_a_client_file_that_is_damaged_or_gone(tmp_path, monkeypatch, capsys):
-    """Before a run goes on, it is set aside with its checkpoint; while it trains, one line says so."""
-    expected = plain(built(), make("FedSSA"), ROUNDS, PARTICIPATION).digest()
-    for number, damage in enumerate((Path.unlink, lambda path: path.write_bytes(b"x" + path.read_bytes()[1:]))):
-        file = tmp_path / str(number) / "x.pt"
-        with pytest.raises(lab.Interrupted):
-            run(file, progress=stop_after(2))
-        one = sorted((file.parent / "x.pt.clients").iterdir())[0]
-        damage(one)
-        outcome, _ = run(file)
-        assert outcome.digest() == expected
-        assert capsys.readouterr().err.endswith("x.pt: corrupted, set aside as x.pt.corrupted-1\n")
-        assert (file.parent / "x.pt.corrupted-1.clients").is_dir()
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"x" + path.read_bytes()[1:])])
+def test_a_client_file_that_is_gone_or_damaged_is_set_aside_with_its_checkpoint(damage, tmp_path, capsys):
+    with pytest.raises(lab.Interrupted):
+        run(tmp_path / "x.pt", progress=stop_after(2))
+    damage(min((tmp_path / "x.pt.clients").iterdir()))
+    outcome, _ = run(tmp_path / "x.pt")
+    assert outcome.digest() == plain(built(), make("FedSSA"), ROUNDS, PARTICIPATION).digest()
+    assert capsys.readouterr().err.endswith("x.pt: corrupted, set aside as x.pt.corrupted-1\n")
+    assert (tmp_path / "x.pt.corrupted-1.clients").is_dir()
 
+
+def test_a_client_file_that_is_damaged_while_the_run_trains_is_a_line(tmp_path, monkeypatch):
     monkeypatch.setattr(clientfiles, "MEMORY", 0)
     outcome, federation = run(tmp_path / "x.pt")
     away = next(client for client in federation.clients if client.visited and client._model is None)

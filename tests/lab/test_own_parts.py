@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 from nbclient import NotebookClient
-from processes import bits, interrupted
 
 from fedlib import ALGORITHMS, FedlibError, RunSpec, data, lab, models, run, sweep
 from fedlib.lab import costs, launch, own
@@ -112,40 +111,63 @@ def defined():
         cell(source)
 
 
-# ------------------------------------------------------------------------------------------------------ the digest
+# ------------------------------------------------------------------------------------------- what is in a digest and a key
+
+FIELD, NEEDS = "weight: float = 0.5", 'needs = "features"'
+CHANGES: list[tuple[str, str, str, str]] = [  # a cell, what stands there, what is put there, and what the run is then
+    (METHOD, "    def download", "    # a comment\n\n    def download", "the same"),
+    (METHOD, "    needs =", '    """What it is."""\n\n    needs =', "the same"),
+    (METHOD, FIELD, "weight: float = 0.6", "another"),
+    (METHOD, NEEDS, 'needs = ""', "another"),
+    (METHOD, ".mean(0)", ".sum(0)", "another"),
+    (METHOD, "        context.train()\n", "", "another"),
+    (METHOD, "(1 - weight) * own +", "own +", "another"),  # a function that it calls
+    (METHOD, "shared, weight):", "shared, weight=0.5):", "another"),  # a default argument of it
+    (METHOD, "POWER = 1.0", "POWER = 2.0", "another"),  # a constant that that function reads
+    (METHOD, "    def aggregate", "    def predict(self, client, images):\n        return {}\n\n    def aggregate", "another"),
+    (METHOD, FIELD, "weight: float", "SharedBias.weight = 'without a default': must be a parameter"),
+    (METHOD, FIELD, "weight: tuple = (1, 2)", r"SharedBias.weight = \(1, 2\): must be a parameter"),
+    (METHOD, NEEDS, 'needs = "feature"', r"SharedBias.needs = 'feature': must be"),
+    (METHOD, NEEDS, 'public_data = "some"', r"SharedBias.public_data = 'some' is unknown: did you mean"),
+    (METHOD, NEEDS, 'name = "../evil"', r"method = '\.\./evil': must be letters"),
+    (METHOD, "(Algorithm)", "", r"method = .*: must be a subclass"),
+    (MODEL, "class Squeeze", "# of four quarters\nclass Squeeze", "the same"),
+    (MODEL, "WIDTH = 8", "WIDTH = 16", "another"),
+    (MODEL, "nn.ReLU()", "nn.Tanh()", "another"),
+    (MODEL, "avg_pool2d", "max_pool2d", "another"),  # a class that it builds
+    (MODEL, "flatten(1)", "flatten(1) * 2", "another"),
+    (DATA, "    return", "    # of pixels\n    return", "the same"),
+    (DATA, "+= 100", "+= 90", "another"),
+    (DATA, "labels[100:])", "labels[100:], mean=(0.5,))", "another"),
+    (DATA, "labels[100:])", "labels[100:], std=(0.5,))", "another"),
+    (PARTITION, "    return", "    # as cards\n    return", "the same"),
+    (PARTITION, "range(client, len(labels), num_clients)", "range(client, len(labels) - 9, num_clients)", "another"),
+]  # fmt: skip
+WHERE = [("<cell>", "__main__"), ("<string>", "__main__"), ("<string>", "")]
 
 
-def test_a_cell_run_again_or_only_commented_has_the_same_digest():
-    once = own.digest(cell(METHOD)["SharedBias"])
-    commented = METHOD.replace("    def download", "    # a comment\n\n    def download").replace(
-        "    needs =", '    """What it is."""\n\n    needs ='
-    )
-    assert commented != METHOD
-    assert own.digest(cell(METHOD)["SharedBias"]) == own.digest(cell(commented)["SharedBias"]) == once
-
-
-@pytest.mark.parametrize(
-    ("name", "source", "old", "new"),
-    [
-        ("SharedBias", METHOD, "    weight: float = 0.5", "    weight: float = 0.6"),
-        ("SharedBias", METHOD, '"features"', '""'),
-        ("SharedBias", METHOD, ".mean(0)", ".sum(0)"),
-        ("SharedBias", METHOD, "        context.train()\n", ""),
-        ("SharedBias", METHOD, "(1 - weight) * own +", "own +"),  # a function that it calls
-        ("SharedBias", METHOD, "shared, weight):", "shared, weight=0.5):"),  # a default argument of it
-        ("SharedBias", METHOD, "POWER = 1.0", "POWER = 2.0"),  # a constant that that function reads
-        ("SharedBias", METHOD, "    def aggregate", "    def predict(self, client, images):\n        return {}\n\n    def aggregate"),
-        ("small", MODEL, "WIDTH = 8", "WIDTH = 9"),
-        ("small", MODEL, "nn.ReLU()", "nn.Tanh()"),
-        ("small", MODEL, "avg_pool2d", "max_pool2d"),  # a class that it builds
-        ("small", MODEL, "flatten(1)", "flatten(1) * 2"),
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("where", [("<cell>", "__main__"), ("<string>", "__main__"), ("<string>", "")])
-def test_one_changed_line_is_another_digest(name, source, old, new, where):
+@pytest.mark.parametrize(("source", "old", "new", "then"), CHANGES, ids=[str(place) for place in range(len(CHANGES))])
+def test_a_changed_line_is_another_key_the_same_or_one_line(source, old, new, then, defined):
+    """In a cell, in `python -c` and in a plain `exec`; and the old line has the old key."""
     assert old in source
-    before = own.digest(cell(source, *where)[name])
-    assert own.digest(cell(source, *where)[name]) == before != own.digest(cell(source.replace(old, new), *where)[name])
+    name = {METHOD: "SharedBias", MODEL: "small"}.get(source)
+    if then not in ("another", "the same"):
+        known = dict(ALGORITHMS)
+        with pytest.raises(FedlibError, match=then):
+            cell(source.replace(old, new))
+        assert known == ALGORITHMS
+        return
+    for where in WHERE if name else ():
+        before, again, after = (
+            own.digest(cell(text, *where)[name]) for text in (source, source, source.replace(old, new))
+        )
+        assert before == again and (after == before) == (then == "the same")
+    cell(source)
+    before = lab.resolve(SPEC)
+    cell(source.replace(old, new))
+    assert (lab.resolve(SPEC).key == before.key) == (then == "the same")
+    cell(source)
+    assert lab.resolve(SPEC).key == before.key and not before.portable
 
 
 def test_what_dataclass_and_namedtuple_write_is_no_line_of_ones_own():
@@ -209,42 +231,37 @@ def written(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     before = set(sys.modules)
 
+    def forget():
+        for known in set(sys.modules) - before:
+            del sys.modules[known]
+        importlib.invalidate_caches()
+
     def write(name, source):
         path = tmp_path / f"{name}.py"
         path.parent.mkdir(exist_ok=True)
         path.write_text(source)
-        for known in set(sys.modules) - before:
-            del sys.modules[known]
-        importlib.invalidate_caches()
+        forget()
         return path
 
     yield write
-    for known in set(sys.modules) - before:
-        del sys.modules[known]
+    forget()
 
 
 @pytest.mark.parametrize(
-    ("name", "used", "call"),
+    ("used", "call", "modules", "changed"),
     [
-        ("ownb", "import owna", "owna.f(x)"),
-        ("ownpack/losses", "import ownpack.losses", "ownpack.losses.w(x)"),
+        ("import owna", "owna.f(x)", {"owna": "from ownb import g as f\n", "ownb": "def g(x):\n    return x\n"}, "ownb"),
+        ("import pack.losses", "pack.losses.w(x)", {"pack/__init__": "", "pack/losses": "def w(x):\n    return x\n"}, "pack/losses"),
     ],
-)
-def test_what_a_module_of_ones_own_imports_is_in_the_digest(written, name, used, call):
-    def digest():
-        namespace = cell(f"{used}\n\ndef mine(x):\n    return {call}\n")
-        return own.digest(namespace["mine"])
+)  # fmt: skip
+def test_what_a_module_of_ones_own_imports_is_in_the_digest(written, used, call, modules, changed):
+    def digest(source):
+        for name, text in (modules | {changed: source}).items():
+            written(name, text)
+        return own.digest(cell(f"{used}\n\ndef mine(x):\n    return {call}\n")["mine"])
 
-    written("owna", "from ownb import g\n\ndef f(x):\n    return g(x)\n")
-    written("ownb", "def g(x):\n    return x\n")
-    written("ownpack/__init__", "")
-    written("ownpack/losses", "def w(x):\n    return x\n")
-    first = digest()
-    written("ownb", "def g(x):\n    return x  # the same\n")
-    assert digest() == first
-    function = "g" if name == "ownb" else "w"
-    written(name, f"def {function}(x):\n    return 2 * x\n")
-    assert digest() != first
+    plain = modules[changed]
+    assert digest(plain) == digest(plain.replace("x\n", "x  # the same\n")) != digest(plain.replace("n x", "n 2 * x"))
 
 
 def test_a_module_that_is_loaded_again_is_read_again(written):
@@ -302,38 +319,6 @@ def test_a_network_for_grey_images_alone_runs_and_is_counted_on_such():
     spec = RunSpec("Standalone", dataset="noise", scenario="Grey", num_clients=2, participation=1.0, rounds=1)
     assert lab.expected_seconds([lab.resolve(spec)], [])[0] > 0
     assert [record.status for record in sweep([spec], jobs=1, progress=False)] == ["finished"]
-
-
-@pytest.mark.thorough(None)
-def test_an_interrupted_run_resumes_to_the_same_bits(defined, monkeypatch, tmp_path):
-    with monkeypatch.context() as patch:
-        patch.setenv("FEDLIB_HOME", str(tmp_path / "undisturbed"))
-        expected = bits(run(SPEC, progress=False).path)
-    interrupted(SPEC)
-    cell(METHOD)  # the cell is run again, then the run
-    assert bits(run(SPEC, progress=False).path) == expected
-
-
-@pytest.mark.parametrize(
-    ("source", "old", "new"),
-    [
-        (METHOD, ".mean(0)", ".sum(0)"),
-        (MODEL, "WIDTH = 8", "WIDTH = 16"),
-        (MODEL, "nn.ReLU()", "nn.Tanh()"),
-        (DATA, "+= 100", "+= 90"),
-        (DATA, "labels[100:])", "labels[100:], mean=(0.5,))"),
-        (DATA, "labels[100:])", "labels[100:], std=(0.5,))"),
-        (PARTITION, "range(client, len(labels), num_clients)", "range(client, len(labels) - 9, num_clients)"),
-    ],
-)
-def test_one_changed_line_is_another_key_and_the_old_line_the_old_one(source, old, new, defined):
-    before = lab.resolve(SPEC)
-    assert old in source
-    cell(source.replace(old, new))
-    assert lab.resolve(SPEC).key != before.key
-    cell(source)
-    after = lab.resolve(SPEC)
-    assert after.key == before.key and not after.portable
 
 
 @pytest.mark.parametrize(("dataset", "changed"), [("digits", "labels"), ("stripes", "images")])
@@ -408,23 +393,6 @@ def test_architectures_are_named_in_turn(defined):
     assert lab.resolve(RunSpec("Standalone", scenario="CNN-3,CNN-5")).portable
     with pytest.raises(FedlibError, match="architecture = 'smal' is unknown: did you mean 'small'"):
         lab.resolve(RunSpec("Standalone", scenario="small,smal"))
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (("weight: float = 0.5", "weight: float"), r"SharedBias.weight = 'without a default': must be a parameter"),
-        (("weight: float = 0.5", "weight: tuple = (1, 2)"), r"SharedBias.weight = \(1, 2\): must be a parameter"),
-        (('needs = "features"', 'needs = "feature"'), r"SharedBias.needs = 'feature': must be"),
-        (('needs = "features"', 'public_data = "some"'), r"SharedBias.public_data = 'some' is unknown: did you mean"),
-        (('needs = "features"', 'name = "../evil"'), r"method = '\.\./evil': must be letters"),
-        (("(Algorithm)", ""), r"method = .*: must be a subclass"),
-    ],
-)
-def test_a_method_that_cannot_work_is_refused_when_it_is_registered(change, message):
-    with pytest.raises(FedlibError, match=message):
-        cell(METHOD.replace(*change))
-    assert "SharedBias" not in ALGORITHMS and "../evil" not in ALGORITHMS
 
 
 @pytest.mark.parametrize("header", ["", "from __future__ import annotations\n"])

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import threading
 from collections.abc import Callable
@@ -22,20 +21,18 @@ import pytest
 import torch
 from processes import interrupted
 
-from fedlib import FedlibError, RunSpec, lab, models, run, simulation
+from fedlib import FedlibError, RunSpec, lab, run, simulation
 from fedlib.__main__ import main
 from fedlib.lab import checkpoint, clientfiles, files, launch, records
 from fedlib.lab.clientfiles import ClientFiles
 
 SPEC = RunSpec(
-    algorithm="FedSSA", scenario="tiny", num_clients=5, participation=0.4, rounds=3, batch_size=16, keep="clients"
+    algorithm="FedSSA", scenario="M1,M2", num_clients=5, participation=0.4, rounds=3, batch_size=16, keep="clients"
 )
 FLIPS = 100  # of a finished run, and as many of an unfinished one
 
 
-@pytest.fixture(autouse=True)
-def tiny_scenario(monkeypatch, small_digits):
-    monkeypatch.setitem(models.SCENARIOS, "tiny", ("tiny-a", "tiny-b"))
+pytestmark = pytest.mark.usefixtures("small_digits")
 
 
 def flips(folder) -> list[tuple[str, int]]:
@@ -129,45 +126,6 @@ def test_seconds_count_every_session(monkeypatch):
     assert record.provenance["seconds"] >= record.timing["seconds"].sum() > record.timing["seconds"].iloc[-1] * 2
 
 
-def test_a_run_folder_that_is_deleted_while_it_trains(tmp_path, monkeypatch):
-    """What is in memory is written into a new one, checkpoints and the record alike."""
-    with monkeypatch.context() as patch:
-        patch.setenv("FEDLIB_HOME", str(tmp_path / "undisturbed"))
-        expected = processes.bits(run(SPEC, progress=False).path)
-    monkeypatch.setattr(checkpoint, "CHECKPOINT_SECONDS", 0.0)
-    record = run(SPEC, progress=False, log=lambda spec, row: shutil.rmtree(lab.store()))
-    assert processes.bits(record.path) == expected
-    assert lab.load_weights(record, "clients")
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_while_the_record_is_written(number, monkeypatch, capsys):
-    """The record is finished, the message says so, and whoever would go on to another run is stopped."""
-    store = launch.write
-
-    def struck(*args) -> None:
-        signal.raise_signal(number)
-        store(*args)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(launch, "write", struck)
-        with pytest.raises(KeyboardInterrupt, match="is finished and stored; stopped after it"):
-            run(SPEC, progress=False)
-    monkeypatch.setattr(launch, "_compute", None)
-    assert run(SPEC, progress=False).status == "finished"
-
-
-def test_a_hangup_saves_though_the_terminal_is_gone():
-    def gone(spec: Any, row: dict[str, Any]) -> None:
-        signal.raise_signal(signal.SIGHUP)
-        raise OSError(errno.EIO, "Input/output error")
-
-    with pytest.raises(lab.Interrupted):
-        run(SPEC, progress=False, log=gone)
-    (path,) = lab.stored()
-    assert (path / "checkpoint.pt").exists()
-
-
 @pytest.mark.thorough(None)
 def test_servers_weights_are_in_the_clients_file(monkeypatch):
     record = run(SPEC, progress=False)
@@ -204,17 +162,9 @@ def test_a_better_record_replaces_the_old_one_only_when_it_is_whole(monkeypatch)
     assert lab.load_weights(run(SPEC, progress=False), "clients")
 
 
-def test_a_failed_start_leaves_nothing(monkeypatch, home):
-    def broken(*args, **named):
-        raise ArithmeticError("a mistake in somebody's method")
+def test_a_start_that_fails_leaves_nothing(monkeypatch, home):
+    """Neither before its first round nor, with client files, before its first checkpoint."""
 
-    monkeypatch.setattr(checkpoint, "simulate", broken)
-    with pytest.raises(ArithmeticError):
-        run(SPEC, progress=False)
-    assert not list((home / "runs").iterdir())
-
-
-def test_a_run_that_fails_before_its_first_checkpoint_leaves_no_client_files(monkeypatch, home):
     def fail(spec: Any, row: dict[str, Any]) -> None:
         assert list((home / "runs").glob("*/checkpoint.pt.clients/client-*.pt"))
         raise KeyboardInterrupt
@@ -223,15 +173,10 @@ def test_a_run_that_fails_before_its_first_checkpoint_leaves_no_client_files(mon
     with pytest.raises(KeyboardInterrupt):
         run(SPEC, progress=False, log=fail)
     assert not [path for path in (home / "runs").iterdir() if path.is_dir()]
-
-
-def test_leftovers_of_a_killed_process_go_when_the_run_is_taken_up(monkeypatch):
-    interrupted(SPEC)
-    (path,) = lab.stored()
-    (path / ".checkpoint.pt.4711.tmp").write_bytes(b"half")
-    assert {item.name for item in run(SPEC, progress=False).path.iterdir()} == {
-        *("DONE", "spec.json", "provenance.json", "rounds.csv", "clients.csv", "timing.csv", "final-clients.pt")
-    }
+    monkeypatch.setattr(checkpoint, "simulate", Mock(side_effect=ArithmeticError("a mistake in somebody's method")))
+    with pytest.raises(ArithmeticError):
+        run(SPEC, progress=False)
+    assert not list((home / "runs").iterdir())
 
 
 # --------------------------------------------------------------------------------------------------------------- prune
@@ -344,72 +289,85 @@ def test_a_checkpoint_of_an_earlier_version_is_resumed(home, monkeypatch):
     assert began and began[0] > 0
 
 
-def test_what_prune_does_not_know_does_not_stop_the_listing(capsys):
-    """One odd record is called damaged, and the others are listed."""
-    odd, whole = (run(RunSpec(**vars(SPEC) | {"seed": seed}), progress=False) for seed in (0, 1))
-    (odd.path / "spec.json").write_text('{"spec": {"seed": [1]}}')
-    assert main(["runs"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert any(odd.key in line and "damaged" in line for line in lines)
-    assert any(line.startswith(whole.key[:-8]) and "damaged" not in line for line in lines)  # of a whole one, 8 digits
+# ------------------------------------------------------------------------------------------------- strangers' folders
 
 
-def forged(record: lab.Record, name: str, file: str = "DONE", *, status: str = "", **changed: Any) -> Path:
-    """A copy of a record under another name in which the text of a file is changed, and the digests are made again."""
-    path = record.path.with_name(name)
-    shutil.copytree(record.path, path)
-    done = json.loads(files.unseal((path / "DONE").read_bytes()))
-    if changed:
-        text = changed["change"]((path / file).read_text())
-        (path / file).write_text(text)
+Damage = Callable[[Path], Any]
+
+
+def forged(file: str, change: Callable[[str], str] = lambda text: text, status: str = "finished") -> Damage:
+    """The text of a file is changed, and the digests are made again."""
+
+    def damage(path: Path) -> None:
+        done = processes.done(path) | {"status": status}
+        (path / file).write_text(text := change((path / file).read_text()))
         done["files"][file] = hashlib.sha256(text.encode()).hexdigest()
-    done |= {"status": status} if status else {}
-    (path / "DONE").write_bytes(b"".join(files.seal(json.dumps(done).encode())))
-    return path
+        (path / "DONE").write_bytes(b"".join(files.seal(json.dumps(done).encode())))
+
+    return damage
 
 
-def provenance(**said: Any) -> Callable[[str], str]:
-    return lambda text: json.dumps(json.loads(text) | said)
+def said(**values: Any) -> Callable[[str], str]:
+    return lambda text: json.dumps(json.loads(text) | values)
 
 
-FORGED: dict[str, tuple[str, dict[str, Any]]] = {  # name -> file, how it is changed and how it is called then
-    "no-accuracy": ("rounds.csv", {"change": lambda text: text.replace("accuracy", "precision")}),
-    "accuracy-in-words": ("rounds.csv", {"change": lambda text: re.sub(r"0\.\d+", "good", text)}),
-    "before-training": ("rounds.csv", {"change": lambda text: "\n".join(text.splitlines()[:2]), "status": "diverged"}),
-    "no-rows": ("clients.csv", {"change": lambda text: ""}),
-    "numerics": ("provenance.json", {"change": provenance(numerics="x")}),
-    "finished": ("provenance.json", {"change": provenance(finished=3)}),
-    "hashed": ("spec.json", {"change": provenance(hashed={"a": 1})}),
+def pipe(file: str) -> Damage:
+    def damage(path: Path) -> None:
+        os.mkfifo(path / ".pipe")
+        (path / ".pipe").replace(path / file)
+
+    return damage
+
+
+def link(file: str, target: str) -> Damage:
+    def damage(path: Path) -> None:
+        (path / "DONE").unlink()
+        (path / file).symlink_to(target)
+
+    return damage
+
+
+DAMAGES: dict[
+    str, tuple[Damage, str]
+] = {  # what becomes of a copy of a whole run of that name, and what it is called then
+    "untouched": (lambda path: None, "finished"),
+    "not-what-was-written": (lambda path: (path / "spec.json").write_text('{"spec": {"seed": [1]}}'), "damaged"),
+    "no-table": (lambda path: (path / "rounds.csv").unlink(), "damaged"),
+    "no-accuracy": (forged("rounds.csv", lambda text: text.replace("accuracy", "precision")), "unreadable"),
+    "accuracy-in-words": (forged("rounds.csv", lambda text: re.sub(r"0\.\d+", "good", text)), "unreadable"),
+    "before-training": (forged("rounds.csv", lambda text: "\n".join(text.splitlines()[:2]), "diverged"), "unreadable"),
+    "no-rows": (forged("clients.csv", lambda text: ""), "unreadable"),
+    "numerics": (forged("provenance.json", said(numerics="x")), "unreadable"),
+    "its-end-a-number": (forged("provenance.json", said(finished=3)), "unreadable"),
+    "hashed-otherwise": (forged("spec.json", said(hashed={"a": 1})), "unreadable"),
+    "large": (lambda path: os.truncate(path / "rounds.csv", files.LARGEST + 1), "unreadable"),
+    "pipe-of-done": (pipe("DONE"), "damaged"),
+    "pipe-of-rounds": (pipe("rounds.csv"), "damaged"),
+    "endless": (link("DONE", "/dev/zero"), "damaged"),
+    "nowhere": (link("final-server.pt", "nowhere"), "unfinished"),
+    "\x1b[31mred": (lambda path: None, ""),  # no name of a run
 }
 
 
 def test_a_strangers_folder_is_a_line_of_the_list_and_takes_nothing_down(capsys):
-    """Whatever is in it: tables of another kind under right digests, a pipe, a device without end, a link to nowhere."""
+    """Nor is what is whole by its own digests ever pruned."""
     whole = run(SPEC, progress=False)
-    expected = dict.fromkeys(FORGED, "unreadable")
-    for name, (file, how) in FORGED.items():
-        forged(whole, name, file, **how)
-    for name, file in (("pipe-of-done", "DONE"), ("pipe-of-rounds", "rounds.csv")):
-        os.mkfifo(renewed := forged(whole, name) / ".pipe")
-        renewed.replace(renewed.parent / file)
-    (forged(whole, "endless") / "DONE").unlink()
-    (lab.store() / "endless" / "DONE").symlink_to("/dev/zero")
-    expected |= dict.fromkeys(("pipe-of-done", "pipe-of-rounds", "endless"), "damaged")
-    os.truncate(forged(whole, "large") / "rounds.csv", files.LARGEST + 1)
-    expected["large"] = "unreadable"
-    (forged(whole, "nowhere") / "DONE").unlink()
-    (lab.store() / "nowhere" / "final-server.pt").symlink_to("nowhere")
-    expected["nowhere"] = "unfinished"
-    forged(whole, "\x1b[31mred")
-    assert {path.name: lab.state(path)[0] for path in lab.stored()} == expected | {whole.key: "finished"}
+    for name, (damage, _) in DAMAGES.items():
+        damage(Path(shutil.copytree(whole.path, whole.path.with_name(name))))
+    expected = {name: state for name, (_, state) in DAMAGES.items() if state} | {whole.key: "finished"}
+    assert {path.name: lab.state(path)[0] for path in lab.stored()} == expected
     capsys.readouterr()
-    assert main(["runs"]) == main(["runs", "list", "--json"]) == main(["runs", "prune", "nowhere", "--yes"]) == 0
-    said = capsys.readouterr().out
-    assert "\x1b" not in said and all(said.count(name) >= 2 for name in expected)
-    assert sorted(path.name for path in lab.stored()) == sorted({whole.key, "large", *FORGED})
+    assert main(["runs"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert main(["runs", "list", "--json"]) == main(["runs", "prune", "nowhere", "--yes"]) == 0
+    also = capsys.readouterr().out
+    assert "\x1b" not in also + "".join(lines)
+    for name, state in expected.items():
+        assert any(name[:-8] in line and (state == "finished" or state in line) for line in lines) and name in also
+    kept = {name for name, state in expected.items() if state in ("finished", "unreadable")}
+    assert {path.name for path in lab.stored()} == kept
     for name in ("checkpoint.pt", "final-clients.pt"):  # read where a run is asked for again
-        (whole.path / name).unlink(missing_ok=True)
-        os.mkfifo(whole.path / name)
+        pipe(name)(whole.path)
     assert run(SPEC, progress=False).digest == whole.digest
 
 
@@ -419,19 +377,15 @@ def test_a_strangers_checkpoint_is_set_aside_whatever_its_seal_holds(capsys):
     resolved, state = lab.resolve(SPEC), torch.load(io.BytesIO(files.unseal(path.read_bytes())))
     built, rows = lab.federation_of(resolved), state["rows"]
     for changed in (
-        *(
-            {"server": []},
-            {"status": "well"},
-            {"seconds": "x"},
-            {"rows": {}},
-            {"rows": rows | {"rounds": rows["rounds"][1:]}},
-        ),
-        *(
-            {"rows": rows | {"clients": [1]}},
-            {"clients": {}},
-            {"clients": {"files": {99: (1, "a")}, "number": 1}},
-            {"label": 3},
-        ),
+        {"server": []},
+        {"status": "well"},
+        {"seconds": "x"},
+        {"label": 3},
+        {"rows": {}},
+        {"rows": rows | {"rounds": rows["rounds"][1:]}},
+        {"rows": rows | {"clients": [1]}},
+        {"clients": {}},
+        {"clients": {"files": {99: (1, "a")}, "number": 1}},
         {"clients": {"files": {"0/../../1": (1, "a")}, "number": 1}},
     ):
         buffer = io.BytesIO()

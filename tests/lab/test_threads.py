@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import signal
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import processes
 import pytest
@@ -23,24 +22,15 @@ def dropping(num_classes: int, channels: int) -> Model:
 
 
 SPECS = [
-    RunSpec(algorithm=name, scenario="tiny", num_clients=5, participation=0.6, rounds=2, batch_size=8, seed=seed)
-    for seed in (0, 1)
+    RunSpec(algorithm=name, scenario="tiny", num_clients=5, participation=0.6, rounds=2, batch_size=8)
     for name in ("FedSSA", "FedProto", "FedKD", "FedAvg")
 ]
-FIRST, SECOND = SPECS[:4], SPECS[4:]
 
 
 @pytest.fixture(autouse=True)
 def tiny_scenario(monkeypatch, small_digits):
     monkeypatch.setitem(models.BUILDERS, "tiny-dropout", dropping)
     monkeypatch.setitem(models.SCENARIOS, "tiny", ("tiny-dropout",))
-
-
-def alone(specs, tmp_path, monkeypatch) -> list[str]:
-    """Digests of the final states, computed one after the other in a store of their own."""
-    with monkeypatch.context() as patch:
-        patch.setenv("FEDLIB_HOME", str(tmp_path / "alone"))
-        return [run(spec, progress=False).digest for spec in specs]
 
 
 @contextlib.contextmanager
@@ -111,33 +101,28 @@ def test_what_the_caller_has_set_changes_no_bit_and_stays_set(caller):
         with training.one_thread():
             assert {kind.fp32_precision for kind in training.PRODUCTS} == {"ieee"}
             assert torch.get_float32_matmul_precision() == "highest"
+            assert (torch.get_num_threads(), torch.get_default_dtype()) == (1, torch.float32)
         assert digests() == plain
         assert settings() == before
 
 
 @pytest.mark.thorough
-def test_four_threads(tmp_path, monkeypatch):
-    expected = alone(FIRST, tmp_path, monkeypatch)
-    assert len(set(expected)) == len(FIRST)
+def test_four_threads_beside_the_main_thread(tmp_path, monkeypatch):
+    """As in a notebook: runs by `asyncio.to_thread`, and networks built in the main thread meanwhile."""
+    with monkeypatch.context() as patch:
+        patch.setenv("FEDLIB_HOME", str(tmp_path / "alone"))
+        expected = [run(spec, progress=False).digest for spec in SPECS]
+    assert len(set(expected)) == len(SPECS) == 4
     own._SOURCES.clear()  # so that the threads read sources, too
-    with ThreadPoolExecutor(4) as pool:
-        records = list(pool.map(lambda spec: run(spec, progress=False), FIRST))
-    assert [record.digest for record in records] == expected
 
-
-@pytest.mark.thorough
-def test_to_thread_beside_the_main_thread(tmp_path, monkeypatch):
-    """As in a notebook: two runs in threads, and networks built in the main thread meanwhile."""
-    expected = alone(SECOND, tmp_path, monkeypatch)
-
-    async def both() -> list[lab.Record]:
-        waiting = asyncio.gather(*(asyncio.to_thread(run, spec, progress=False) for spec in SECOND))
+    async def all_of_them() -> list[lab.Record]:
+        waiting = asyncio.gather(*(asyncio.to_thread(run, spec, progress=False) for spec in SPECS))
         while not waiting.done():
             models.build("tiny-dropout", 10, 3, randomness.generator(0, "init"))
             await asyncio.sleep(0)
         return await waiting
 
-    assert [record.digest for record in asyncio.run(both())] == expected
+    assert [record.digest for record in asyncio.run(all_of_them())] == expected
 
 
 @pytest.mark.thorough

@@ -227,10 +227,19 @@ def test_candidates_of_a_constructed_example():
     assert sorted(names(found)) == everything and dropped == 0
 
 
-def test_a_layer_of_the_first_layers_own_group_may_follow():
-    # One model of 5 layers, groups {1, 2}, {3}, {4, 5}: from 1, its own group adds 2, and 4 comes before 5.
-    layers, groups = chain(0, "cccff"), [0, 0, 1, 2, 2]
-    assert names(list(reassembly.greedy(layers, groups))) == ["a1a2a3a4", "a2a3a4"]
+@pytest.mark.parametrize(
+    ("kinds", "groups", "found"),
+    [
+        ("cccff", [0, 0, 1, 2, 2], ["a1a2a3a4", "a2a3a4"]),  # from 1, its own group adds 2, and 4 comes before 5
+        ("cf", [0, 0], ["a1a2"]),  # both starts of one group may give one chain
+        ("fc", [0, 1], []),  # both groups are met only by a convolution after a fully connected layer
+    ],
+)
+def test_candidates_of_one_model(kinds, groups, found):
+    layers = chain(0, kinds)
+    assert names(list(reassembly.greedy(layers, groups))) == found
+    if not found:
+        assert reassembly.search(layers, groups, "exhaustive", 8, stream()) == ([], 0)
 
 
 def test_duplicates_are_removed_and_the_rest_is_counted():
@@ -240,18 +249,7 @@ def test_duplicates_are_removed_and_the_rest_is_counted():
     assert found == again
     draws = {tuple(names(reassembly.search(LAYERS, GROUPS, "exhaustive", 3, stream(seed))[0])) for seed in range(20)}
     assert len(draws) > 5
-    # a1 with a3 alone in group 2 meets b1's chains once each; both starts of one group may give one chain.
-    layers, groups = chain(0, "cf"), [0, 0]
-    assert names(list(reassembly.greedy(layers, groups))) == ["a1a2"]
     assert reassembly.search(LAYERS, GROUPS, "greedy", 1, stream())[1] == 1
-
-
-def test_no_candidate():
-    # Both groups are met only by chains that go back: the fully connected group comes first.
-    layers, groups = chain(0, "cf"), [0, 1]
-    conv_last = [layers[1]._replace(depth=1), layers[0]._replace(depth=2)]
-    for method in ("greedy", "exhaustive"):
-        assert reassembly.search(conv_last, groups, method, 8, stream()) == ([], 0)
 
 
 models_of_letters = st.lists(
@@ -350,37 +348,26 @@ def splices(channels: int) -> list[list[Layer]]:
     return found
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("channels", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_stitched_candidates_of_all_pairs_take_every_image_and_give_logits(channels):
-    images = torch.randn(2, channels, 32, 32)
+    """The first linear map of a stitch reads as many numbers as the layer before has channels or features, and no flattened map."""
+    images, widest = torch.randn(2, channels, 32, 32), 0
     for structure in splices(channels):
         candidate = network(structure, channels)
         for parameter in candidate.parameters():  # layers come without weights
             nn.init.zeros_(parameter)
         assert structure[-1].kind == "conv" or candidate(images).shape == (2, 10), structure
-        layers = [part for name, part in candidate.named_children() if name.startswith("layer")]
-        seams = [part for name, part in candidate.named_children() if not name.startswith("layer")]
-        plans = [reassembly.blueprint(layer.architecture, 10, channels) for layer in structure]
-        own = [models.num_floats(plan.blocks[layer.depth - 1]) for plan, layer in zip(plans, structure, strict=True)]
-        assert list(map(models.num_floats, layers)) == own
-        assert models.num_floats(candidate) == sum(own) + sum(map(models.num_floats, seams))
-        assert ("output" in dict(candidate.named_children())) == (structure[-1].depth < len(plans[-1].blocks))
-
-
-def test_no_stitch_maps_a_flattened_feature_map():
-    """The first linear map of every stitch reads as many numbers as the layer before has channels or features."""
-    widest = 0
-    for structure in splices(3):
-        children = dict(network(structure).named_children())
-        width = 3
+        parts, width = dict(candidate.named_children()), channels
         for number, layer in enumerate(structure, 1):
-            plan = reassembly.blueprint(layer.architecture, 10, 3)
-            maps = [part for part in children.get(f"stitch{number}", []) if isinstance(part, nn.Conv2d | nn.Linear)]
-            for part in maps:
-                assert part.weight.shape[1] == width and part.weight[0, 0].numel() == 1
-                widest = max(widest, models.num_floats(part))
+            plan = reassembly.blueprint(layer.architecture, 10, channels)
+            seam = parts.pop(f"stitch{number}", [])
+            for linear in (part for part in seam if isinstance(part, nn.Conv2d | nn.Linear)):
+                assert linear.weight.shape[1] == width and linear.weight[0, 0].numel() == 1
+                widest = max(widest, models.num_floats(linear))
+            own = parts.pop(f"layer{number}")
+            assert models.num_floats(own) == models.num_floats(plan.blocks[layer.depth - 1])
             width = plan.outputs[layer.depth - 1][0]
+        assert list(parts) == (["output"] if structure[-1].depth < len(plan.blocks) else [])
     assert widest == (1024 + 1) * 4096  # M4's FC1 after another FC1
 
 
@@ -409,6 +396,13 @@ def test_the_stitches_are_the_streams():
     other = reassembly.assemble(structure, 10, 3, 1, stream(1))
     assert torch.equal(one.stitch2[2].weight, again.stitch2[2].weight)
     assert not torch.equal(one.stitch2[2].weight, other.stitch2[2].weight)
+
+
+def test_building_draws_nothing_from_torchs_generator():
+    before = torch.random.get_rng_state()
+    reassembly._blueprint.cache_clear()
+    network(layers_of(0, "M4"))
+    assert torch.equal(torch.random.get_rng_state(), before)
 
 
 # ----------------------------------------------------------------------------------------------------------- matching
