@@ -30,7 +30,18 @@ ROOT = Path(__file__).parents[1]
 LEAST = 0.97
 NOTES = ROOT / "faults.jsonl"
 SECONDS = 600  # processor time after which a fault that hangs its tests counts as found, or six times as long
-COPIED = ("fedlib", "packages", "tests", "results", "notebooks", "docs", "workflow", "pyproject.toml", "README.md", "CITATION.cff")
+COPIED = (
+    "fedlib",
+    "packages",
+    "tests",
+    "results",
+    "notebooks",
+    "docs",
+    "workflow",
+    "pyproject.toml",
+    "README.md",
+    "CITATION.cff",
+)
 
 Change = tuple[str, str]
 FAULTS: list[tuple[str, str, list[Change]]] = [
@@ -782,7 +793,11 @@ FAULTS: list[tuple[str, str, list[Change]]] = [
 def tests_of(row: str) -> list[str]:
     """What pytest is told."""
     kind, _, method = row.partition(" ")
-    return [f"tests/test_golden.py::test_numbers_stay_as_they_are_or_have_a_new_version[{method} fp32]"] if kind == "golden" else row.split()
+    return (
+        [f"tests/test_golden.py::test_numbers_stay_as_they_are_or_have_a_new_version[{method} fp32]"]
+        if kind == "golden"
+        else row.split()
+    )
 
 
 def check() -> list[str]:
@@ -790,7 +805,11 @@ def check() -> list[str]:
     wrong = []
     for file, tests, changes in FAULTS:
         source = (ROOT / "fedlib" / file).read_text()
-        wrong += [f"{file}: {source.count(old)} times, not once: {old!r}" for old, new in changes if source.count(old) != 1 or old == new]
+        wrong += [
+            f"{file}: {source.count(old)} times, not once: {old!r}"
+            for old, new in changes
+            if source.count(old) != 1 or old == new
+        ]
         wrong += [f"{file}: no {test}" for test in tests_of(tests) if not (ROOT / test.partition("::")[0]).exists()]
     return wrong
 
@@ -869,7 +888,10 @@ def started(folder: Path, work: list[tuple[str, str, Change | None]], number: in
                 print(int(passed), int(change is None), file=lines, flush=True)
                 if passed == (change is None):
                     with NOTES.open("a") as notes:
-                        print(json.dumps({"file": file, "tests": tests, "state": state(file, tests), "change": change}), file=notes)
+                        print(
+                            json.dumps({"file": file, "tests": tests, "state": state(file, tests), "change": change}),
+                            file=notes,
+                        )
                 if change:
                     said = f"{'SURVIVED' if passed else 'found'} {change!r}"
                 else:
@@ -888,7 +910,9 @@ def main(words: list[str]) -> int:
     work += [(file, tests, change) for file, tests, changes in rows for change in changes]
     total, before = len(work) - len(rows), noted()
     every = len(work)
-    work = [(file, tests, change) for file, tests, change in work if (file, tests, state(file, tests), change) not in before]
+    work = [
+        (file, tests, change) for file, tests, change in work if (file, tests, state(file, tests), change) not in before
+    ]
     if len(work) < every:
         print(f"{every - len(work)} of {every} as noted before", flush=True)
     for module in ("matplotlib.pyplot", "numpy", "pandas", "safetensors.torch", "scipy.stats", "torch"):

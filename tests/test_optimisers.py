@@ -94,7 +94,9 @@ def test_rates_over_rounds_by_hand():
         optimisers.rates("CosineAnnealingLR(T_max=8)", 0.1, 2), 0.05 * (1 + np.cos(np.pi * np.arange(2) / 8))
     )
     np.testing.assert_allclose(optimisers.rates("ExponentialLR(gamma=0.5)", 0.1, 3), [0.1, 0.05, 0.025])
-    assert max(optimisers.rates("OneCycleLR(max_lr=0.4)", 0.1, 10)) == pytest.approx(0.4)
+    for given, peak in (("", 2), (", epochs=4, steps_per_epoch=5", 5)):  # 30 % of the steps, those of T unless given
+        one_cycle = optimisers.rates(f"OneCycleLR(max_lr=0.4{given})", 0.1, 10)
+        assert np.argmax(one_cycle) == peak and one_cycle[peak] == pytest.approx(0.4)
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,4 @@
+import copy
 import dataclasses
 import sys
 from contextlib import nullcontext
@@ -44,6 +45,35 @@ def test_minibatch_sgd_by_hand(momentum, weight_decay, clip_norm):
     tiny.assert_weights(model, w)
     assert all(parameter.grad is None for parameter in model.parameters())
     assert mean.item() == pytest.approx(sum(losses) / 14, rel=1e-5)  # a mean over samples, not over batches
+
+
+def test_networks_trained_side_by_side_are_clipped_each_on_its_own():
+    """The sum of two losses, one ten times as steep: each network ends where it would alone."""
+
+    def of_one(one, images, labels):
+        return training.cross_entropy(one, images, labels)
+
+    def of_two(two, images, labels):
+        return 10 * training.cross_entropy(two, images, labels)
+
+    def of_both(one, two, **batch):
+        return of_one(one, **batch) + of_two(two, **batch)
+
+    settings = training.Settings(1, 3, 0.1, clip_norm=0.05)
+    begun, pool, indices = setup()
+    joint, alone = ({"one": copy.deepcopy(begun), "two": copy.deepcopy(begun)} for _ in range(2))
+    training.train(of_both, joint, pool, indices, settings, np.random.default_rng(5))
+    for name, loss in (("one", of_one), ("two", of_two)):
+        training.train(loss, {name: alone[name]}, pool, indices, settings, np.random.default_rng(5))
+        torch.testing.assert_close(joint[name].state_dict(), alone[name].state_dict(), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "count", "seen"),
+    [(1, 7, [7]), (2, 7, [7, 7]), (0.5, 99, [50]), (2.5, 99, [99, 99, 50]), (0.1, 3, [1]), (0, 7, [])],
+)
+def test_a_part_of_an_epoch_sees_so_many_images(epochs, count, seen):
+    assert training.images_of_epochs(training.Settings(epochs, 3, 0.1), count) == seen
 
 
 @pytest.mark.parametrize(("weight_decay", "clip_norm"), [(0, 0), (0.1, 0), (0.1, 0.05)])

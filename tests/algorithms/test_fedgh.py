@@ -54,11 +54,18 @@ def test_fedgh_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("update", "batches"), [("per_lar", [[0], [1], [2]]), ("minibatch", [[0, 1, 2]]), ("frozen", [])]
+    ("update", "rate", "batches"),
+    [
+        ("per_lar", 0.3, [[0], [1], [2]]),
+        ("minibatch", 0.3, [[0, 1, 2]]),
+        ("frozen", 0.3, []),
+        ("per_lar", 0.0, []),
+        ("minibatch", 0.0, []),
+    ],
 )
-def test_fedgh_steps_in_order_of_arrival(update: str, batches: list[list[int]]) -> None:
+def test_fedgh_steps_in_order_of_arrival(update: str, rate: float, batches: list[list[int]]) -> None:
     """One step a LAR; or one on the mean, since B is larger than the number of LARs; or none, which changes no bit."""
-    built, method = still(), FedGH(server_lr=0.3, server_update=update)
+    built, method = still(), FedGH(server_lr=rate, server_update=update)
     now = tiny.context(built)
     server = method.init_server(now)
     uploads = [

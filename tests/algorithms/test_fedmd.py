@@ -1,6 +1,7 @@
 """FedMD: rounds by hand on public images."""
 
 import numpy as np
+import pytest
 import tiny
 import torch
 from tiny import LABELS, same
@@ -10,16 +11,18 @@ from fedlib.algorithms.fedmd import FedMD
 PUBLIC = 6
 
 
-def test_fedmd_transfer_learning_then_two_rounds_by_hand() -> None:
-    federation, method = tiny.federation_of(LABELS, public=PUBLIC, lr=0.1), FedMD()
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_fedmd_transfer_learning_then_two_rounds_by_hand(epochs: int) -> None:
+    federation, method = tiny.federation_of(LABELS, public=PUBLIC, lr=0.1), FedMD(pretrain_epochs=epochs)
     context = tiny.context(federation)
     server = method.init_server(context)
     shared, shared_labels = tiny.first_pixels(federation, federation.public.indices), np.arange(PUBLIC) % tiny.CLASSES
     nets = [tiny.Net(client.model) for client in federation.clients]
     for client, net in zip(federation.clients, nets, strict=True):
         tiny.begin(method, client, federation)
-        net.train(shared, shared_labels, 0.1)  # public first, with its labels, then its own
-        net.train(*tiny.training_data(client), 0.1)
+        for images, labels in [(shared, shared_labels), tiny.training_data(client)]:  # public first, with its labels
+            for _ in range(epochs):
+                net.train(images, labels, 0.1)
         net.agrees(client.model)
 
     assert not method.download(server, federation.clients[0].info, context).tensors  # no consensus yet
