@@ -130,7 +130,9 @@ def test_further_seeds_of_the_plan_are_read():
 
 def test_the_command_writes_the_results_after_each_run_and_says_when_nothing_is_left(capsys, monkeypatch):
     monkeypatch.setattr("fedlib.lab.of_record.read_results", lambda: [])
-    monkeypatch.setattr(lab, "sweep", lambda specs, scale, jobs, in_order, each: [each(left) for left in (1, 0) if specs])
+    monkeypatch.setattr(
+        lab, "sweep", lambda specs, scale, jobs, in_order, each: [each(left) for left in (1, 0) if specs]
+    )
     monkeypatch.setattr(recorded, "export", lambda: 62)
     assert main(["record", "audit"]) == 0
     assert capsys.readouterr().out.splitlines() == [
