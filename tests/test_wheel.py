@@ -112,7 +112,6 @@ def test_an_exhibit_is_made_from_the_notebook_inside(fedlib):
     assert "FedSSA" in fedlib("exhibits", "show", "fedssa/table2", "--scale", "demo")
 
 
-@pytest.mark.slow
 def test_an_exhibit_is_made_of_the_results_of_record_inside(fedlib):
     """Without data, network or training."""
     said = fedlib("reproduce", "fedgh/table3", "--scale", "record", "--figures-only")

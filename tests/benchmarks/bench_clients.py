@@ -7,12 +7,11 @@ seconds of a round with 1, 2, 4, ... processes, and the ratio to one process; al
     python tests/benchmarks/bench_clients.py [--short] [--rounds N] [--csv FILE]
 """
 
-import argparse
 import itertools
 
 import numpy as np
 import pandas as pd
-from machine import describe, random_images
+from machine import describe, options, random_images
 
 from fedlib import Dataset, Federation, simulate, training
 from fedlib.algorithms import make
@@ -30,8 +29,7 @@ def trained(images: Dataset, method: str, epochs: int, processes: int, rounds: i
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--short", action="store_true", help="few images and rounds: shows that it runs, not how fast")
+    parser = options(__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="that are timed of each, after a first one")
     parser.add_argument("--csv", help="where the rows are written")
     arguments = parser.parse_args()

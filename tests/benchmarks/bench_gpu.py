@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from machine import describe, random_images, shortened
+from machine import describe, options, random_images
 
 from fedlib import Federation, models, simulate
 from fedlib.algorithms import make
@@ -70,7 +70,7 @@ def shared(number: int) -> float:
 
 
 def main() -> None:
-    short = shortened(__doc__)
+    short = options(__doc__).parse_args().short
     torch.set_num_threads(1)
     print(describe())
     if not torch.cuda.is_available():

@@ -8,12 +8,11 @@ most 1.2.
     python tests/benchmarks/bench_methods.py [--short] [--methods FedKD,pFedES] [--precision bf16]
 """
 
-import argparse
 import time
 
 import numpy as np
 import torch
-from machine import describe, random_images, spread
+from machine import describe, options, random_images, spread
 
 from fedlib import Federation, models, simulate
 from fedlib.algorithms import ALGORITHMS, Algorithm, make
@@ -46,8 +45,7 @@ def rounds(method: Algorithm, architectures: tuple[str, ...], count: int, number
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--short", action="store_true", help="few images: shows that it runs, not how fast")
+    parser = options(__doc__)
     parser.add_argument("--methods", help="some of them, by name (default: all but Standalone and pFedHR)")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     arguments = parser.parse_args()

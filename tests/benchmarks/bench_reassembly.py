@@ -9,7 +9,6 @@ ones; --figure writes the curves and, beside them, their numbers (committed: fig
     python tests/benchmarks/bench_reassembly.py [--short] [--images N] [--precision bf16] [--unlabelled] [--figure PNG]
 """
 
-import argparse
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -22,7 +21,7 @@ import kmedoids  # noqa: F401 - imported on first use, which is no part of the g
 import numpy as np
 import pandas as pd
 import torch
-from machine import describe, random_images
+from machine import describe, options, random_images
 
 from fedlib import Federation, models, training
 from fedlib.algorithms.pfedhr import PFedHR, contrastive, reassembly
@@ -149,8 +148,7 @@ def draw(table: pd.DataFrame, path: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--short", action="store_true", help="few images: shows that it runs, not what it costs")
+    parser = options(__doc__)
     parser.add_argument("--images", type=int, default=5000, help="public images")
     parser.add_argument("--epochs", type=int, default=3, help="E_s")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="of the fine-tuning")

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from machine import describe, random_images
+from machine import describe, options, random_images
 
 from fedlib import Dataset, Federation, data, models
 from fedlib import simulate as plain
@@ -178,10 +178,7 @@ def report(method: str, clients: int, rows: pd.DataFrame, facts: dict[str, float
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--short", action="store_true", help="few clients and rounds: shows that it runs, not what it costs"
-    )
+    parser = options(__doc__)
     parser.add_argument("--rounds", type=int, default=100, help="with the most clients; a tenth with the others")
     parser.add_argument("--clients", type=int, nargs="+", default=[100, 1000, 10_000], help="N, ascending")
     parser.add_argument("--methods", nargs="+", default=["FedSSA", "FedProto"])

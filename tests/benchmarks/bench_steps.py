@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from machine import describe, in_turns, random_images, shortened, spread
+from machine import describe, in_turns, options, random_images, spread
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -224,7 +224,7 @@ def check(method: Algorithm, plain: Round, architecture: str) -> None:
 
 
 def main() -> None:
-    short = shortened(__doc__)
+    short = options(__doc__).parse_args().short
     repeats, batches = (3, 2) if short else (11, 8)
     torch.set_num_threads(1)
     print(describe())

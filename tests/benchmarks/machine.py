@@ -12,11 +12,11 @@ import torch
 from fedlib import Dataset
 
 
-def shortened(description: str | None) -> bool:
-    """Whether `--short`, most benchmarks' only option, was given."""
+def options(description: str | None) -> argparse.ArgumentParser:
+    """Of every benchmark: its text, and `--short`."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--short", action="store_true", help="few repeats: shows that it runs, not how fast")
-    return parser.parse_args().short
+    parser.add_argument("--short", action="store_true", help="little work: shows that it runs, not what it costs")
+    return parser
 
 
 def describe() -> str:

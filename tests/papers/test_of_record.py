@@ -110,12 +110,6 @@ def test_a_plan_and_the_engines_have_one_schema():
     assert stated == {described} == {reproduce.SCHEMA}
 
 
-def test_a_plan_starts_with_what_takes_longest():
-    """Not with what sees most images: FML sees as many as pFedES, which takes two to three times as long by what is on record."""
-    planned = [run["spec"]["algorithm"] for run in reproduce.listed("pfedes/table3", "demo")["runs"]]
-    assert planned[0] == "pFedES" and set(planned[1:3]) == {"FML", "FedKD"}
-
-
 def test_a_notebook_reads_them(cells, monkeypatch, capsys):
     asked = trained(monkeypatch)
     found = notebook.train_cells(cells[:-1])

@@ -71,17 +71,6 @@ def test_every_arm_says_what_it_asks_and_by_which_rule_before_its_runs():
         assert [run.spec.seed for run in arm.runs] == sorted(run.spec.seed for run in arm.runs)
 
 
-def test_the_plan_says_what_the_issue_of_each_arm_does():
-    arms = planned.arms()
-    assert {run.spec.isolated for run in arms["isolated"].runs} == {True} and len(arms["isolated"].runs) == 9
-    assert {run.spec.rounds for run in arms["long"].runs} == {500} and len(arms["long"].runs) == 10
-    (stable,) = {run.spec.params.get("stable_rounds") for run in arms["long"].runs if run.case == "FedSSA"}
-    assert stable == 20
-    scored = [(run.spec.algorithm, run.spec.seed, run.spec.params) for run in arms["shared"].runs]
-    assert scored == [("FedKD", 0, {"score_shared": True}), ("FML", 0, {"score_shared": True})]
-    assert sorted({run.spec.seed for run in arms["five-seeds"].runs}) == [3, 4] and len(arms["five-seeds"].runs) == 8
-
-
 def test_what_is_on_record_or_stored_is_not_open(monkeypatch):
     arm = planned.arm("ablations")
     monkeypatch.setattr("fedlib.lab.of_record.read_results", lambda: [made(arm.runs[0].key)])
@@ -114,23 +103,18 @@ def test_the_command_lists_the_arms(capsys, monkeypatch):
     monkeypatch.setattr(lab, "expected_seconds", lambda runs, known: [3600.0] * len(runs))
     assert main(["record"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert max(map(len, lines)) <= 80
     assert [line.split()[0] for line in lines[1:] if not line.startswith(" ")] == list(planned.arms())
 
 
 def test_hours_are_those_of_runs_on_record_where_there_are_some(monkeypatch):
     spec = planned.arm("ablations").runs[0].spec
     done = lab.resolve(spec, "record").spec
-    taken = [
-        made("a", done, processor_seconds=3600.0),
-        made("b", done, processor_seconds=7200.0),
-        made("c", done, processor_seconds=3600.0),
-    ]
+    taken = [made(f"{seconds}", done, processor_seconds=seconds) for seconds in (3600.0, 7200.0, 3601.0)]
     monkeypatch.setattr("fedlib.lab.of_record.read_results", lambda: taken)
     monkeypatch.setattr(estimates, "timed", lambda: [])
-    assert planned.expected_hours([spec], recorded.timed()) == pytest.approx(1.0)  # their median
+    assert planned.expected_hours([spec], recorded.timed()) == pytest.approx(1.0, rel=1e-3)  # their median
     half = dataclasses.replace(spec, rounds=spec.rounds // 2)
-    assert planned.expected_hours([half, half], recorded.timed()) == pytest.approx(1.0)
+    assert planned.expected_hours([half, half], recorded.timed()) == pytest.approx(1.0, rel=1e-3)
 
 
 def test_the_pace_of_the_processors_of_record_is_what_their_runs_in_fp32_reach():
@@ -144,17 +128,16 @@ def test_further_seeds_of_the_plan_are_read():
     assert not {*rows["seed"]} <= {*exhibits.SEEDS["record"]} and {*rows["seed"]} <= planned.seeds()
 
 
-def test_the_command_writes_the_results_after_each_run(capsys, monkeypatch):
+def test_the_command_writes_the_results_after_each_run_and_says_when_nothing_is_left(capsys, monkeypatch):
     monkeypatch.setattr("fedlib.lab.of_record.read_results", lambda: [])
-    monkeypatch.setattr(lab, "sweep", lambda specs, scale, jobs, in_order, each: [each(1), each(0)])
+    monkeypatch.setattr(
+        lab, "sweep", lambda specs, scale, jobs, in_order, each: [each(left) for left in (1, 0) if specs]
+    )
     monkeypatch.setattr(recorded, "export", lambda: 62)
     assert main(["record", "audit"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"62 runs of the store are in {lab.home() / 'results'}; {left} of the experiment remain" for left in (1, 0)
     ]
-
-
-def test_a_whole_arm_says_so(capsys, monkeypatch):
     held = [made(run.key) for run in planned.arm("ablations").runs]
     monkeypatch.setattr("fedlib.lab.of_record.read_results", lambda: held)
     monkeypatch.setattr(recorded, "export", lambda: pytest.fail("nothing was trained"))

@@ -50,57 +50,62 @@ def made(home, monkeypatch):
     return lambda: {name: notebook.freshness(exhibits.every()[name], settings()) for name in NAMES}
 
 
-def stale(states):
-    return {name for name, state in states.items() if state != "fresh"}
+def registered(patch):
+    """What somebody adds: an exhibit, a grid, a method, a network and a data set."""
 
-
-def test_another_exhibit_method_model_or_data_set_leaves_all_fresh(made, monkeypatch):
     class Another(Algorithm):
         name = "Another"
         look = Look("#123456")
 
-    assert stale(made()) == set()
     grid = dataclasses.replace(exhibits.GRIDS["fedssa/table5"], name="fedssa/new")
     exhibit = exhibits.Exhibit("fedssa/fig12", "a sweep", "fedssa/1_method.ipynb", ("fedssa/new",))
-    monkeypatch.setitem(exhibits.GRIDS, grid.name, grid)
-    monkeypatch.setitem(exhibits.EXHIBITS, exhibit.name, exhibit)
-    monkeypatch.setitem(ALGORITHMS, "Another", Another)
-    monkeypatch.setitem(models.BUILDERS, "another", lambda num_classes, channels: None)
-    monkeypatch.setattr(data, "names", lambda: [*data.BUILT_IN, "another"])
-    assert stale(made()) == set()
+    patch.setitem(exhibits.GRIDS, grid.name, grid)
+    patch.setitem(exhibits.EXHIBITS, exhibit.name, exhibit)
+    patch.setitem(ALGORITHMS, "Another", Another)
+    patch.setitem(models.BUILDERS, "another", lambda num_classes, channels: None)
+    patch.setattr(data, "names", lambda: [*data.BUILT_IN, "another"])
     assert notebook.freshness(exhibit, settings()) == "fig12.json missing"
 
 
-def test_another_cell_or_another_look_is_found(made, monkeypatch):
-    code = stamps._code
-    monkeypatch.setattr(stamps, "_code", lambda name: [f"{own}\nmore" for own in code(name)])
-    assert set(made().values()) == {"cell changed"}
-    monkeypatch.setattr(stamps, "_code", code)
-    monkeypatch.setattr(stamps, "show_digest", lambda: "another")
-    assert set(made().values()) == {"fedlib/show changed"}
+GRID = exhibits.GRIDS["fedgh/homogeneous"]
+FEWER = dataclasses.replace(GRID, methods={name: fields for name, fields in GRID.methods.items() if name != "FML"})
+CODE = stamps._code
+BITS = {"FedAvg": "others"}
+CHANGES = [  # a change, and the states of the exhibits that are not fresh after it
+    (registered, {}),
+    (
+        lambda patch: patch.setattr(stamps, "_code", lambda name: [f"{own}\nmore" for own in CODE(name)]),
+        dict.fromkeys(NAMES, "cell changed"),
+    ),
+    (
+        lambda patch: patch.setattr(stamps, "show_digest", lambda: "another"),
+        dict.fromkeys(NAMES, "fedlib/show changed"),
+    ),
+    (lambda patch: patch.setitem(exhibits.GRIDS, GRID.name, FEWER), {"fedgh/table1": "grid changed"}),
+    (
+        lambda patch: patch.setattr(lab, "read", lambda path: Stored(path.name, BITS.get(path.name[:6], "bits"))),
+        {name: "runs changed" for name in NAMES if name != "fedssa/table1"},  # which has no FedAvg
+    ),
+]
 
 
-def test_other_rows_or_values_are_another_grid(made, monkeypatch):
-    grid = exhibits.GRIDS["fedgh/homogeneous"]
-    fewer = {name: fields for name, fields in grid.methods.items() if name != "FML"}
-    monkeypatch.setitem(exhibits.GRIDS, grid.name, dataclasses.replace(grid, methods=fewer))
-    assert made() == {name: "grid changed" if name == "fedgh/table1" else "fresh" for name in NAMES}
+def test_only_a_change_of_what_an_exhibit_is_made_of_puts_it_out_of_date(made):
+    for change, states in CHANGES:
+        with pytest.MonkeyPatch.context() as patch:
+            change(patch)
+            assert made() == dict.fromkeys(NAMES, "fresh") | states, change
+        assert made() == dict.fromkeys(NAMES, "fresh")
 
 
-def test_another_run_or_file_is_found(made, monkeypatch, home):
-    monkeypatch.setattr(
-        lab, "read", lambda path: Stored(path.name, "others" if path.name.startswith("FedAvg") else "bits")
-    )
-    assert made()["fedgh/table1"] == made()["fedgh/fig2"] == "runs changed" and made()["fedssa/table1"] == "fresh"
-    file = home / "figures" / "smoke" / "fedssa" / "table1.csv"
-    file.write_bytes(file.read_bytes() + b"\n")
-    assert made()["fedssa/table1"] == "table1.csv changed"
-
-
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"files": 3}'])
-def test_a_damaged_stamp_is_said_to_be(made, home, content):
-    (home / "figures" / "smoke" / "fedssa" / "table1.json").write_text(content)
-    assert made()["fedssa/table1"] == "stamp damaged"
+def test_a_changed_file_or_a_damaged_stamp_is_found(made, home):
+    folder = home / "figures" / "smoke" / "fedssa"
+    for content in ("", "[]", "{}", '{"files": 3}'):
+        whole = (folder / "table1.json").read_text()
+        (folder / "table1.json").write_text(content)
+        assert made()["fedssa/table1"] == "stamp damaged", content
+        (folder / "table1.json").write_text(whole)
+    (folder / "table1.csv").write_bytes((folder / "table1.csv").read_bytes() + b"\n")
+    assert made() == dict.fromkeys(NAMES, "fresh") | {"fedssa/table1": "table1.csv changed"}
 
 
 def test_every_exhibit_is_drawn_in_its_notebook():
