@@ -1,8 +1,8 @@
 # make reproduce   train what the exhibits need at scale smoke (embedded data), make figures and tables
 # make test        style, types, unit tests, notebooks; every exhibit of the papers is made at scale smoke and fresh
 # make slow        what takes longer: the audit's notebooks, the recipes (with the extras where they are), the site in a browser, the wheel, every method in every way
-# make nightly     what takes longer still: planted faults, hostile replies, every method on networks of today and in bf16, every notebook changed
-# make mutants     plant faults one at a time and see whether a test fails: about an hour on two cores, nothing for every day
+# make nightly     what takes longer still: hostile replies, every method on networks of today and in bf16, every notebook changed
+# make faults      plant faults one at a time and see whether a test fails: about an hour on two cores, nothing for every day
 # make extras      what few need, at the versions that were tried (requirements-extras.txt), and packages/flower
 # make lab         open the notebooks in JupyterLab
 # make CPU=1       with any of these, at the first call: PyTorch without CUDA, 2 GB in place of 5
@@ -26,7 +26,7 @@ NOTEBOOKS = OMP_NUM_THREADS=1 $(PYTEST) -n $(CORES) --no-loadscope-reorder -p no
 # pip's progress as one line that counts.
 COUNTED = awk '/^Collecting/ { printf "\r%d of about 210 packages found", ++found; fflush() } END { print "" }'
 
-.PHONY: reproduce test style smoke fresh unit slow nightly mutants extras lab site lock notebook notebooks
+.PHONY: reproduce test style smoke fresh unit slow nightly faults extras lab site lock notebook notebooks
 .DELETE_ON_ERROR:
 
 reproduce: $(INSTALLED)
@@ -63,8 +63,8 @@ slow: $(INSTALLED)
 nightly: $(INSTALLED)
 	$(TESTS) -m nightly tests packages/flower/tests
 
-mutants: $(INSTALLED)
-	OMP_NUM_THREADS=1 $(BIN)/python tests/mutants.py
+faults: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/faults.py
 
 extras: $(INSTALLED)
 	$(PIP) --quiet -r requirements-extras.txt

@@ -2,6 +2,7 @@
 
 import json
 
+import faults
 import golden
 import pytest
 
@@ -68,6 +69,11 @@ def test_the_cases_show_what_they_are_meant_to():
         assert clients[0] & clients[1] and len(clients[0] | clients[1]) == spec.num_clients, case
         assert spec.participation == 1 or clients[1] - clients[0], case
         assert spec.algorithm != "pFedHR" or (found["round 1 taught"] == 1 and found["round 0 candidates"] > 0), case
+
+
+def test_planted_faults_stand_in_their_files_and_each_method_has_some():
+    assert not faults.check()
+    assert {word[7:] for _, tests, _ in faults.FAULTS for word in tests.split() if word[:7] == "golden:"} == set(ALGORITHMS)
 
 
 # ----------------------------------------------------------------------------------------------- what the test says
