@@ -3,7 +3,7 @@
     python tests/faults.py                  all of them; prints each that survives, and how many were found
     python tests/faults.py simulation lab   those of files whose name has one of the words
 
-A row of FAULTS is a file of fedlib, the tests that are run (those that know the file best first; `golden X` is the golden
+A row of FAULTS is a file of fedlib, the tests that are run (those that know the file best first; `golden:X` is the golden
 case of method X), and each text of the file that stands there once with what it becomes. A fault that no test notices is
 printed; fewer than LEAST found is exit status 1. What was found is noted in faults.jsonl and not tried again while the file
 and its tests are what they were: an interrupted run goes on, and after a change only what it concerns is tried.
@@ -30,18 +30,7 @@ ROOT = Path(__file__).parents[1]
 LEAST = 0.97
 NOTES = ROOT / "faults.jsonl"
 SECONDS = 600  # processor time after which a fault that hangs its tests counts as found, or six times as long
-COPIED = (
-    "fedlib",
-    "packages",
-    "tests",
-    "results",
-    "notebooks",
-    "docs",
-    "workflow",
-    "pyproject.toml",
-    "README.md",
-    "CITATION.cff",
-)
+COPIED = ("fedlib", "packages", "tests", "results", "notebooks", "docs", "workflow", "pyproject.toml", "README.md", "CITATION.cff")
 
 Change = tuple[str, str]
 FAULTS: list[tuple[str, str, list[Change]]] = [
@@ -464,55 +453,55 @@ FAULTS: list[tuple[str, str, list[Change]]] = [
         ('dict.fromkeys(parts(hashed), 1) | dict(stored or {})', 'dict(stored or dict.fromkeys(parts(hashed), 1))'),
      ]),
     ('training.py',
-     'golden Standalone',
+     'golden:Standalone',
      [
         ('return F.cross_entropy(model(images), labels)\n', 'return -F.cross_entropy(model(images), labels)\n'),
         ('flip < 0.5, width - 1', 'flip > 0.5, width - 1'),
         ('total += value * len(labels)', 'total += value * settings.batch_size'),
      ]),
     ('federation.py',
-     'golden Standalone',
+     'golden:Standalone',
      [
         ('stream, second = self.generator(purpose)', 'stream, second = self.generator("pretrain")'),
         ('zlib.crc32(architecture.encode())', '0'),
      ]),
     ('simulation.py',
-     'golden Standalone',
+     'golden:Standalone',
      [
         ('"sampling", round)', '"sampling", round + 1)'),
         ('hit[cut:].to(wide)', 'hit[:cut].to(wide)'),
      ]),
     ('algorithms/fedavg.py',
-     'golden FedAvg',
+     'golden:FedAvg',
      [
         ('weights = [message.num_samples for', 'weights = [1 + message.num_samples % 2 for'),
         ('client.model.load_state_dict(message.tensors)', 'pass'),
      ]),
     ('training.py',
-     'golden FedAvg',
+     'golden:FedAvg',
      [
         ('weight / total)', 'weight / (total + 5))'),
         ('stream.spawn(1)[0]', 'stream.spawn(2)[1]'),
      ]),
     ('federation.py',
-     'golden FedAvg',
+     'golden:FedAvg',
      [
         ('"init", client=whose', '"method", client=whose'),
      ]),
     ('training.py',
-     'golden FedProx',
+     'golden:FedProx',
      [
         ('+ weight / 2 * distance', '- weight / 2 * distance'),
         ('+ weight / 2 * distance', '+ weight * distance'),
         ('F.mse_loss(own, other,', 'F.mse_loss(own.detach(), other,'),
      ]),
     ('algorithms/fedprox.py',
-     'golden FedProx',
+     'golden:FedProx',
      [
         ('copy.deepcopy(client.model)', 'context.build(client.info.architecture)'),
      ]),
     ('algorithms/per_fedavg.py',
-     'golden Per-FedAvg',
+     'golden:Per-FedAvg',
      [
         ('parameter - alpha * gradient', 'parameter + alpha * gradient'),
         ('support="method"', 'support="server"'),
@@ -521,7 +510,7 @@ FAULTS: list[tuple[str, str, list[Change]]] = [
         ('Message(client.state["w"]', 'Message(model.state_dict()'),
      ]),
     ('algorithms/pfedme.py',
-     'golden pFedMe',
+     'golden:pFedMe',
      [
         ('personal.detach(), self.eta * self.lam', 'personal.detach(), -self.eta * self.lam'),
         ('generator("dropout")', 'generator("method")'),
@@ -529,7 +518,7 @@ FAULTS: list[tuple[str, str, list[Change]]] = [
         ('range(self.inner_steps)', 'range(self.inner_steps - 1)'),
      ]),
     ('algorithms/pfedbayes.py',
-     'golden pFedBayes',
+     'golden:pFedBayes',
      [
         ('- ratio.log()', '+ ratio.log()'),
         ('generator("method")', 'generator("dropout")'),
@@ -537,19 +526,19 @@ FAULTS: list[tuple[str, str, list[Change]]] = [
         ('posterior.load_state_dict(message.tensors)', 'pass'),
      ]),
     ('algorithms/fml.py',
-     'golden FML',
+     'golden:FML',
      [
         ('+ (1 - alpha) * kl', '- (1 - alpha) * kl'),
         ('generator("server")', 'generator("init")'),
         ('return loss_model + loss_shared', 'return loss_model + 0.8 * loss_shared'),
      ]),
     ('training.py',
-     'golden FML',
+     'golden:FML',
      [
         ('teacher.detach().softmax(1)', 'teacher.softmax(1)'),
      ]),
     ('algorithms/fedkd.py',
-     'golden FedKD',
+     'golden:FedKD',
      [
         ('(mutual + hints)', '(mutual - hints)'),
         ('mapped.detach()', 'mapped'),
@@ -558,14 +547,14 @@ FAULTS: list[tuple[str, str, list[Change]]] = [
         ('(1 + context.round)', '(2 - context.round)'),
      ]),
     ('algorithms/lg_fedavg.py',
-     'golden LG-FedAvg',
+     'golden:LG-FedAvg',
      [
         ('weights = [message.num_samples for', 'weights = [1 + message.num_samples % 2 for'),
         ('client.model.header.load_state_dict(message.tensors)', 'pass'),
         ('context.train()', 'context.train(purpose="method")'),
      ]),
     ('algorithms/fedclassavg.py',
-     'golden FedClassAvg',
+     'golden:FedClassAvg',
      [
         ('return rho / 2', 'return -rho / 2'),
         ('return rho / 2', 'return rho'),
@@ -574,7 +563,7 @@ FAULTS: list[tuple[str, str, list[Change]]] = [
         ('F.mse_loss(model.header.weight,', 'F.mse_loss(model.header.weight.detach(),'),
      ]),
     ('algorithms/fd.py',
-     'golden FD',
+     'golden:FD',
      [
         ('apart = -(targets', 'apart = (targets'),
         ('] -= sent["outputs"]', '] += sent["outputs"]'),
@@ -582,7 +571,7 @@ FAULTS: list[tuple[str, str, list[Change]]] = [
         ('known[labels]).mean()', 'known[labels]).sum()'),
      ]),
     ('algorithms/fedproto.py',
-     'golden FedProto',
+     'golden:FedProto',
      [
         ('+ weight * distance.mean()', '- weight * distance.mean()'),
         ('F.mse_loss(features,', 'F.mse_loss(features.detach(),'),
@@ -590,7 +579,7 @@ FAULTS: list[tuple[str, str, list[Change]]] = [
         ('context.train(prototype_loss,', 'context.train(prototype_loss, purpose="method",'),
      ]),
     ('algorithms/fedmd.py',
-     'golden FedMD',
+     'golden:FedMD',
      [
         ('return F.l1_loss(', 'return -F.l1_loss('),
         ('context.generator("public")', 'context.generator("method")'),
@@ -598,7 +587,7 @@ FAULTS: list[tuple[str, str, list[Change]]] = [
         ('uploads]).mean(0)', 'uploads]).sum(0)'),
      ]),
     ('algorithms/fccl.py',
-     'golden FCCL',
+     'golden:FCCL',
      [
         ('output, labels) + from_pretrained', 'output, labels) - from_pretrained'),
         ('(correlation + 1).square().sum() - ', '(correlation - 1).square().sum() - '),
@@ -606,18 +595,18 @@ FAULTS: list[tuple[str, str, list[Change]]] = [
         ('inter * training.kl', '0.5 * inter * training.kl'),
      ]),
     ('algorithms/fedkemf.py',
-     'golden FedKEMF',
+     'golden:FedKEMF',
      [
         ('+ weight * gap', '- weight * gap'),
         ('/ len(uploads)', '/ (1 + len(uploads))'),
      ]),
     ('training.py',
-     'golden FedKEMF',
+     'golden:FedKEMF',
      [
         ('teacher.detach().softmax(1)', 'teacher.softmax(1)'),
      ]),
     ('algorithms/fedgh.py',
-     'golden FedGH',
+     'golden:FedGH',
      [
         ('label).backward()', 'label).neg().backward()'),
         ('fork_torch(context.generator("server"))', 'fork_torch(context.generator("init"))'),
@@ -626,7 +615,7 @@ FAULTS: list[tuple[str, str, list[Change]]] = [
         ('client.model.header.load_state_dict(header)', 'pass'),
      ]),
     ('algorithms/fedssa.py',
-     'golden FedSSA',
+     'golden:FedSSA',
      [
         ('+ mu * header.weight[rows]', '- mu * header.weight[rows]'),
         ('= weights.mean(0), ', '= weights.sum(0), '),
@@ -634,7 +623,7 @@ FAULTS: list[tuple[str, str, list[Change]]] = [
         ('self.mu0 * math', '0.9 * self.mu0 * math'),
      ]),
     ('algorithms/pfedes.py',
-     'golden pFedES',
+     'golden:pFedES',
      [
         ('+ (1 - mu) * F', '+ (1 + mu) * F'),
         ('"method", epochs', '"batches", epochs'),
@@ -642,7 +631,7 @@ FAULTS: list[tuple[str, str, list[Change]]] = [
         ('weights = [message.num_samples for', 'weights = [1 + message.num_samples % 2 for'),
      ]),
     ('algorithms/pfedhr/__init__.py',
-     'golden pFedHR',
+     'golden:pFedHR',
      [
         ('+ weight * distance', '- weight * distance'),
         ('generator("server"), context.public', 'generator("public"), context.public'),
@@ -650,12 +639,12 @@ FAULTS: list[tuple[str, str, list[Change]]] = [
         ('kl_divergence(target, logits)', 'kl_divergence(logits, target)'),
      ]),
     ('algorithms/pfedhr/reassembly.py',
-     'golden pFedHR',
+     'golden:pFedHR',
      [
         ('max(row, key', 'min(row, key'),
      ]),
     ('algorithms/fedtgp.py',
-     'golden FedTGP',
+     'golden:FedTGP',
      [
         ('+ weight * (phi * known[labels]).mean()', '- weight * (phi * known[labels]).mean()'),
         ('apart = features - prototypes', 'apart = features.detach() - prototypes'),
@@ -664,7 +653,7 @@ FAULTS: list[tuple[str, str, list[Change]]] = [
         ('with fork_torch(context.generator("server"))', 'with fork_torch(context.generator("init"))'),
      ]),
     ('algorithms/fedmrl.py',
-     'golden FedMRL',
+     'golden:FedMRL',
      [
         ('return m_small * F', 'return -m_small * F'),
         ('[small(images), model.extractor(images)]', '[model.extractor(images), small(images)]'),
@@ -672,14 +661,14 @@ FAULTS: list[tuple[str, str, list[Change]]] = [
         ('weights = [message.num_samples for', 'weights = [1 + message.num_samples % 2 for'),
      ]),
     ('algorithms/fedper.py',
-     'golden FedPer',
+     'golden:FedPer',
      [
         ('weights = [message.num_samples for', 'weights = [1 + message.num_samples % 2 for'),
         ('client.model.extractor.load_state_dict(message.tensors)', 'pass'),
         ('context.train()', 'context.train(purpose="method")'),
      ]),
     ('algorithms/fedrep.py',
-     'golden FedRep',
+     'golden:FedRep',
      [
         ('"method", self.head_epochs', '"batches", self.head_epochs'),
         ('self.head_epochs, extractor', '1, extractor'),
@@ -687,14 +676,14 @@ FAULTS: list[tuple[str, str, list[Change]]] = [
         ('context.train(split_loss, {"extractor": extractor}, header=header)', 'pass'),
      ]),
     ('algorithms/ditto.py',
-     'golden Ditto',
+     'golden:Ditto',
      [
         ('purpose="method"', 'purpose="batches"'),
         ('weight=self.lam)', 'weight=-self.lam)'),
         ('reference=downloaded', 'reference=trained'),
      ]),
     ('algorithms/fedbabu.py',
-     'golden FedBABU',
+     'golden:FedBABU',
      [
         ('tensor.clone() for', '0.9 * tensor.clone() for'),
         ('"method", self.tune_epochs', '"batches", self.tune_epochs'),
@@ -702,7 +691,7 @@ FAULTS: list[tuple[str, str, list[Change]]] = [
         ('self.tune_epochs, extractor', '1, extractor'),
      ]),
     ('algorithms/fedgen.py',
-     'golden FedGen',
+     'golden:FedGen',
      [
         ('+ weight * F.cross_entropy(', '- weight * F.cross_entropy('),
         ('context.generator("method")', 'context.generator("server")'),
@@ -710,7 +699,7 @@ FAULTS: list[tuple[str, str, list[Change]]] = [
         ('loss = loss + diversity', 'loss = loss - diversity'),
      ]),
     ('algorithms/fedl2g.py',
-     'golden FedL2G',
+     'golden:FedL2G',
      [
         ('+ F.mse_loss(g,', '- F.mse_loss(g,'),
         ('parameter - eta * slope', 'parameter + eta * slope'),
@@ -737,67 +726,63 @@ FAULTS: list[tuple[str, str, list[Change]]] = [
     ("training.py", "tests/test_training.py", [("function(pool.batch(batch)).float()", "function(pool.batch(batch))")]),
     ("../packages/flower/fedlib_flower/wire.py", "packages/flower/tests/test_wire.py", [("name: tensor.shape for name, tensor in stored.items()} != {name: known[name].shape for", "name: 0 for name, tensor in stored.items()} != {name: 0 for")]),
     # Chosen without a look at the tests.
-    ('algorithms/ditto.py', 'NEW', [('reference=downloaded, weight=self.lam', 'reference=trained, weight=self.lam')]),
-    ('algorithms/fedkd.py', 'NEW', [('server["holders"] = [info.id for info, _ in uploads]', 'server["holders"] += [info.id for info, _ in uploads]')]),
-    ('algorithms/fedproto.py', 'NEW', [('weight * distance.mean()', 'weight * distance.sum() / known[labels].sum().clamp(min=1)')]),
-    ('algorithms/fedgh.py', 'NEW', [('torch.optim.SGD([weight, bias], self.server_lr)', 'torch.optim.SGD([weight, bias], self.server_lr or context.settings.lr)')]),
-    ('algorithms/fd.py', 'NEW', [('F.mse_loss(shown(logits, outputs), targets[labels]', 'F.mse_loss(logits, targets[labels]')]),
-    ('algorithms/fedtgp.py', 'NEW', [('    both = (counts > 0)[:, None] & (counts > 0)\n    return (distances(centres, centres) * both).amax().clamp(max=tau)', '    return distances(centres, centres).amax().clamp(max=tau)')]),
-    ('algorithms/fedssa.py', 'NEW', [('else 1 - mu\n', 'else 1 - self.mu0\n')]),
-    ('algorithms/fedmd.py', 'NEW', [('context.train(purpose="pretrain", epochs=self.pretrain_epochs)', 'context.train(purpose="pretrain")')]),
-    ('algorithms/pfedme.py', 'NEW', [('optimiser = fresh_optimiser(networks, settings)', 'optimiser = fresh_optimiser(networks, context.settings)')]),
-    ('algorithms/pfedhr/reassembly.py', 'NEW', [('start, end = i * size // wanted, -(-(i + 1) * size // wanted)', 'start, end = i * size // wanted, max(i * size // wanted + 1, (i + 1) * size // wanted)')]),
-    ('algorithms/fedmrl.py', 'NEW', [('return m_small * F.cross_entropy(small, labels) + m_large * F.cross_entropy(large, labels)', 'return m_large * F.cross_entropy(small, labels) + m_small * F.cross_entropy(large, labels)')]),
-    ('algorithms/fedgen.py', 'NEW', [('optimiser="adam", lr=self.generator_lr, weight_decay=0.0)', 'optimiser="adam", lr=self.generator_lr)')]),
-    ('training.py', 'NEW', [('max(1, round(part * count))', 'max(1, int(part * count))')]),
-    ('training.py', 'NEW', [('        for module in modules.values():\n            nn.utils.clip_grad_norm_(module.parameters(), settings.clip_norm)', '        trained = [parameter for module in modules.values() for parameter in module.parameters()]\n        nn.utils.clip_grad_norm_(trained, settings.clip_norm)')]),
-    ('federation.py', 'NEW', [('inherits = self.protocol.inherit == "first_visit" or (self.protocol.inherit == "first_round" and round == 0)', 'inherits = self.protocol.inherit != "none"')]),
-    ('simulation.py', 'NEW', [('any(value > best for value in measured[-patience:])', 'any(value >= best for value in measured[-patience:])')]),
-    ('simulation.py', 'NEW', [('    apart = federation.protocol.starts == "apart"\n    alike: dict[str | int, list[Client]] = {}\n    for client in clients:\n        alike.setdefault(client.id if apart else client.info.architecture, []).append(client)', '    alike: dict[str | int, list[Client]] = {}\n    for client in clients:\n        alike.setdefault(client.info.architecture, []).append(client)')]),
-    ('partition.py', 'NEW', [('np.floor(np.cumsum(sizes) + 1e-9)).astype(int)', 'np.floor(np.cumsum(sizes))).astype(int)')]),
-    ('partition.py', 'NEW', [('if all(size >= least for size, least in zip(sizes, min_sizes, strict=True)):', 'if sizes[0] >= min_sizes[0]:')]),
-    ('models.py', 'NEW', [('require(min(sample.shape[1:]) >= least, field, architecture, small)', 'require(sample.shape[1] >= least, field, architecture, small)')]),
-    ('zoo.py', 'NEW', [('padding = (ids == 0) & (ids > 0).any(1, keepdim=True)  # a text of nothing but padding is read as it is', 'padding = ids == 0')]),
-    ('metrics.py', 'NEW', [('areas.append(((above > 0).double() + (above == 0).double() / 2).mean())', 'areas.append((above >= 0).double().mean())')]),
-    ('optimisers.py', 'NEW', [('if key in takes and not {"epochs", key} & set(given)}', 'if key in takes and key not in given}')]),
-    ('randomness.py', 'NEW', [('        np.random.set_state(numpy)  # noqa: NPY002\n        random.setstate(python)', '        np.random.set_state(numpy)  # noqa: NPY002')]),
-    ('isolated.py', 'NEW', [('self.method.init_server(replace(first, round=0))', 'self.method.init_server(first)')]),
-    ('devices.py', 'NEW', [('    require(len(set(names)) == len(names), "device", given, "different devices")\n', '')]),
-    ('data/readers/har.py', 'NEW', [('largest = float(np.abs(features).max())', 'largest = float(features.max())')]),
-    ('data/readers/ag_news.py', 'NEW', [('commonest = sorted(counts, key=lambda word: (-counts[word], word))[: VOCABULARY - 2]', 'commonest = [word for word, _ in counts.most_common(VOCABULARY - 2)]')]),
-    ('data/readers/pamap2.py', 'NEW', [('stretch.reshape(count, READINGS // AVERAGED, AVERAGED, len(SIGNALS)).mean(2)', 'stretch.reshape(count, READINGS // AVERAGED, AVERAGED, len(SIGNALS))[:, :, 0]')]),
-    ('data/readers/femnist.py', 'NEW', [('* 255).round().astype(np.uint8)', '* 255).astype(np.uint8)')]),
-    ('lab/records.py', 'NEW', [('return state(path)[0] not in ("unfinished", "damaged")', 'return state(path)[0] in ("finished", "diverged", "stale")')]),
-    ('lab/files.py', 'NEW', [('        if len(files) > 1:\n            list(files)[-1].unlink(missing_ok=True)\n', '')]),
-    ('lab/spec.py', 'NEW', [('if values["partition"] not in ("dirichlet", "quantity-skew"):', 'if values["partition"] != "dirichlet":')]),
-    ('lab/spec.py', 'NEW', [('keep = max(self.spec.keep, other.keep, key=KEEP.index)', 'keep = max(self.spec.keep, other.keep)')]),
-    ('lab/checkpoint.py', 'NEW', [('            federation.last_trained = trained\n', '')]),
-    ('lab/clientfiles.py', 'NEW', [('dict(said["files"]), int(said["number"]) + 1', 'dict(said["files"]), int(said["number"])')]),
-    ('lab/costs.py', 'NEW', [('return any(used >= most for used, most in found.values())', 'return any(used > most for used, most in found.values())')]),
-    ('lab/estimates.py', 'NEW', [('key=lambda path: path.stat().st_mtime)[-NEWEST:]', 'key=lambda path: path.stat().st_mtime)[:NEWEST]')]),
-    ('lab/launch.py', 'NEW', [('waiting.append(item)  # the others first', 'waiting.insert(0, item)')]),
-    ('lab/own.py', 'NEW', [('sorted(digest(item) for item in value)', '[digest(item) for item in value]')]),
-    ('show/intervals.py', 'NEW', [('value(own) if 0 < len(own) == visited else np.nan', 'value(own) if len(own) else np.nan')]),
-    ('show/stats.py', 'NEW', [(' and len({one.mean > 0 for one in found}) == 1:', ':')]),
-    ('papers/differences.py', 'NEW', [('frame.drop_duplicates(["setting", "method", "seed"])', 'frame.drop_duplicates(["setting", "method", "seed"], keep="last")')]),
-    ('papers/exhibits.py', 'NEW', [('yours = {name: value for name, value in changes.items() if name != "precision" or not about_it}', 'yours = dict(changes)')]),
-    ('papers/planned.py', 'NEW', [('known = {*of_record.by_key(), *(done.parent.name for done in waiting)}', 'known = {*of_record.by_key()}')]),
-    ('papers/reproduce.py', 'NEW', [('return path.with_stem(f"{path.stem}--{asked.variation}") if asked.variation else path', 'return path')]),
-    ('cli/store.py', 'NEW', [('max(file.lstat().st_mtime for file in path.iterdir())', '(path / "spec.json").lstat().st_mtime')]),
-    ('cli/run.py', 'NEW', [('costs.kilobytes(words / record.rounds["selected"].sum())', 'costs.kilobytes(words / spec.num_clients / len(trained))')]),
-    ('../packages/flower/fedlib_flower/wire.py', 'NEW', [(' and lengths.setdefault(wanted.name, length) == length', '')]),
-    ('../packages/flower/fedlib_flower/server.py', 'NEW', [('if len(said) >= 2 and len(said) == sum(', 'if said and len(said) == sum(')]),
+    ('algorithms/ditto.py', 'tests/algorithms/test_averages.py golden:Ditto', [('reference=downloaded, weight=self.lam', 'reference=trained, weight=self.lam')]),
+    ('algorithms/fedkd.py', 'tests/algorithms/test_fedkd.py golden:FedKD', [('server["holders"] = [info.id for info, _ in uploads]', 'server["holders"] += [info.id for info, _ in uploads]')]),
+    ('algorithms/fedproto.py', 'tests/algorithms/test_fedproto.py golden:FedProto', [('weight * distance.mean()', 'weight * distance.sum() / known[labels].sum().clamp(min=1)')]),
+    ('algorithms/fedgh.py', 'tests/algorithms/test_fedgh.py golden:FedGH', [('torch.optim.SGD([weight, bias], self.server_lr)', 'torch.optim.SGD([weight, bias], self.server_lr or context.settings.lr)')]),
+    ('algorithms/fd.py', 'tests/algorithms/test_fd.py golden:FD', [('F.mse_loss(shown(logits, outputs), targets[labels]', 'F.mse_loss(logits, targets[labels]')]),
+    ('algorithms/fedtgp.py', 'tests/algorithms/test_fedtgp.py golden:FedTGP', [('    both = (counts > 0)[:, None] & (counts > 0)\n    return (distances(centres, centres) * both).amax().clamp(max=tau)', '    return distances(centres, centres).amax().clamp(max=tau)')]),
+    ('algorithms/fedssa.py', 'tests/algorithms/test_fedssa.py golden:FedSSA', [('else 1 - mu\n', 'else 1 - self.mu0\n')]),
+    ('algorithms/fedmd.py', 'tests/algorithms/test_fedmd.py golden:FedMD', [('context.train(purpose="pretrain", epochs=self.pretrain_epochs)', 'context.train(purpose="pretrain")')]),
+    ('algorithms/pfedme.py', 'tests/algorithms/test_averages.py golden:pFedMe', [('optimiser = fresh_optimiser(networks, settings)', 'optimiser = fresh_optimiser(networks, context.settings)')]),
+    ('algorithms/pfedhr/reassembly.py', 'tests/algorithms/pfedhr/test_reassembly.py tests/algorithms/test_pfedhr.py golden:pFedHR', [('start, end = i * size // wanted, -(-(i + 1) * size // wanted)', 'start, end = i * size // wanted, max(i * size // wanted + 1, (i + 1) * size // wanted)')]),
+    ('algorithms/fedmrl.py', 'tests/algorithms/test_fedmrl.py golden:FedMRL', [('return m_small * F.cross_entropy(small, labels) + m_large * F.cross_entropy(large, labels)', 'return m_large * F.cross_entropy(small, labels) + m_small * F.cross_entropy(large, labels)')]),
+    ('algorithms/fedgen.py', 'tests/algorithms/test_fedgen.py golden:FedGen', [('optimiser="adam", lr=self.generator_lr, weight_decay=0.0)', 'optimiser="adam", lr=self.generator_lr)')]),
+    ('training.py', 'golden:FedKEMF', [('max(1, round(part * count))', 'max(1, int(part * count))')]),
+    ('training.py', 'golden:FedKEMF', [('        for module in modules.values():\n            nn.utils.clip_grad_norm_(module.parameters(), settings.clip_norm)', '        trained = [parameter for module in modules.values() for parameter in module.parameters()]\n        nn.utils.clip_grad_norm_(trained, settings.clip_norm)')]),
+    ('federation.py', 'golden:FedAvg', [('inherits = self.protocol.inherit == "first_visit" or (self.protocol.inherit == "first_round" and round == 0)', 'inherits = self.protocol.inherit != "none"')]),
+    ('simulation.py', 'golden:Standalone', [('any(value > best for value in measured[-patience:])', 'any(value >= best for value in measured[-patience:])')]),
+    ('simulation.py', 'golden:Standalone', [('    apart = federation.protocol.starts == "apart"\n    alike: dict[str | int, list[Client]] = {}\n    for client in clients:\n        alike.setdefault(client.id if apart else client.info.architecture, []).append(client)', '    alike: dict[str | int, list[Client]] = {}\n    for client in clients:\n        alike.setdefault(client.info.architecture, []).append(client)')]),
+    ('partition.py', 'tests/test_partition.py tests/test_natural_partitions.py tests/test_border.py tests/lab/test_own_parts.py tests/test_protocols.py', [('np.floor(np.cumsum(sizes) + 1e-9)).astype(int)', 'np.floor(np.cumsum(sizes))).astype(int)')]),
+    ('partition.py', 'tests/test_partition.py tests/test_natural_partitions.py tests/test_border.py tests/lab/test_own_parts.py tests/test_protocols.py', [('if all(size >= least for size, least in zip(sizes, min_sizes, strict=True)):', 'if sizes[0] >= min_sizes[0]:')]),
+    ('models.py', 'tests/test_models.py tests/test_every_shape.py tests/test_border.py tests/lab/test_own_parts.py', [('require(min(sample.shape[1:]) >= least, field, architecture, small)', 'require(sample.shape[1] >= least, field, architecture, small)')]),
+    ('zoo.py', 'tests/test_zoo.py', [('padding = (ids == 0) & (ids > 0).any(1, keepdim=True)  # a text of nothing but padding is read as it is', 'padding = ids == 0')]),
+    ('metrics.py', 'tests/test_metrics.py tests/test_simulation.py', [('areas.append(((above > 0).double() + (above == 0).double() / 2).mean())', 'areas.append((above >= 0).double().mean())')]),
+    ('optimisers.py', 'tests/test_optimisers.py', [('if key in takes and not {"epochs", key} & set(given)}', 'if key in takes and key not in given}')]),
+    ('randomness.py', 'tests/test_border.py tests/lab/test_border_of_runs.py tests/test_training.py tests/test_simulation.py', [('        np.random.set_state(numpy)  # noqa: NPY002\n        random.setstate(python)', '        np.random.set_state(numpy)  # noqa: NPY002')]),
+    ('isolated.py', 'tests/test_isolated.py tests/test_border.py', [('self.method.init_server(replace(first, round=0))', 'self.method.init_server(first)')]),
+    ('devices.py', 'tests/test_gpu.py', [('    require(len(set(names)) == len(names), "device", given, "different devices")\n', '')]),
+    ('data/readers/har.py', 'tests/data/test_har.py', [('largest = float(np.abs(features).max())', 'largest = float(features.max())')]),
+    ('data/readers/ag_news.py', 'tests/data/test_ag_news.py', [('commonest = sorted(counts, key=lambda word: (-counts[word], word))[: VOCABULARY - 2]', 'commonest = [word for word, _ in counts.most_common(VOCABULARY - 2)]')]),
+    ('data/readers/pamap2.py', 'tests/data/test_pamap2.py', [('stretch.reshape(count, READINGS // AVERAGED, AVERAGED, len(SIGNALS)).mean(2)', 'stretch.reshape(count, READINGS // AVERAGED, AVERAGED, len(SIGNALS))[:, :, 0]')]),
+    ('data/readers/femnist.py', 'tests/data/test_femnist.py', [('* 255).round().astype(np.uint8)', '* 255).astype(np.uint8)')]),
+    ('lab/records.py', 'tests/lab/test_store.py tests/test_metrics.py tests/papers/test_recorded.py tests/lab/test_change.py tests/test_bad_input.py tests/lab/test_bits.py', [('return state(path)[0] not in ("unfinished", "damaged")', 'return state(path)[0] in ("finished", "diverged", "stale")')]),
+    ('lab/files.py', 'tests/lab/test_checkpoint.py tests/lab/test_store.py tests/lab/test_client_files.py tests/test_bad_input.py tests/lab/test_bits.py', [('        if len(files) > 1:\n            list(files)[-1].unlink(missing_ok=True)\n', '')]),
+    ('lab/spec.py', 'tests/lab/test_checkpoint.py tests/lab/test_keys.py tests/lab/test_change.py tests/lab/test_bad_calls.py tests/test_bad_input.py tests/lab/test_own_parts.py tests/test_metrics.py', [('if values["partition"] not in ("dirichlet", "quantity-skew"):', 'if values["partition"] != "dirichlet":')]),
+    ('lab/spec.py', 'tests/lab/test_checkpoint.py tests/lab/test_keys.py tests/lab/test_change.py tests/lab/test_bad_calls.py tests/test_bad_input.py tests/lab/test_own_parts.py tests/test_metrics.py', [('keep = max(self.spec.keep, other.keep, key=KEEP.index)', 'keep = max(self.spec.keep, other.keep)')]),
+    ('lab/checkpoint.py', 'tests/lab/test_checkpoint.py tests/lab/test_client_files.py tests/lab/test_bits.py tests/lab/test_store.py tests/lab/test_bad_calls.py', [('            federation.last_trained = trained\n', '')]),
+    ('lab/clientfiles.py', 'tests/lab/test_client_files.py tests/lab/test_bits.py tests/lab/test_store.py', [('dict(said["files"]), int(said["number"]) + 1', 'dict(said["files"]), int(said["number"])')]),
+    ('lab/costs.py', 'tests/lab/test_budgets.py tests/lab/test_costs.py', [('return any(used >= most for used, most in found.values())', 'return any(used > most for used, most in found.values())')]),
+    ('lab/estimates.py', 'tests/lab/test_progress.py', [('key=lambda path: path.stat().st_mtime)[-NEWEST:]', 'key=lambda path: path.stat().st_mtime)[:NEWEST]')]),
+    ('lab/launch.py', 'tests/papers/test_recorded.py::test_own_parts_that_make_something_else_from_the_same_source_are_another_run tests/lab/test_border_of_runs.py tests/lab/test_own_parts.py tests/lab/test_bits.py tests/lab/test_store.py tests/lab/test_bad_calls.py', [('waiting.append(item)  # the others first', 'waiting.insert(0, item)')]),
+    ('lab/own.py', 'tests/lab/test_own_parts.py', [('sorted(digest(item) for item in value)', '[digest(item) for item in value]')]),
+    ('show/intervals.py', 'tests/show/test_intervals.py tests/test_compare.py', [('value(own) if 0 < len(own) == visited else np.nan', 'value(own) if len(own) else np.nan')]),
+    ('show/stats.py', 'tests/show/test_intervals.py tests/show/test_stats.py', [(' and len({one.mean > 0 for one in found}) == 1:', ':')]),
+    ('papers/differences.py', 'tests/papers/test_differences.py', [('frame.drop_duplicates(["setting", "method", "seed"])', 'frame.drop_duplicates(["setting", "method", "seed"], keep="last")')]),
+    ('papers/exhibits.py', 'tests/papers/test_exhibits.py', [('yours = {name: value for name, value in changes.items() if name != "precision" or not about_it}', 'yours = dict(changes)')]),
+    ('papers/planned.py', 'tests/papers/test_planned.py', [('known = {*of_record.by_key(), *(done.parent.name for done in waiting)}', 'known = {*of_record.by_key()}')]),
+    ('papers/reproduce.py', 'tests/papers/test_exhibits.py tests/papers/test_notebooks.py tests/papers/test_smoke.py', [('return path.with_stem(f"{path.stem}--{asked.variation}") if asked.variation else path', 'return path')]),
+    ('cli/store.py', 'tests/lab/test_store.py tests/lab/test_change.py', [('max(file.lstat().st_mtime for file in path.iterdir())', '(path / "spec.json").lstat().st_mtime')]),
+    ('cli/run.py', 'tests/lab/test_progress.py tests/papers/test_readme.py', [('costs.kilobytes(words / record.rounds["selected"].sum())', 'costs.kilobytes(words / spec.num_clients / len(trained))')]),
+    ('../packages/flower/fedlib_flower/wire.py', 'packages/flower/tests/test_wire.py packages/flower/tests/test_over_bytes.py packages/flower/tests/test_flower.py', [(' and lengths.setdefault(wanted.name, length) == length', '')]),
+    ('../packages/flower/fedlib_flower/server.py', 'packages/flower/tests/test_flower.py packages/flower/tests/test_hostile.py', [('if len(said) >= 2 and len(said) == sum(', 'if said and len(said) == sum(')]),
 ]  # fmt: skip
 
 
 def tests_of(row: str) -> list[str]:
     """What pytest is told."""
-    kind, _, method = row.partition(" ")
-    return (
-        [f"tests/test_golden.py::test_numbers_stay_as_they_are_or_have_a_new_version[{method} fp32]"]
-        if kind == "golden"
-        else row.split()
-    )
+    cases = "tests/test_golden.py::test_numbers_stay_as_they_are_or_have_a_new_version[{} fp32]"
+    return [cases.format(word[7:]) if word.startswith("golden:") else word for word in row.split()]
 
 
 def check() -> list[str]:
@@ -805,11 +790,7 @@ def check() -> list[str]:
     wrong = []
     for file, tests, changes in FAULTS:
         source = (ROOT / "fedlib" / file).read_text()
-        wrong += [
-            f"{file}: {source.count(old)} times, not once: {old!r}"
-            for old, new in changes
-            if source.count(old) != 1 or old == new
-        ]
+        wrong += [f"{file}: {source.count(old)} times, not once: {old!r}" for old, new in changes if source.count(old) != 1 or old == new]
         wrong += [f"{file}: no {test}" for test in tests_of(tests) if not (ROOT / test.partition("::")[0]).exists()]
     return wrong
 
@@ -888,10 +869,7 @@ def started(folder: Path, work: list[tuple[str, str, Change | None]], number: in
                 print(int(passed), int(change is None), file=lines, flush=True)
                 if passed == (change is None):
                     with NOTES.open("a") as notes:
-                        print(
-                            json.dumps({"file": file, "tests": tests, "state": state(file, tests), "change": change}),
-                            file=notes,
-                        )
+                        print(json.dumps({"file": file, "tests": tests, "state": state(file, tests), "change": change}), file=notes)
                 if change:
                     said = f"{'SURVIVED' if passed else 'found'} {change!r}"
                 else:
@@ -910,9 +888,7 @@ def main(words: list[str]) -> int:
     work += [(file, tests, change) for file, tests, changes in rows for change in changes]
     total, before = len(work) - len(rows), noted()
     every = len(work)
-    work = [
-        (file, tests, change) for file, tests, change in work if (file, tests, state(file, tests), change) not in before
-    ]
+    work = [(file, tests, change) for file, tests, change in work if (file, tests, state(file, tests), change) not in before]
     if len(work) < every:
         print(f"{every - len(work)} of {every} as noted before", flush=True)
     for module in ("matplotlib.pyplot", "numpy", "pandas", "safetensors.torch", "scipy.stats", "torch"):
