@@ -121,7 +121,6 @@ def test_contexts_reach_no_further_than_their_side():
         assert any(isinstance(one, ServerContext) for one in found) == (not own)
 
 
-@pytest.mark.thorough("model", "upload")
 @pytest.mark.parametrize("place", ["model", "state", "upload", "logits", "server"])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("loss", [True, False])
