@@ -199,7 +199,7 @@ def normed(num_classes: int, channels: int) -> Model:
 def on(architecture: str, name: str) -> Algorithm:
     """The method, sharing this network where it shares one beside the clients'."""
     shared = {SHARED[name]: architecture} if name in SHARED else {}
-    return make(name, shared | ({"clusters": 1} if name == "pFedHR" else {}))
+    return make(name, shared | ({"clusters": 1, "server_epochs": 1, "max_candidates": 2} if name == "pFedHR" else {}))
 
 
 @pytest.mark.thorough
