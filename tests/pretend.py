@@ -31,6 +31,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from fedlib import RunSpec, lab, simulate, simulation, training
+
 CPU = torch.device("cpu")
 ROOT = Path(__file__).parents[1]
 LIBRARIES = (str(Path(torch.__file__).parent), __file__)  # a place is the caller's of these
@@ -253,3 +255,13 @@ class _Operations(TorchDispatchMode):
         if masked and (name in ("index", "_unsafe_index") or args[2].numel() > 1):  # one number is filled in, unread
             cuda.count("waits")
         return cuda.put(operation(*args, **kwargs), devices.pop())
+
+
+def simulated(method: Any, **asked: Any) -> Cuda:
+    """What two rounds with two of four clients on a pretended device wait for and copy; in training and in steps too."""
+    size = {"num_clients": 4, "participation": 0.5, "rounds": 2, "batch_size": 16}
+    with Cuda(training.train, training.step, simulation._round) as cuda:
+        federation = lab.federation_of(lab.resolve(RunSpec(**size, device="cuda", **asked)))
+        assert federation.pool.stored.device.type == "cuda"
+        assert simulate(federation, method, 2, 0.5).status == "finished"
+    return cuda

@@ -1,39 +1,30 @@
-"""Clients that are in no round: what a method's download gives them, and what visits on it make of that."""
+"""Clients that are in no round: what a download gives them, and visits make of that. Each method: test_contract.py."""
 
 import numpy as np
-import pandas as pd
 import pytest
 import tiny
-import torch
-from processes import interrupted
 
-from fedlib import ALGORITHMS, FedlibError, RunSpec, lab, simulate, study
+from fedlib import ALGORITHMS, RunSpec, lab, simulate, study
 from fedlib.__main__ import main
 from fedlib.algorithms import make
 from fedlib.federation import Federation
 
 SMALL = {"dataset": "digits", "num_clients": 5, "participation": 0.4, "rounds": 2, "batch_size": 8, "public_images": 16}
-# Networks that are shared besides, as small as the clients', and of two clients' layers few groups.
-SHARED = {name: {"shared": "tiny"} for name in ("FML", "FedKD")} | {"FedKEMF": {"knowledge": "tiny"}}
-PARAMS = {"pFedHR": {"clusters": 2}, **SHARED}
 
 
 def asked(name: str, **more) -> RunSpec:
     whole = ALGORITHMS[name].needs == "architecture"
-    given = {"scenario": "CNN-5" if whole else "CNN-5,CNN-4", "params": PARAMS.get(name, {}), "newcomers": 2}
+    given = {
+        "scenario": "CNN-5" if whole else "CNN-5,CNN-4",
+        "params": {"clusters": 2} if name == "pFedHR" else {},
+        "newcomers": 2,
+    }
     return RunSpec(name, **SMALL | given | {"newcomer_visits": 2} | more)
 
 
-def by_hand(visits: int = 2, public: int = 0) -> Federation:
+def by_hand(visits: int = 2) -> Federation:
     """Two clients with the tiny network and full batches, of which one is new."""
-    made = tiny.federation_of(tiny.LABELS, public=public)
-    parts = [(one.train.numpy(), one.validation.numpy(), one.test.numpy()) for one in made.clients]
-    images, labels = made.pool.stored.numpy(), made.pool.labels.numpy()
-    data = tiny.Dataset.from_arrays("tiny", images, labels, images[:1], labels[:1], tiny.CLASSES, augment=True)
-    return Federation(
-        data, parts, ("tiny",), protocol=made.protocol, batch_size=1000, newcomers=1, newcomer_visits=visits,
-        public=np.arange(len(labels) - public, len(labels)) if public else None,
-    )  # fmt: skip
+    return tiny.federation_of(tiny.LABELS, newcomer_visits=visits)
 
 
 def test_a_newcomer_of_fedavg_by_hand():
@@ -92,37 +83,11 @@ def test_the_server_learns_nothing_of_newcomers_nor_they_of_each_other():
     assert tiny.equal_states(one.clients[id].model.state_dict(), two.clients[id].model.state_dict())
 
 
-@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name != "pFedHR"])  # which has the next test
-def test_every_method_has_something_for_a_newcomer(name):
-    federation = by_hand(2, public=6)
-    (new,), images = federation.newcomers, federation.pool.stored.clone()
-    outcome = simulate(federation, make(name, PARAMS.get(name, {})), 2)
-    table = pd.DataFrame(outcome.newcomer_rows)
-    assert outcome.status == "finished" and table["visits"].tolist() == [-1, 0, 1, 2] and set(table["client"]) == {new}
-    assert new not in {row["client"] for row in outcome.client_rows if row["round"] >= 0}
-    assert table["accuracy"].between(0, 1).all() and table["loss"].notna().tolist() == [False, False, True, True]
-    assert (table["download_words"].iloc[1:] > 0).all() or name == "Standalone"
-    assert torch.equal(images, federation.pool.stored)
-    if name in ("Standalone", "FedProto", "FD"):  # their download leaves the network as it is
-        assert table["accuracy"].iloc[0] == table["accuracy"].iloc[1]
-
-
 @pytest.mark.thorough
 def test_a_newcomer_of_pfedhr_is_one_of_standalone(small_digits):
     given = {"paper": "FedSSA", "overrides": {"reserve": True}}
     alone, stitched = (lab.run(asked(name, **given), progress=False).newcomers for name in ("Standalone", "pFedHR"))
     assert alone.equals(stitched)
-
-
-@pytest.mark.thorough(None)
-def test_a_run_that_stops_before_its_newcomers_resumes_to_the_same_bits(small_digits, home, monkeypatch):
-    spec = asked("FedProto", keep="clients")
-    whole = lab.run(spec, progress=False)
-    monkeypatch.setenv("FEDLIB_HOME", str(home / "other"))
-    interrupted(spec, after=1)
-    resumed = lab.run(spec, progress=False)
-    assert resumed.digest == whole.digest and resumed.newcomers.equals(whole.newcomers)
-    assert isinstance(resumed.client(int(resumed.newcomers["client"].iloc[0])), torch.nn.Module)
 
 
 @pytest.mark.thorough
@@ -131,11 +96,6 @@ def test_newcomers_come_after_the_last_round_of_a_run_that_ends_early(small_digi
     assert len(ended.rounds) == 2 and len(ended.newcomers) == 8
     patient = lab.run(asked("FedProto", patience=1, lr=0.0, rounds=5), progress=False)
     assert len(patient.rounds) < 6 and len(patient.newcomers) == 8
-
-
-def test_visits_need_the_clients_in_this_process():
-    with pytest.raises(FedlibError, match="newcomer_visits = 2: must be 0, unless clients are in_process"):
-        simulate(by_hand(), make("FedAvg"), 1, exchange=lambda *given: [])
 
 
 @pytest.mark.thorough

@@ -178,10 +178,11 @@ def federation_of(
     public: int = 0,
     lr: float = LR,
     channels: int = 1,
+    newcomer_visits: int = 0,
     **protocol: Any,
 ) -> Federation:
     """One client a list of its training labels (and two more images, one to validate and one to test), and `public`
-    more images that no client holds. Normalised pixels are 2 * pixel / 255 - 1.
+    more images that no client holds. Normalised pixels are 2 * pixel / 255 - 1. With visits, one client is a newcomer.
     """
     flat, partition = [], []
     for own in labels:
@@ -199,6 +200,8 @@ def federation_of(
         protocol=Protocol(normalise="half", lr=lr, **protocol),
         batch_size=1000,
         public=held if public else None,
+        newcomers=int(newcomer_visits > 0),
+        newcomer_visits=newcomer_visits,
     )
 
 

@@ -1,4 +1,4 @@
-"""What goes between server and clients: bytes are enough for every method, and the round hands back what it is to."""
+"""One round: what is asked of whom in which order, what comes back, and what of it ends the run."""
 
 import dataclasses
 from typing import Any
@@ -8,133 +8,10 @@ import pytest
 import tiny
 import torch
 
-from fedlib import ALGORITHMS, Federation, FedlibError, RunSpec, lab, simulate, simulation
+from fedlib import Federation, FedlibError, lab, simulate, simulation
+from fedlib.algorithms import FedAvg, Standalone
 from fedlib.algorithms.base import Algorithm, Client, Message, ServerContext
-from fedlib.simulation import Reply, Request
-
-NUM_CLIENTS, PARTICIPATION, ROUNDS = 5, 0.4, 3  # 2 clients a round, so that some come back and some never come
-
-
-def resolved(name: str, **fields: Any) -> lab.Resolved:
-    scenario = "homogeneous" if ALGORITHMS[name].needs == "architecture" else "heterogeneous"
-    spec = RunSpec(
-        algorithm=name,
-        dataset="digits",
-        scenario=scenario,
-        num_clients=NUM_CLIENTS,
-        public_images=16,
-        params={"clusters": 2} if name == "pFedHR" else {},  # of two clients' layers, so that there are candidates
-    )
-    return lab.resolve(dataclasses.replace(spec, **fields))
-
-
-# ----------------------------------------------------------------------------------------------- clients elsewhere
-
-
-class Elsewhere:
-    """An exchange with clients that are built anew for every request: what is kept of one between two rounds is the
-    bytes of its snapshot, and what reaches it and comes back is bytes.
-    """
-
-    def __init__(self, run: lab.Resolved):
-        self.run, self.snapshots = run, {}
-
-    def __call__(self, federation: Federation, algorithm: Algorithm, requests: list[Request]) -> list[Reply]:
-        return [self.ask(request._replace(download=self.message(request.download))) for request in requests]
-
-    @staticmethod
-    def message(sent: Message) -> Message:
-        return Message(**tiny.posted(vars(sent)))
-
-    def ask(self, request: Request) -> Reply:
-        federation = lab.federation_of(self.run)
-        client = federation.clients[request.client]
-        if client.id in self.snapshots:
-            client.restore(tiny.posted(self.snapshots[client.id]))
-        reply = simulation.answer(federation, self.run.algorithm, request)
-        assert all(other._model is None and not other.visited for other in federation.clients if other is not client)
-        if client.visited:
-            self.snapshots[client.id] = tiny.posted(client.snapshot())
-        plain = tiny.posted(vars(reply) | {"upload": None})
-        return Reply(**plain | {"upload": self.message(reply.upload)})
-
-
-def with_a_posted_server(algorithm: Algorithm) -> Algorithm:
-    """The same method, whose server forgets all but the bytes of its state after each round."""
-    own = type(algorithm)
-
-    def aggregate(self, server, uploads, context):
-        returned = own.aggregate(self, server, uploads, context)
-        state = tiny.posted(server)
-        server.clear()
-        server.update(state)
-        return returned
-
-    return type(own.__name__, (own,), {"aggregate": aggregate})(**dataclasses.asdict(algorithm))
-
-
-SWITCHED = {
-    "FML": {"score_shared": True},
-    "FedKD": {"score_shared": True},
-    "pFedHR": {"public_only": True},
-    "FedL2G": {"space": "features", "warm_up": 0.5},
-}
-
-
-@pytest.mark.thorough("FedSSA", "FedGH")
-@pytest.mark.parametrize(("name", "switched"), [*((name, {}) for name in ALGORITHMS), *SWITCHED.items()], ids=str)
-def test_clients_elsewhere_give_the_same_bits(name, switched, small_digits):
-    """Every message, reply and state through bytes, no client shared with another or the server: nothing changes."""
-    run = resolved(name)
-    run = resolved(name, params=run.spec.params | switched)
-    global_states = torch.random.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
-    here = simulate(lab.federation_of(run), run.algorithm, ROUNDS, PARTICIPATION)
-    there = Elsewhere(run)
-    server = lab.federation_of(run)
-    other = simulate(server, with_a_posted_server(run.algorithm), ROUNDS, PARTICIPATION, exchange=there)
-    assert not any(client.visited or client._model for client in server.clients)  # the server's side touched none
-    parameters = [part for client in here.clients if client.visited for part in client.model.parameters()]
-    assert all(part.requires_grad and part.grad is None for part in parameters)  # clients keep no gradients
-    assert lab.rounds_of(other).to_csv() == lab.rounds_of(here).to_csv()
-    assert lab.clients_of(other).to_csv() == lab.clients_of(here).to_csv()
-    assert other.detail_rows == here.detail_rows
-    for id, snapshot in there.snapshots.items():
-        server.clients[id].restore(snapshot)
-    assert other.digest() == here.digest()
-
-    assert here.status == "finished" and lab.rounds_of(here)["loss"].iloc[1:].notna().all()
-    assert (
-        lab.rounds_of(here)["visited"].iloc[-1] < 6 == lab.rounds_of(here)["selected"].iloc[1:].sum()
-    )  # so some come back
-    assert torch.equal(torch.random.get_rng_state(), global_states[0])  # every draw is from a stream of its own
-    assert np.array_equal(np.random.get_state()[1], global_states[1])  # noqa: NPY002
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_a_client_elsewhere_says_that_it_diverged(name, small_digits):
-    """One step too far, after which its loss, taken before, would be finite and its upload or its logits are not."""
-    run = resolved(name, lr=1e38, batch_size=1000)
-    outcome = simulate(lab.federation_of(run), run.algorithm, 1, PARTICIPATION, exchange=Elsewhere(run))
-    assert outcome.status == "diverged"
-
-
-def test_models_are_not_copied_between_clients_elsewhere(small_digits):
-    run = resolved("Standalone", overrides={"inherit": "first_visit"})
-    with pytest.raises(FedlibError, match=r"^inherit = 'first_visit': must be 'none', unless clients are in_process$"):
-        simulate(lab.federation_of(run), run.algorithm, 1, exchange=Elsewhere(run))
-
-
-def test_an_exchange_brings_one_reply_for_each_request():
-    def lost(federation, algorithm, requests):
-        return simulation.in_process(federation, algorithm, requests)[1:]
-
-    with pytest.raises(FedlibError, match="replies of the exchange = 3: must be 4, one per request"):
-        simulate(four_clients(), Reporting(), 1, exchange=lost)
-
-
-# ------------------------------------------------------------------------------------------------ one round
-
+from fedlib.protocol import Protocol
 
 DATA = tiny.dataset(num_classes=3, per_class=20)
 
@@ -171,6 +48,27 @@ class Reporting(Algorithm):
         assert all(message.diagnostics == {} for _, message in uploads)
         SEEN.append("aggregate " + " ".join(str(info.id) for info, _ in uploads))
         return self.server
+
+
+def test_an_exchange_brings_one_reply_for_each_request():
+    def lost(federation, algorithm, requests):
+        return simulation.in_process(federation, algorithm, requests)[1:]
+
+    with pytest.raises(FedlibError, match="replies of the exchange = 3: must be 4, one per request"):
+        simulate(four_clients(), Reporting(), 1, exchange=lost)
+
+
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        ({"protocol": Protocol(inherit="first_visit")}, "inherit = 'first_visit': must be 'none'"),
+        ({"newcomers": 1, "newcomer_visits": 2}, "newcomer_visits = 2: must be 0"),
+    ],
+)
+def test_what_copies_between_clients_needs_them_in_this_process(fields, line):
+    built = Federation(DATA, [np.arange(k, 60, 4) for k in range(4)], ["tiny-a"], **fields)
+    with pytest.raises(FedlibError, match=rf"^{line}, unless clients are in_process$"):
+        simulate(built, FedAvg(), 1, exchange=lambda *given: [])
 
 
 def test_all_downloads_of_a_round_are_made_before_anyone_trains():
@@ -221,3 +119,37 @@ def test_contexts_reach_no_further_than_their_side():
         assert [one for one in found if isinstance(one, Client)] == own
         assert not any(isinstance(one, Federation) for one in found)
         assert any(isinstance(one, ServerContext) for one in found) == (not own)
+
+
+@pytest.mark.parametrize("place", ["model", "state", "upload", "logits", "server"])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("loss", [True, False])
+def test_whatever_a_round_leaves_is_finite_or_the_run_diverged(place, value, loss):
+    """One number of one tensor, in a method that trains or that knows no loss; a logit of -inf rules a class out."""
+
+    def spoiling(value, wanted):
+        def local_round(self, client, message, context):
+            if loss:
+                context.train()
+            bad = {"deep": [torch.full((2, 2), value if place == wanted else 0.0), torch.arange(3), "text"]}
+            if place == "model":
+                client.model.header.bias.data[2] += bad["deep"][0][0, 0] if wanted == place else 0
+            client.state.update(bad if place == "state" else {})
+            return Message({"a": bad["deep"][0]} if place == "upload" else {}, client.num_samples)
+
+        def aggregate(self, server, uploads, context):
+            server["nested"] = {"a": torch.full((2,), value if place == wanted == "server" else 0.0)}
+
+        def predict(self, client, images):
+            logits = client.model(images)
+            ruled_out = torch.zeros_like(logits).index_fill(1, torch.tensor([0]), -torch.inf)
+            spoilt = torch.full_like(logits, value if place == wanted == "logits" else 0.0)
+            return {"accuracy": logits, "another": logits + ruled_out + spoilt}
+
+        steps = {"local_round": local_round, "aggregate": aggregate, "predict": predict}
+        return simulate(four_clients(), type("Spoiling", (Standalone,), steps)(), 1)
+
+    fine, spoilt = spoiling(value, "nothing"), spoiling(value, place)
+    assert fine.status == "finished" and np.isfinite(fine.round_rows[-1]["loss"]) == loss
+    assert spoilt.status == "diverged"
+    assert np.isnan(spoilt.round_rows[-1]["loss"]) == (place != "server" or not loss)

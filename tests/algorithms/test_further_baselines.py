@@ -1,6 +1,4 @@
-"""Each further baseline learns on images, vectors and series, and has its paper's values as defaults."""
-
-import dataclasses
+"""Each further baseline learns on images, vectors and series, and is in no exhibit."""
 
 import numpy as np
 import pytest
@@ -52,18 +50,3 @@ def test_they_are_in_no_exhibit_and_stand_last():
     names = [method.name for method in FURTHER]
     assert list(ALGORITHMS)[-len(names) :] == names and not set(FURTHER) & set(OF_THE_PAPERS)
     assert not {method for grid in exhibits.GRIDS.values() for method in grid.methods} & set(names)
-
-
-def test_their_defaults_are_their_papers():
-    """Values that the texts, or the authors' scripts where these are silent, name."""
-    named = {
-        "FedTGP": {"lam": 0.1, "tau": 100.0, "server_epochs": 100},
-        "FedMRL": {"m_small": 1.0, "m_large": 1.0, "shared": "CNN-5"},
-        "FedRep": {"head_epochs": 10},
-        "Ditto": {"lam": 1.0},
-        "FedBABU": {"tune_epochs": 5},
-        "FedGen": {"weight": 1.0, "noise": 32, "hidden": 256},
-        "FedL2G": {"warm_up": 50 / 1000},
-    }
-    for name, values in named.items():
-        assert dataclasses.asdict(make(name)).items() >= values.items(), name

@@ -1,4 +1,4 @@
-"""Costs, estimates and maps follow what a sample looks like."""
+"""FLOPs against counts by hand, and what is told from them of samples of every kind. Each method: test_contract.py."""
 
 import dataclasses
 import itertools
@@ -7,9 +7,8 @@ import computed
 import numpy as np
 import pytest
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
-from fedlib import Dataset, Model, RunSpec, algorithms, data, lab, models, simulate
+from fedlib import Dataset, Model, RunSpec, algorithms, data, lab, models
 from fedlib.algorithms import Standalone, make
 from fedlib.lab import costs, estimates, of_record
 from fedlib.papers import views
@@ -92,67 +91,7 @@ def test_a_run_is_estimated_costed_and_read_back(name):
     assert features.shape == (len(table), width) and np.isfinite(features).all()
 
 
-class Narrow(Standalone):
-    """Fits one network alone."""
-
-    name = "Narrow"
-
-    def check(self, federation):
-        assert set(federation.architectures) == {"mine"}
-
-
-def counted(spec, monkeypatch):
-    """What the second round computes, by a counter around each step of the method, and what it is priced at."""
-    run, found = lab.resolve(spec, "smoke"), []
-
-    def watched(step):
-        def within(*given):
-            with FlopCounterMode(display=False) as counter:
-                returned = step(*given)
-            found.append(counter.get_total_flops() if given[-1].round == 1 else 0)
-            return returned
-
-        return within
-
-    for name in ("init_client", "download", "local_round", "aggregate"):
-        monkeypatch.setattr(type(run.algorithm), name, watched(getattr(type(run.algorithm), name)))
-    outcome = simulate(lab.federation_of(run), run.simulated, 2)
-    monkeypatch.undo()
-    first, both = costs.of_outcome(outcome, run.simulated)
-    return sum(found), both - first
-
-
-ZOO, QUICK = "ResNet-4,MobileNet-V2", ("FedGH", "FML", "Per-FedAvg", "FedKEMF")
 UNEVEN = {"partition": "dirichlet", "alpha": 0.5, "num_clients": 4, "participation": 1.0, "rounds": 2, "batch_size": 16}
-NAMES = list(algorithms.ALGORITHMS)
-DEPEND = {"pFedHR", "FedKD"}  # on the weights: which candidates there are, which ranks are kept
-
-
-@pytest.mark.thorough(*QUICK)
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in DEPEND])
-def test_a_method_is_priced_at_what_it_runs(name, small_digits, monkeypatch):
-    scenario = "CNN-5" if algorithms.ALGORITHMS[name].needs == "architecture" else "CNN-2,CNN-5,CNN-1"
-    found, priced = counted(RunSpec(name, dataset="digits", scenario=scenario, local_epochs=2, **UNEVEN), monkeypatch)
-    assert priced == pytest.approx(found, rel=0.01)
-
-
-KINDS = [
-    *itertools.product(SAMPLES, ["FedProto", "FML"]),
-    *((ZOO, name) for name in ("FML", "FedMRL", "FD")),
-    ("mine", "Narrow"),
-]
-
-
-@pytest.mark.thorough("MLP", "mine")
-@pytest.mark.parametrize(("scenario", "name"), KINDS)
-def test_networks_of_every_kind_are_priced_at_what_they_run(scenario, name, small_digits, monkeypatch):
-    algorithms.register(Narrow)
-    models.register("mine", lambda num_classes, channels: models.cnn("CNN-5", num_classes, channels))
-    spec = RunSpec(name, dataset="digits", scenario=scenario, **UNEVEN)
-    if scenario in SAMPLES:
-        spec = dataclasses.replace(register(scenario), algorithm=name)
-    found, priced = counted(spec, monkeypatch)
-    assert priced == pytest.approx(found, rel=0.01)
 
 
 def test_a_large_run_holds_what_it_was_priced_at_and_a_small_one_is_priced_alike(small_digits, monkeypatch):
@@ -176,3 +115,70 @@ def test_the_flops_of_results_of_record_are_what_is_counted_today():
     one = {(run.spec.algorithm, run.spec.dataset, run.spec.isolated): run for run in old}
     for run in one.values():
         assert costs.of_run(run) == pytest.approx(np.cumsum(computed.counted(run.spec, run.rounds)), rel=1e-9), run.key
+
+
+# ---------------------------------------------------------------------------------------------------- methods by hand
+
+# Multiply-adds of a forward pass of CNN-1..5 with 10 classes, and of conv1, whose input needs no gradient.
+FORWARD = {"CNN-1": 4_825_800, "CNN-2": 3_385_800, "CNN-3": 3_525_800, "CNN-4": 3_265_800, "CNN-5": 2_875_800}
+CONV1 = 28 * 28 * 16 * 75
+HEADER = 500 * 10
+MEANS = 2 * 500  # class means of the representation over two seen classes, an image
+
+
+@pytest.mark.parametrize("architecture", FORWARD)
+def test_three_forwards_beside_the_real_step(architecture: str) -> None:
+    assert costs.training_flops(architecture, 10, 3) == 3 * 2 * FORWARD[architecture] - 2 * CONV1
+
+
+RATIOS = {  # FLOPs by Standalone's: CNN-1 to CNN-5
+    "pFedES": (2.827, 2.903, 2.892, 2.912, 2.950),  # E_fe = E; above 3.2 frozen networks would take gradients
+    "FML": (1.568, 1.834, 1.798, 1.868, 2.000),
+    "FedGH": (1.357, 1.367, 1.366, 1.369, 1.374),  # E = 1
+    "FedSSA": (1.0, 1.0, 1.0, 1.0, 1.0),
+    "LG-FedAvg": (1.0, 1.0, 1.0, 1.0, 1.0),
+    "FedProto": (1.357, 1.367, 1.366, 1.369, 1.374),  # as FedGH: every image once more for the class means
+}
+
+
+@pytest.mark.slow
+@pytest.mark.thorough
+@pytest.mark.parametrize("place", [0, 3])  # the others take as long again and say the same
+@pytest.mark.parametrize("method", RATIOS)
+def test_flops_relative_to_standalone(method: str, place: int) -> None:
+    given = {"extractor_epochs": 0} if method == "pFedES" else {}
+    ratio = costs.relative_to_standalone(make(method, given), list(FORWARD)[place])
+    assert ratio == pytest.approx(RATIOS[method][place], rel=0.005)
+
+
+@pytest.mark.slow
+@pytest.mark.thorough
+def test_extractor_epochs_do_not_grow_with_the_local_ones() -> None:
+    """pFedES on CNN-5: step 1 trains on raw and on enhanced images, 2 (3 f - c1) + g multiply-adds an image; step 2
+    takes the gradient through a frozen network, 2 f + 2.5 g. E_fe = 5 of step 2 fall on E of step 1.
+    """
+    forward, extractor = FORWARD["CNN-5"], 442_368
+    first, second = 2 * (3 * forward - CONV1) + extractor, 2 * forward + 2.5 * extractor
+    for epochs in (1, 10):
+        expected = (first + 5 / epochs * second) / (3 * forward - CONV1)
+        ratio = costs.relative_to_standalone(make("pFedES"), "CNN-5", epochs)
+        assert ratio == pytest.approx(expected, rel=0.005)
+
+
+@pytest.mark.slow
+@pytest.mark.thorough
+def test_parts_of_a_round_by_hand() -> None:
+    step, extraction = 2 * (3 * FORWARD["CNN-5"] - CONV1), 2 * (FORWARD["CNN-5"] - HEADER + MEANS)
+    cost = costs.flops(make("FedGH"), "CNN-5")
+    assert (cost.epoch, cost.round, cost.public, cost.fixed) == (step, extraction, 0, 0)
+    # the server's step on a LAR: forward, and the gradient of the weight; two LARs an upload
+    assert cost.upload == 2 * 2 * (2 * HEADER) and cost.server == 0
+    frozen = costs.flops(make("FedGH", {"server_update": "frozen"}), "CNN-5")
+    assert (frozen.upload, frozen.epoch, frozen.round) == (0, step, extraction)
+    # FedMD digests the public subset (a training step an image) and answers on it (a forward pass)
+    digest = costs.flops(make("FedMD"), "CNN-5")
+    assert (digest.epoch, digest.public) == (step, step + 2 * FORWARD["CNN-5"])
+    # FedKEMF's server runs each upload on the public subset and trains one network on it
+    distil = costs.flops(make("FedKEMF"), "CNN-5")
+    assert (distil.upload, distil.upload_public) == (0, 2 * FORWARD["CNN-5"])
+    assert (distil.server_public, distil.server) == (step, 0)
