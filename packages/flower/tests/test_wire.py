@@ -1,5 +1,5 @@
 """Bytes on a wire: what goes in comes out, and what nobody of fedlib's sent is one line. That whole runs over these
-bytes keep their bits, whatever the method, is in tests/algorithms/test_exchange.py.
+bytes keep their bits, whatever the method, is in tests/algorithms/test_contract.py.
 """
 
 import dataclasses
