@@ -93,6 +93,12 @@ def test_runs_are_listed_told_apart_filtered_and_printed_as_json(three, eighty, 
     assert 0 <= found[0]["accuracy"] <= 1 and found[0]["state"] == "finished"
 
 
+def test_names_are_found_in_any_case(small_digits, capsys):
+    typed = "run fedssa --dataset DIGITS --num-clients 5 --participation 0.2 --rounds 1"
+    assert "FedSSA-digits-" in said(typed, capsys)
+    assert said("exhibits show FedSSA/Fig3", capsys).startswith("fedssa/fig3: ")
+
+
 def test_train_only_trains_and_executes_nothing(home, monkeypatch, capsys):
     """And figures alone are made of what is there."""
     swept = []
