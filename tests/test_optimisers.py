@@ -1,13 +1,11 @@
 """Torch's optimisers and schedules by name, parts of epochs, and runs that end when validation no longer improves."""
 
-import re
-
 import numpy as np
 import pytest
 import tiny
 import torch
 
-from fedlib import Federation, FedlibError, RunSpec, lab, optimisers, run, simulate, training
+from fedlib import Federation, RunSpec, lab, optimisers, run, simulate, training
 from fedlib.algorithms import make
 from fedlib.protocol import Protocol
 from fedlib.simulation import Outcome, _over
@@ -48,27 +46,6 @@ def test_any_optimiser_trains_a_federation_twice_to_the_same_bits(name):
     assert one.digest() != simulate(federation(protocol=Protocol(lr=0.01, clip_norm=1.0)), make("FedProto"), 2).digest()
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"optimiser": "adamw"}, "optimiser = 'adamw' is unknown: did you mean 'AdamW'"),
-        ({"optimiser": "AdamW(0.9)"}, "optimiser = 'AdamW(0.9)': must be a name of torch's, perhaps with parameters"),
-        ({"optimiser": "AdamW(betas=x)"}, "must be a name of torch's, perhaps with parameters"),
-        ({"optimiser": "AdamW(ams=True)"}, "parameter of AdamW = 'ams' is unknown: did you mean 'amsgrad'"),
-        ({"optimiser": "AdamW(lr=0.1)"}, "must be without lr, which is a field of its own"),
-        ({"optimiser": "AdamW(betas=(2, 2))"}, "optimiser = 'AdamW(betas=(2, 2))': Invalid beta parameter"),
-        ({"optimiser": "AdamW", "momentum": 0.9}, "momentum = 0.9: must be 0 under AdamW, which has none"),
-        ({"optimiser": "SGD(nesterov=True)"}, "Nesterov momentum requires a momentum"),
-        ({"optimiser": "LBFGS"}, "optimiser = 'LBFGS'"),
-        ({"optimiser": "SparseAdam"}, "optimiser = 'SparseAdam': cannot take a plain step"),
-    ],
-)
-def test_an_optimiser_that_cannot_be_is_refused_in_one_line(given, message):
-    with pytest.raises(FedlibError, match=re.escape(message)) as error:
-        Protocol(**given)
-    assert "\n" not in str(error.value)
-
-
 def test_a_preset_for_sgd_leaves_its_momentum_to_sgd():
     def resolved(**overrides):
         return lab.resolve(RunSpec("Standalone", overrides=overrides))
@@ -97,23 +74,6 @@ def test_rates_over_rounds_by_hand():
     for given, peak in (("", 2), (", epochs=4, steps_per_epoch=5", 5)):  # 30 % of the steps, those of T unless given
         one_cycle = optimisers.rates(f"OneCycleLR(max_lr=0.4{given})", 0.1, 10)
         assert np.argmax(one_cycle) == peak and one_cycle[peak] == pytest.approx(0.4)
-
-
-@pytest.mark.parametrize(
-    ("schedule", "message"),
-    [
-        ("Cosine", "schedule = 'Cosine' is unknown"),
-        ("StepLR", "schedule = 'StepLR': "),
-        ("StepLR(size=3)", "parameter of StepLR = 'size' is unknown: did you mean 'step_size'"),
-        ("ReduceLROnPlateau", "schedule = 'ReduceLROnPlateau': "),
-        ("LambdaLR(lr_lambda=2)", "schedule = 'LambdaLR(lr_lambda=2)': "),
-        ("ExponentialLR(gamma=-1)", "gives a rate of -0.01"),
-    ],
-)
-def test_a_schedule_that_cannot_be_is_refused_in_one_line(schedule, message):
-    with pytest.raises(FedlibError, match=re.escape(message)) as error:
-        lab.resolve(RunSpec("Standalone", schedule=schedule, rounds=3))
-    assert "\n" not in str(error.value)
 
 
 def test_a_schedule_of_very_many_rounds_is_resolved_at_once():
@@ -168,9 +128,6 @@ def test_the_first_half_epoch_is_the_start_of_a_whole_one():
 def test_epochs_in_a_specification():
     keys = [lab.resolve(RunSpec("Standalone", local_epochs=given)).key for given in (1, 2, 0.5, 1.5, 2.0, "2")]
     assert len(set(keys)) == 4 and keys[1] == keys[4] == keys[5]
-    for given in (0, -1, "half"):
-        with pytest.raises(FedlibError, match=r"^local_epochs = "):
-            lab.resolve(RunSpec("Standalone", local_epochs=given))
 
 
 # ----------------------------------------------------------------------------------------------------- early stopping
@@ -195,12 +152,3 @@ def test_a_run_that_no_longer_improves_ends_and_is_stored_so(name, small_digits)
     record = run(spec, progress=False)
     assert record.status == "finished" and record.rounds["round"].tolist() == [-1, 0, 1, 2]
     assert run(spec, progress=False).key == record.key != lab.resolve(RunSpec(**vars(spec) | {"patience": 0})).key
-
-
-def test_patience_needs_validation_images_and_no_newcomers():
-    for more in ({"overrides": {"split": "local-8:0:2"}}, {"newcomers": 2}):
-        with pytest.raises(FedlibError, match="patience = 3: must be 0 where clients have no validation images"):
-            lab.resolve(RunSpec("Standalone", patience=3, **more))
-    unvalidated = federation(protocol=Protocol(split="local-8:0:2"))
-    with pytest.raises(FedlibError, match="patience = 3: must be 0 where clients have no validation images"):
-        simulate(unvalidated, make("Standalone"), 5, patience=3)

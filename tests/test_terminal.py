@@ -1,17 +1,21 @@
-"""What the commands print, at 80 columns: aligned, rounded, in order, and with everything that tells runs apart."""
+"""What the commands print, at 80 columns and into streams of any kind, and what a shell completes, tried in a real bash."""
 
 import json
+import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import processes
 import pytest
 from processes import rewrite
 
+import fedlib
 from fedlib import ALGORITHMS, Dataset, RunSpec, data, lab, run
 from fedlib.__main__ import app, main, parse
 from fedlib.papers import reproduce
@@ -74,43 +78,25 @@ def three(small_digits, runs):
     return records
 
 
-def test_runs_are_listed_in_order_aligned_and_told_apart(three, eighty, capsys):
-    lines = said("runs", capsys).splitlines()
-    head, *rows, last = lines
+def test_runs_are_listed_told_apart_filtered_and_printed_as_json(three, eighty, capsys):
+    head, *rows, last = said("runs", capsys).splitlines()
     assert max(map(len, [head, *rows])) <= 80 and last.startswith("4 runs in ")
-    assert [row.split("-")[0] for row in rows] == ["FedSSA", "Standalone", "Standalone", "FedGH"]
+    assert [row.split("-")[0] for row in rows] == ["FedSSA", "Standalone", "Standalone", "FedGH"]  # as they finished
     assert "mu0=0.3, iid" in rows[0] and "inherit=first_visit" in rows[2] and "inherit" not in rows[1]
     assert "unfinished" in rows[3]
-    for row in rows[:3]:
-        assert re.search(r" \d+\.\d\d  ?6 0\.33 3 1 +0", row), row
-        assert row[: head.index(" N") + 2].endswith("6")
-    shown = said(f"runs show {rows[0].split()[0]}", capsys)  # the shortened name is understood
-    rounds = shown[shown.index("\n}\n") :].splitlines()
-    assert shown.startswith("{") and max(map(len, rounds)) <= 80 and "published_words" in shown
-
-
-def test_runs_are_filtered_and_printed_as_json(three, eighty, capsys):
+    assert "published_words" in said(f"runs show {rows[0].split()[0]}", capsys)  # the shortened name is understood
     assert said("runs list fedssa", capsys).count("digits") == 1
     assert said("runs list fedkd", capsys).startswith("0 runs in ")
-    assert main(["runs", "list", "FedSAA"]) == 2 and "did you mean 'FedSSA'" in capsys.readouterr().err
     found = json.loads(said("runs list Standalone --json", capsys))
     assert [one["key"] for one in found] == [three[0].key, three[2].key]
     assert found[0]["spec"]["participation"] == 1 / 3 and found[1]["spec"]["overrides"] == {"inherit": "first_visit"}
     assert 0 <= found[0]["accuracy"] <= 1 and found[0]["state"] == "finished"
 
 
-def test_a_run_prints_its_overrides_and_names_its_means_for_what_they_are(three, eighty, capsys):
-    text = said(
-        "run Standalone --num-clients 6 --participation 0.3333333333333333 --rounds 3 --override inherit=first_visit",
-        capsys,
-    )
-    assert "overrides: inherit = first_visit" in text and "C = 0.333" in text and "T = 3" in text
-    assert "mean of the last 3 " in text.replace("\n  ", " ") and "last10" not in text
-
-
-def test_check_says_what_is_not_fresh(capsys):
-    assert not reproduce.reproduce("fedssa/table3", "smoke", jobs=1, only="check")
-    assert "table3.json missing" in capsys.readouterr().out
+def test_names_are_found_in_any_case(small_digits, capsys):
+    typed = "run fedssa --dataset DIGITS --num-clients 5 --participation 0.2 --rounds 1"
+    assert "FedSSA-digits-" in said(typed, capsys)
+    assert said("exhibits show FedSSA/Fig3", capsys).startswith("fedssa/fig3: ")
 
 
 def test_train_only_trains_and_executes_nothing(home, monkeypatch, capsys):
@@ -129,16 +115,6 @@ def test_communication_is_in_units_of_1024(small_digits, capsys):
     each, whole = re.search(r"communication: ([\d.]+) KB a client and round, ([\d.]+) MB in all", printed).groups()
     assert float(each) == pytest.approx(words * 4 / 1024 / 4, abs=0.006)
     assert float(whole) == pytest.approx(words * 4 / 1024**2, abs=0.006) and float(whole) > 5
-
-
-def test_bare_it_greets_and_names_are_found_in_any_case(small_digits, capsys):
-    assert main([]) == 0
-    greeting = capsys.readouterr().out
-    assert all(f"  fedlib {words}  " in greeting for words in ("run FedSSA", "exhibits", "reproduce fedssa/fig6"))
-    assert "FedSSA-digits-" in said(
-        "run fedssa --dataset DIGITS --num-clients 5 --participation 0.2 --rounds 1", capsys
-    )
-    assert said("exhibits show FedSSA/Fig3", capsys).startswith("fedssa/fig3: ")
 
 
 @pytest.mark.parametrize("words", ["--version", "--help", "", "rnu"])
@@ -172,3 +148,110 @@ def test_runs_on_data_that_is_registered_elsewhere_are_listed(eighty, capsys):
     )
     del data.REGISTERED["vectors"]
     assert "Standalone-vectors" in said("runs list", capsys)
+
+
+# --------------------------------------------------------------------------------------------------------- streams
+
+
+@pytest.mark.parametrize("text", ["list", "exhibits"])
+def test_a_reader_that_has_gone_is_no_error(text):
+    """As in `fedlib list | head`."""
+    line = [sys.executable, "-m", "fedlib", text]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.stdout.close()
+        _, error = process.communicate(timeout=processes.SECONDS)
+    assert process.returncode == 0 and not error
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("text", "closed"), [("runs", ">&-"), ("runs", ">&- 2>&- <&-"), ("data", ">&-"), ("list", "2>&-")]
+)
+def test_closed_streams(text, closed, home):
+    line = f"exec {sys.executable} -m fedlib {text} {closed}"
+    ended = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0 and not ended.stderr
+
+
+@pytest.mark.thorough
+def test_a_run_with_closed_streams_is_stored_whole(home):
+    words = "run Standalone --num-clients 20 --participation 0.05 --rounds 1 --scenario CNN-5 >&- 2>&- <&-"
+    ended = subprocess.run(["sh", "-c", f"exec {sys.executable} -m fedlib {words}"], timeout=300)
+    (path,) = lab.stored()
+    assert ended.returncode == 0 and lab.state(path)[0] == "finished"
+
+
+@pytest.mark.slow
+def test_a_locale_without_dashes(home, tmp_path):
+    """A diverged run prints one, and the store lists it."""
+    ascii = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    diverging = ["run", "Standalone", "--num-clients", "5", "--participation", "0.2", "--rounds", "2", "--lr", "1e20"]
+    code = f"from fedlib.__main__ import main; print('exits', main({diverging}), main(['runs']))"
+    with processes.started("-c", code, home=home, **ascii) as process:
+        output, _ = process.communicate(timeout=processes.SECONDS)
+    assert "exits 0 0" in output and "accuracy: ? (a round left numbers that are not finite)" in output, output
+    assert output.count("Standalone-digits-") == 3
+
+
+# --------------------------------------------------------------------------------------------------- completion by TAB
+
+BASH = shutil.which("bash")
+
+
+@pytest.fixture
+def complete(capsys, tmp_path):
+    """What bash offers for the last of the words of a line; the script calls this checkout's fedlib."""
+    if BASH is None:
+        pytest.skip("no bash")
+    assert main(["completion", "bash"]) == 0
+    (tmp_path / "script").write_text(capsys.readouterr().out)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "fedlib").write_text(f'#!/bin/sh\nexec {sys.executable} -m fedlib "$@"\n')
+    (tmp_path / "bin" / "fedlib").chmod(0o755)
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path, "PYTHONPATH": str(Path(fedlib.__file__).parents[1])}
+
+    def offered(*words):
+        line = " ".join(f"'{word}'" for word in words)
+        source = f"""
+source {tmp_path / "script"}
+COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}
+_fedlib fedlib '{words[-1]}' ''
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+        command = [str(BASH), "--norc", "-c", source]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, cwd=tmp_path)
+        assert ended.returncode == 0 and not ended.stderr, ended.stderr
+        return ended.stdout.split()
+
+    return offered
+
+
+def test_bash_completes_commands_options_and_names(complete):
+    assert complete("fedlib", "rep") == ["reproduce"]
+    tables = {"fedgh/table1", "fedgh/table2", "fedgh/table3"}
+    assert set(complete("fedlib", "reproduce", "fedgh/table")) == tables
+    assert complete("fedlib", "reproduce", "fedgh/table3", "--sc") == ["--scale"]
+    assert complete("fedlib", "reproduce", "fedgh/table3", "--scale", "re") == ["record"]
+    assert complete("fedlib", "run", "FedS") == ["FedSSA"]
+    assert complete("fedlib", "run", "FedSSA", "--protocol", "rel") == ["released"]
+    assert set(complete("fedlib", "runs", "")) >= {"list", "show", "prune", "export"}
+
+
+@pytest.mark.slow
+def test_bash_completes_the_keys_of_stored_runs_and_never_executes_the_names_of_folders(complete, tmp_path):
+    """In a store that others write to, a name is a name: completing it runs nothing, whatever it is."""
+    names = ["FedSSA-$(touch${IFS}executed)x", "FedSSA-`touch executed`", "FedSSA-a;touch executed", "FedSSA-$HOME"]
+    names += ["FedSSA-*", "FedSSA-a b", "FedSSA-'x", 'FedSSA-"x', "FedSSA-a\nb", "FedSSA-{1..9}", "FedSSA-\\x", "-rf"]
+    for name in [*names, "FedSSA-digits-0123", "FedSSA-digits-4567"]:
+        (lab.store() / name).mkdir(parents=True)
+        (lab.store() / name / "spec.json").touch()
+    for words in (("runs", "show", "FedSSA"), ("compare", "Fed")):
+        assert sorted(complete("fedlib", *words)) == ["FedSSA-digits-0123", "FedSSA-digits-4567"]
+    assert not list(tmp_path.glob("**/executed"))
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_have_a_script(shell, capsys):
+    assert main(["completion", shell]) == 0
+    assert "fedgh/table3" in capsys.readouterr().out
