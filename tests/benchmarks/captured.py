@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from machine import describe, random_images, shortened
+from machine import describe, options, random_images
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
@@ -188,7 +188,7 @@ def trained(method: str, device: str, precision: str, batch_size: int, rounds: i
 
 
 def main() -> None:
-    short, device = shortened(__doc__), "cuda" if torch.cuda.is_available() else "cpu"
+    short, device = options(__doc__).parse_args().short, "cuda" if torch.cuda.is_available() else "cpu"
     print(describe(), device)
     methods = ("Standalone", "FedProto", "FedSSA", "FML", "FedKD", "pFedES")
     for method, precision, size in itertools.product(methods[: 3 if short else None], ("fp32", "bf16"), (64, 512)):
