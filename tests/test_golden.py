@@ -73,7 +73,8 @@ def test_the_cases_show_what_they_are_meant_to():
 
 def test_planted_faults_stand_in_their_files_and_each_method_has_some():
     assert not faults.check()
-    assert {word[7:] for _, tests, _ in faults.FAULTS for word in tests.split() if word[:7] == "golden:"} == set(ALGORITHMS)
+    words = {word.removeprefix("golden:") for _, tests, _ in faults.FAULTS for word in tests.split()}
+    assert words >= set(ALGORITHMS)
 
 
 # ----------------------------------------------------------------------------------------------- what the test says
