@@ -283,7 +283,7 @@ FAULTS: list[tuple[str, str, list[Change]]] = [
         ("            for tensor in self._moments():\n                tensor.zero_()\n\n    def end", "\n    def end"),
         ("                given.copy_(own)\n", "                pass\n"),
     ]),
-    ("lab/own.py", "tests/lab/test_own_parts.py", [
+    ("lab/own.py", "tests/lab/test_keys.py tests/lab/test_own_parts.py", [
         ("self.value((function.__defaults__, function.__kwdefaults__))", "pass"),
         ("sorted(digest(item) for item in value)", "[digest(item) for item in value]"),
     ]),

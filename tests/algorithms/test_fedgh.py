@@ -59,8 +59,6 @@ def test_fedgh_by_hand():
         ("per_lar", 0.3, [[0], [1], [2]]),
         ("minibatch", 0.3, [[0, 1, 2]]),
         ("frozen", 0.3, []),
-        ("per_lar", 0.0, []),
-        ("minibatch", 0.0, []),
     ],
 )
 def test_fedgh_steps_in_order_of_arrival(update: str, rate: float, batches: list[list[int]]) -> None:
@@ -107,3 +105,11 @@ def test_fedgh_lars_of_augmented_images(lars: str) -> None:
     features = images[:, 0, 0, :2].double().numpy() @ client.model.extractor[1].weight.detach().double().numpy().T
     expected = [features[:2].mean(0), features[2]]  # labels 0, 0, 1
     np.testing.assert_allclose(upload["lars"], expected, atol=1e-6)
+
+
+def test_fedgh_at_rate_0_trains_no_header():
+    fed, _ = federation()
+    start = header_of(FedGH().init_server(fed.server_context()))
+    outcome = simulate(fed, FedGH(server_lr=0.0), 2)
+    for name, value in header_of(outcome.server).items():
+        np.testing.assert_array_equal(value, start[name])

@@ -2,7 +2,11 @@
 
 import dataclasses
 import hashlib
+import itertools
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -133,3 +137,27 @@ def test_a_whole_specification_of_an_earlier_version_means_what_it_meant(monkeyp
 )
 def test_a_run_differs_from_the_usual_one_in_what_decides_its_numbers(asked, said):
     assert sorted(lab.differences(lab.resolve(lab.RunSpec("FedSSA", dataset="digits", **asked)).spec)) == sorted(said)
+
+
+@pytest.mark.parametrize(("dealt", "keys"), [("dirichlet", 2), ("quantity-skew", 2), ("iid", 1), ("by-class", 1)])
+def test_alpha_is_in_the_key_of_what_deals_by_it(dealt, keys):
+    asked = [lab.RunSpec(dataset="digits", partition=dealt, alpha=alpha) for alpha in (0.1, 0.5)]
+    assert len({lab.resolve(spec).key for spec in asked}) == keys
+
+
+@pytest.mark.parametrize(("one", "other"), [*itertools.combinations(("none", "server", "clients"), 2)])
+def test_two_requests_for_a_run_keep_what_either_asks_for(one, other):
+    """More weights to the right."""
+    for first, second in ((one, other), (other, one)):
+        asked = lab.resolve(lab.RunSpec(dataset="digits", keep=first))
+        assert asked.joined(lab.RunSpec(dataset="digits", keep=second)).spec.keep == other
+
+
+def test_a_set_in_ones_own_code_has_one_digest_in_every_process():
+    """Texts in a set come in another order under another PYTHONHASHSEED."""
+    code = "from fedlib.lab import own; print(own.digest({'a', 'b', 'c', 'd', 'e'}))"
+    made = {
+        subprocess.check_output([sys.executable, "-c", code], env=os.environ | {"PYTHONHASHSEED": seed}, timeout=120)
+        for seed in ("1", "2", "3")
+    }
+    assert len(made) == 1

@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+import os
 
 import nbformat
 import pytest
@@ -148,6 +149,12 @@ def test_estimates_go_by_processor_seconds_alone(tmp_path, monkeypatch):
     assert own.seconds == record.provenance["processor_seconds"] > 0
     assert own.seconds == pytest.approx(record.timing["processor_seconds"].sum(), abs=0.01)
     assert expected([own], algorithm="Standalone", num_clients=2, rounds=2, participation=1.0) > 0
+    other = lab.run(RunSpec("Standalone", num_clients=2, rounds=2, seed=1), progress=False)
+    monkeypatch.setattr(estimates, "NEWEST", 1)
+    for newest, oldest in ((record, other), (other, record)):
+        os.utime(oldest.path / "DONE", (0, 0))
+        os.utime(newest.path / "DONE", (1, 1))
+        assert [one.run.key for one in estimates.timed()] == [newest.key]
     diverged = dataclasses.replace(record, status="diverged")
     older = dataclasses.replace(record, provenance={"seconds": 7.0})
     assert [one.seconds for one in estimates.Timed.of([diverged, older, record])] == [own.seconds]

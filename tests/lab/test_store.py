@@ -244,6 +244,8 @@ def test_prune(home, monkeypatch, capsys, tmp_path):
     assert main(["runs", "prune", key, "--older-than", "1", "--yes"]) == 0
     assert capsys.readouterr().out == f"deleted {key} (unfinished)\n"
     interrupted(unfinished)
+    os.utime(home / "runs" / key / "spec.json", (0, 0))  # begun long ago, and gone on with since
+    assert main(["runs", "prune", "--older-than", "1", "--yes"]) == 0 and (home / "runs" / key).exists()
     assert main(["runs", "prune", "--older-than", "0", "--yes"]) == 0 and not (home / "runs" / key).exists()
     assert main(["runs", "prune", "FedSSA", "--yes"]) == 0
     assert capsys.readouterr().out.count("a whole run is never pruned") == 2

@@ -467,3 +467,10 @@ def test_ctrl_c_ends_a_batch_and_its_kernels(tmp_path):
     assert process.returncode == 130, said
     assert "fedlib: interrupted; the same command goes on from here" in said.strip().splitlines()
     assert not any(kernel.is_running() for kernel in kernels)
+
+
+def test_a_readers_precision_leaves_rows_that_are_about_it():
+    for asked in ("fp32", "bf16"):
+        found = exhibits.cells("audit/precision", "smoke", precision=asked)
+        assert {cell.spec.precision for cell in found} == {"fp32", "bf16"}
+        assert {cell.spec.precision for cell in exhibits.cells("fedssa/table4", "smoke", precision=asked)} == {asked}

@@ -153,3 +153,15 @@ def test_what_waits_for_its_arm_is_whole_planned_and_in_no_table():
         record = lab.read(path)
         assert record is not None and record.key in named and record.key not in of_record_
         assert lab.resolve(record.spec).key == record.key
+
+
+def test_what_waits_for_its_arm_is_not_open(tmp_path, monkeypatch):
+    arm = planned.arm("ablations")
+    monkeypatch.setattr("fedlib.lab.of_record.by_key", dict)
+    monkeypatch.setattr(lab, "missing", lambda specs, scale: [lab.resolve(spec, scale) for spec in specs])
+    monkeypatch.setattr(places, "RESULTS", tmp_path)
+    before = len(arm.open())
+    done = tmp_path / "pending" / "runs" / arm.runs[0].key / "DONE"
+    done.parent.mkdir(parents=True)
+    done.touch()
+    assert before == len(arm.runs) and len(arm.open()) == before - 1

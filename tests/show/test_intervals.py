@@ -58,3 +58,11 @@ def test_student_t():
     assert mean == 3.0 and half == pytest.approx(4.302653 * 7**0.5 / 3**0.5, rel=1e-6)  # t of 2 degrees of freedom
     assert stats.student([4.0])[0] == 4.0 and np.isnan(stats.student([4.0])[1])
     assert stats.student([1.0, 3.0])[1] == pytest.approx(12.706205, rel=1e-6)
+
+
+def test_a_metric_of_rounds_whose_clients_are_not_all_stored_is_not_known():
+    """Round 1 has visited two clients, and the accuracy of one is there."""
+    run = Run(pd.DataFrame({"round": [0, 1, 2], "visited": [1, 2, 2]}))
+    run.clients = pd.DataFrame({"round": [0, 2, 2], "client": [0, 0, 1], "accuracy": [0.5, 0.5, 0.75]})
+    spread = intervals.with_metric(run, "spread")["spread"]
+    assert spread.isna().tolist() == [False, True, False]
