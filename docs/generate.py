@@ -138,10 +138,13 @@ def found_differences() -> pd.DataFrame:
     """The rows of the one table of differences that the pages show, with the setting and the difference in words."""
     found = differences.load().query("rule == @LAST").reset_index(drop=True)
     percent = (100 * found["participation"]).map("{:g} %".format)
-    found["setting"] = [
-        f"{row.dataset}, N = {row.num_clients}, C = {part}, T = {row.rounds}, E = {row.local_epochs}, B = {row.batch_size}"
-        for row, part in zip(found.itertuples(), percent, strict=True)
-    ]
+    found["setting"] = found["dataset"] + ", N = " + found["num_clients"].astype(str) + ", C = " + percent
+    for letter, column in (
+        ("T", "rounds"),
+        ("E", "local_epochs"),
+        ("B", "batch_size"),
+    ):  # where both methods have the same
+        found["setting"] += (f", {letter} = " + found[column].astype("string")).fillna("")
     interval = [f" ± {row.half:.2f}" if row.half == row.half else "" for row in found.itertuples()]
     found["points"] = found["difference"].map("{:+.2f}".format) + interval
     found["words"] = found["verdict"].where(found["n"] > 1, "one seed: not judged")

@@ -82,7 +82,10 @@ def build() -> pd.DataFrame:
             held = frame.groupby(["setting", "method"])["validation"].mean().to_dict()
             for name, of in VALIDATION.items():
                 found[name] = [held[row] for row in zip(found["setting"], found[of], strict=True)]
-            if first["value"] == "tuned":  # another family has the difference of a pair at one E, B, T and rate
+            # A row of `tuned` has what both methods have in common; a pair at one E, B, T and rate is another family's.
+            if first["value"] == "tuned":
+                both = [[set(own[name]) for name in PLACE] for own in of_pairs]
+                found["setting"] = [[min(one) if len(one) == 1 else None for one in row] for row in both]
                 alike = [len(own[[*PLACE, "lr"]].drop_duplicates()) == 1 for own in of_pairs]
                 found = found.drop(found.index[alike])
             made += [found] if len(found) else []

@@ -1,6 +1,7 @@
 """Clients elsewhere, and all that goes between them and the server as bytes."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import tiny
@@ -9,6 +10,11 @@ import torch
 from fedlib import Federation, lab, simulate, simulation
 from fedlib.algorithms.base import Algorithm, Message
 from fedlib.simulation import Outcome, Reply, Request
+
+
+def of_resolved(found: lab.Resolved, **more: Any) -> Outcome:
+    """The run here, in this process."""
+    return simulate(lab.federation_of(found), found.simulated, found.spec.rounds, found.spec.participation, **more)
 
 
 class Elsewhere:
@@ -56,7 +62,7 @@ def with_a_posted_server(algorithm: Algorithm) -> Algorithm:
 def over_bytes(found: lab.Resolved) -> Outcome:
     """What it is here, once nothing has changed through bytes: no client shared with another or the server."""
     global_states = torch.random.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
-    here = simulate(lab.federation_of(found), found.simulated, found.spec.rounds, found.spec.participation)
+    here = of_resolved(found)
     there = Elsewhere(found)
     server = lab.federation_of(found)
     posted = with_a_posted_server(found.algorithm)

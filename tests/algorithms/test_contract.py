@@ -14,7 +14,7 @@ import processes
 import pytest
 import tiny
 import torch
-from elsewhere import Elsewhere, over_bytes
+from elsewhere import Elsewhere, of_resolved, over_bytes
 from processes import bits
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
@@ -62,10 +62,6 @@ def asked(name: str, **changes: Any) -> RunSpec:
 
 def trained(name: str, **changes: Any) -> Outcome:
     return of_resolved(lab.resolve(asked(name, **changes)))
-
-
-def of_resolved(found: lab.Resolved, **more: Any) -> Outcome:
-    return simulate(lab.federation_of(found), found.simulated, found.spec.rounds, found.spec.participation, **more)
 
 
 def narrow(num_classes: int, channels: int) -> Model:
@@ -542,7 +538,7 @@ WORDS = {
 }
 
 
-# Thorough, so that the mutants run it.
+# Thorough, so that the planted faults' runner takes it.
 @pytest.mark.thorough(None)
 def test_words_in_a_steady_state_round():
     words = costs.table(public_samples=20)

@@ -1,7 +1,7 @@
 """The next step on a GPU: a training step recorded once as a CUDA graph and replayed, in place of `training.step`.
 
-`train` does what `training.train` does, with the same batches in the same order, on static copies of the networks, the batch and
-what the loss is handed: a visit copies the client's numbers in, replays a step for each batch and copies them out. A graph is
+`train` is `training.train` on static copies of the networks, the batch and what the loss is handed: a visit copies the client's
+numbers in, replays a step for each batch and copies them out. A graph is
 kept for each loss, networks, batch shape and settings. On a CPU the same functions run on the same static places, nothing is recorded:
 that shows what is copied, not how fast it is. Not part of fedlib: it has never run on a card.
 
@@ -23,8 +23,8 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from fedlib import Federation, simulate, training
 from fedlib.algorithms import make
-from fedlib.randomness import fork_torch
 
+TRAIN, STEP = training.train, training.step
 GRAPHS: dict[Any, "Recorded"] = {}
 
 
@@ -82,7 +82,9 @@ class Recorded:
             for own, given in zip(places(self.modules), places(dict(modules)), strict=True):
                 given.copy_(own)
 
-    def step(self, batch: Mapping[str, Tensor]) -> Tensor:
+    def step(self, *_: Any, **handed: Any) -> Tensor:
+        """In place of `training.step`, of which the batch alone is new."""
+        batch = {name: handed[name] for name in handed if name not in self.named}
         shapes = tuple((name, *tensor.shape) for name, tensor in batch.items())
         if shapes not in self.graphs:
             self.graphs[shapes] = self._record(batch)
@@ -93,7 +95,7 @@ class Recorded:
         return value
 
     def _step(self, into: Mapping[str, Tensor]) -> Tensor:
-        return training.step(self.loss, self.modules, self.optimiser, self.pool, self.settings, **into, **self.named)
+        return STEP(self.loss, self.modules, self.optimiser, self.pool, self.settings, **into, **self.named)
 
     def _record(self, batch: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Tensor, Callable[[], None]]:
         into = {name: torch.empty_like(tensor).copy_(tensor) for name, tensor in batch.items()}
@@ -141,38 +143,30 @@ def train(
     support: np.random.Generator | None = None,
     augment: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
-    """As `training.train`."""
+    """As `training.train`, whose loop it is, on the static places."""
     named = named or {}
-    frozen = [module for module in named.values() if isinstance(module, nn.Module)]
-    normalised = bool(training.batch_norms(modules.values()))
-    dropout = stream.spawn(1)[0]
-    with training.without_gradients(frozen):
-        every_step = tuple(value for name, value in vars(settings).items() if name != "epochs")
-        key = loss, described((dict(modules), dict(named))), every_step, pool.precision, str(indices.device)
-        if key not in GRAPHS:
-            GRAPHS[key] = Recorded(loss, modules, named, pool, settings)
-        own = GRAPHS[key]
-        own.begin(modules, named)
-    second = training.batches(pool, indices, settings, support, augment, normalised) if support else None
-    total = torch.zeros((), device=indices.device)
-    with fork_torch(dropout), training.training_mode(own.modules):
-        for images, labels in training.batches(pool, indices, settings, stream, augment, normalised):
-            extra = dict(zip(("support_images", "support_labels"), next(second), strict=True)) if second else {}
-            total += own.step({"images": images, "labels": labels, **extra}) * len(labels)
-    own.end(modules)
-    for module in modules.values():
-        module.eval()
-    return total / max(1, sum(training.images_of_epochs(settings, len(indices))))
+    every_step = tuple(value for name, value in vars(settings).items() if name != "epochs")
+    key = loss, described((dict(modules), dict(named))), every_step, pool.precision, str(indices.device)
+    if key not in GRAPHS:
+        GRAPHS[key] = Recorded(loss, modules, named, pool, settings)
+    own = GRAPHS[key]
+    own.begin(modules, named)
+    training.step = own.step
+    try:
+        return TRAIN(loss, own.modules, pool, indices, settings, stream, own.named, support, augment)
+    finally:
+        training.step = STEP
+        own.end(modules)
 
 
 @contextmanager
 def captured():
     """Every local training through `train` above."""
-    whole, training.train = training.train, train
+    training.train = train
     try:
         yield
     finally:
-        training.train = whole
+        training.train = TRAIN
         GRAPHS.clear()
 
 
