@@ -227,7 +227,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _open_what_is_closed()
     for stream in (sys.stdout, sys.stderr):  # where the locale has no dash or letter, print a stand-in for it
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+            stream.reconfigure(errors="replace", line_buffering=True)  # so that a reader that has gone is noticed below
     try:
         command, bound, _ = parse(sys.argv[1:] if arguments is None else arguments)
         if not command.__module__.startswith((__name__, "fedlib.__main__", "cyclopts")):
