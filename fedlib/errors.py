@@ -70,10 +70,10 @@ def require(condition: bool, field: str, value: Any, allowed: str) -> None:
         raise FedlibError(f"{field} = {shown(value)}: must be {allowed}")
 
 
-def choose(field: str, value: Any, names: Iterable[str]) -> None:
+def choose(field: str, value: Any, names: Iterable[str], besides: str = "") -> None:
     """Raise `FedlibError` with the nearest valid names, unless `value` is one of `names`.
 
-    Of a few names all are listed; of many the three nearest alone, or all that end in `/value`.
+    Of a few names all are listed; of many the three nearest alone, or all that end in `/value`; where none is near, `besides` too.
     """
     known = list(names)
     if isinstance(value, str) and value in known:
@@ -90,7 +90,7 @@ def choose(field: str, value: Any, names: Iterable[str]) -> None:
         hint = f"did you mean {' or '.join(repr(name) for name in near)}?"
     else:
         nearest = difflib.get_close_matches(text, by_lower_case, n=3, cutoff=0.0)
-        hint = f"the nearest of {len(known)} are {', '.join(by_lower_case[name] for name in nearest)}"
+        hint = f"the nearest of {len(known)} are {', '.join(by_lower_case[name] for name in nearest)}{besides}"
     raise FedlibError(f"{field} = {shown(value)} is unknown: {hint}")
 
 

@@ -63,6 +63,14 @@ def _allowed(limits: Mapping[str, Any]) -> str:
     return f"{words} ({limits['note']})" if "note" in limits else words
 
 
+def with_meaning(owner: type | None, name: str, value: Any) -> str:
+    """`name = value`, held together by no-break spaces, and what the value means where `owner`'s note on the field says so."""
+    item = getattr(owner, "__dataclass_fields__", {}).get(name)
+    explained, _, meaning = item.metadata.get("note", "").partition(": ") if item else ("", "", "")
+    means = f" ({meaning})" if isinstance(value, int | float) and f"{value:g}" == explained else ""
+    return f"{name} = {value}{means}".replace(" ", "\u00a0")
+
+
 def allowed(item: "dataclasses.Field[Any]") -> str:
     """What a field allows, in words; of many names, that it is one of them."""
     choices = list(item.metadata.get("choices", ()))
@@ -70,13 +78,9 @@ def allowed(item: "dataclasses.Field[Any]") -> str:
         return ", ".join(choices) if len(choices) <= 6 else f"one of {len(choices)} names"
     if kind_of(item) is bool:
         return "true or false"
-    return (
-        _allowed(item.metadata)
-        if _HOLDS.keys() & item.metadata.keys()
-        else "a number"
-        if kind_of(item) in (int, float)
-        else "text"
-    )
+    if _HOLDS.keys() & item.metadata.keys():
+        return _allowed(item.metadata)
+    return "a number" if kind_of(item) in (int, float) else "text"
 
 
 def later(default: Any, neutral: Any, **metadata: Any) -> Any:

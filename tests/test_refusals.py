@@ -246,6 +246,7 @@ CALLS = [
     # of many names three are listed, of few all
     (lambda: choose("field", "name1x", MANY), "field = 'name1x' is unknown: did you mean 'name1' or 'name19' or 'name18'?"),
     (lambda: choose("field", "zzz", MANY), "field = 'zzz' is unknown: the nearest of 20 are name"),
+    (lambda: make("Mine"), "algorithm = 'Mine' is unknown: the nearest of 27 are Standalone, FML, FedMD (one of your own"),
     (lambda: choose("field", "zzz", MANY[:5]), "field = 'zzz' is unknown: known are name0, name1, name2, name3, name4"),
     # nothing is rounded
     *((partial(coerce, "field", *given), f"field = {given[0]!r}: must be {said}") for said, *given in (

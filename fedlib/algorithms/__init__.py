@@ -90,11 +90,14 @@ NEEDS = (
 )
 
 
+OWN = " (one of your own is known once its class is defined with @register)"
+
+
 def make(name: str, params: dict[str, Any] | None = None) -> Algorithm:
     """The method called `name` with the hyper-parameters given in `params` (strings are coerced, old names are read as
     today's), the others at their defaults.
     """
-    choose("algorithm", name, ALGORITHMS)
+    choose("algorithm", name, ALGORITHMS, OWN)
     method = ALGORITHMS[name]
     kinds = {field.name: fields.kind_of(field) for field in dataclasses.fields(method)}
     params = {} if params is None else params
@@ -108,4 +111,4 @@ def make(name: str, params: dict[str, Any] | None = None) -> Algorithm:
     return method(**{parameter: coerce(parameter, value, kinds[parameter]) for parameter, value in params.items()})
 
 
-__all__ = ["ABOUT_FURTHER", "ALGORITHMS", "BUILT_IN", "FURTHER", "Algorithm", "ServerState", "make", "register"]
+__all__ = ["ABOUT_FURTHER", "ALGORITHMS", "BUILT_IN", "FURTHER", "OWN", "Algorithm", "ServerState", "make", "register"]

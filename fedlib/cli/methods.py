@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from .. import __version__, algorithms, data, models
+from .. import __version__, algorithms, data, fields, models
 from ..sample import KINDS
 from . import completed, fill, spelled
 
@@ -23,7 +23,7 @@ def list_() -> None:
         same = "same" if method.needs == "architecture" else "any"
         images = ("for images alone",) if method.needs == "images" else ()
         print(fill(method.exchanges, f"{method.name:<12} {same:<7}{method.public_data:<12}"))
-        parameters = [f"{item.name}\u00a0=\u00a0{item.default}" for item in dataclasses.fields(method)]
+        parameters = [fields.with_meaning(method, item.name, item.default) for item in dataclasses.fields(method)]
         for text in (*images, method.paper, f"parameters: {', '.join(parameters)}" if parameters else ""):
             if text:
                 print(fill(text, " " * 13))

@@ -9,10 +9,11 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from .. import algorithms, data, devices, lab, partition
+from .. import algorithms, data, devices, fields, lab, partition
 from ..errors import FedlibError, distinct
 from ..lab import costs, presets
 from ..papers import recorded
+from ..protocol import Protocol
 from ..show import intervals
 from . import Scale, completed, fill, spelled
 
@@ -86,7 +87,7 @@ def run(
     resolved = lab.resolve(asked, scale)
     _say_other_decay(resolved)
     record = lab.run(asked, scale, reuse_stale=reuse_stale)
-    _print_record(record)
+    print_record(record)
 
 
 def _given(algorithm: str | None, options: Any) -> dict[str, Any]:
@@ -104,7 +105,7 @@ def _flag(name: str) -> str:
     return name if name == "algorithm" else "--" + name.replace("_", "-")
 
 
-def _print_record(record: lab.Record) -> None:
+def print_record(record: lab.Record) -> None:
     """What a run was, its accuracies by each rule, what it sent and where it is stored."""
     spec, last = record.spec, record.rounds.iloc[-1]
     stale = f" (stale: {', '.join(record.moved)} changed since)" if record.stale else ""
@@ -115,9 +116,10 @@ def _print_record(record: lab.Record) -> None:
         f"protocol {spec.protocol} of {spec.paper}"
     )
     lines = [setting]
-    for what, values in (("parameters", spec.params), ("overrides", spec.overrides)):
+    method = algorithms.ALGORITHMS.get(spec.algorithm)
+    for what, owner, values in (("parameters", method, spec.params), ("overrides", Protocol, spec.overrides)):
         if values:
-            lines.append(f"{what}: " + ", ".join(f"{name}\u00a0=\u00a0{value}" for name, value in values.items()))
+            lines.append(f"{what}: " + ", ".join(fields.with_meaning(owner, *item) for item in values.items()))
     differs = lab.differences(spec)
     if differs:
         lines.append(f"differs from the usual setting in: {', '.join(differs)}")

@@ -1,13 +1,11 @@
 """`fedlib runs` and `fedlib compare`: list, show and delete stored runs, and compare runs."""
 
-import dataclasses
-import json
 import os
 import shutil
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
@@ -15,6 +13,7 @@ from .. import algorithms, data, lab
 from ..errors import FedlibError, coerce, require
 from ..show import labels
 from . import fill, spelled
+from .run import print_record
 
 
 def keys(_: object) -> list[str]:
@@ -33,30 +32,25 @@ def _all_runs() -> None:
 
 
 @runs.command(name="list")
-def list_(name: str = "", /, *, as_json: Annotated[bool, Parameter(name="--json")] = False) -> None:
+def list_(name: str = "", /) -> None:
     """every stored run, a line each (the default)
 
     Every stored run, a line each, by the time at which it finished; N clients, T rounds, E epochs. The last column
     names what differs from the method's usual setting and, on a terminal, is cut to its width.
 
+    * `fedlib runs list`
     * `fedlib runs list FedSSA`
-    * `fedlib runs list --json`
 
     Parameters
     ----------
     name
         only runs with this in their name, such as FedSSA
-    as_json
-        as a JSON list, nothing rounded or cut
     """
     stored = [path for path in lab.stored() if name.lower() in path.name.lower()]
-    if name and not stored and not as_json:
+    if name and not stored:
         spelled("name", name, [*algorithms.ALGORITHMS, *data.names()])
     found = [(path, *lab.state(lab.store() / path.name)) for path in stored]
     found.sort(key=lambda run: run[2].provenance.get("finished", "") if run[2] else "~")  # unfinished ones last
-    if as_json:
-        print(json.dumps([_described(*run) for run in found], indent=1))
-        return
     rows = [_row(*run) for run in found]
     if rows:
         table = [("run", "acc. %", "N", "C", "T", "E", "seed", "differs in"), *rows]
@@ -88,16 +82,6 @@ def _row(path: Path, state: str, record: "lab.Record | None") -> tuple[str, ...]
     return f"{method}-{key[:8]}", shown, *map(str, numbers), ", ".join(lab.differences(spec))
 
 
-def _described(path: Path, state: str, record: "lab.Record | None") -> dict[str, Any]:
-    from ..show import intervals
-
-    if record is None:
-        return {"key": path.name, "state": state}
-    accuracy = None if record.status == "diverged" else intervals.selected_accuracy(record.rounds, "last")
-    spec = dataclasses.asdict(record.spec)
-    return {"key": path.name, "state": state, "accuracy": accuracy, "spec": spec, "provenance": record.provenance}
-
-
 @runs.command(name="show")
 def show_run(key: Annotated[str, KEY], /) -> None:
     """one run: specification, provenance, rounds
@@ -112,7 +96,9 @@ def show_run(key: Annotated[str, KEY], /) -> None:
     """
 
     record = lab.find(key)
-    print(json.dumps({"spec": dataclasses.asdict(record.spec), "provenance": record.provenance}, indent=1))
+    print_record(record)
+    made = {name: value for name, value in record.provenance.items() if not isinstance(value, dict) and name != "flags"}
+    print(fill(", ".join(f"{name} {value}" for name, value in made.items()), "provenance: ", 2))
     print(record.rounds.to_string(index=False, line_width=_width()))
 
 

@@ -11,6 +11,7 @@ from .files import write_bytes as write_bytes
 from .frames import Tidy as Tidy
 from .frames import tidy as tidy
 from .launch import missing as missing
+from .launch import missing_data as missing_data
 from .launch import run as run
 from .launch import sweep as sweep
 from .of_record import find as find

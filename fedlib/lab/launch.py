@@ -276,12 +276,16 @@ def sweep(
     return [_run(resolve(spec, scale), False, reuse_stale, None) for spec in specs]  # `missing` has checked their data
 
 
+def missing_data(todo: Iterable[Resolved]) -> list[str]:
+    """The data sets of these runs that are not here yet."""
+    names = dict.fromkeys(name for item in todo for name in (item.spec.dataset, item.spec.public_dataset) if name)
+    return [name for name in names if not data.available(name)]
+
+
 def _fetch(todo: list[Resolved]) -> None:
     """Download missing data once, before any worker starts, so that a failure is one line and not one per run."""
-    names = (name for item in todo for name in (item.spec.dataset, item.spec.public_dataset) if name)
-    for name in dict.fromkeys(names):
-        if not data.available(name):
-            data.load(name)
+    for name in missing_data(todo):
+        data.load(name)
 
 
 def _in_workers(

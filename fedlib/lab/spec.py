@@ -418,7 +418,7 @@ def resolve(spec: RunSpec, scale: str | None = None) -> Resolved:
         scale = "demo" if spec.dataset and spec.dataset not in data.EMBEDDED else "smoke"
     choose("scale", scale, SCALES)
     values = {item.name: getattr(spec, item.name) for item in dataclasses.fields(RunSpec)}
-    choose("algorithm", values["algorithm"], algorithms.ALGORITHMS)
+    choose("algorithm", values["algorithm"], algorithms.ALGORITHMS, algorithms.OWN)
     whose = _whose(*(values[name] for name in ("algorithm", "paper", "protocol", "scenario")))
     values |= dict(zip(_PRESET, whose, strict=True))
     sizes = SCALES[scale] | presets.sizes(*whose, scale)

@@ -136,9 +136,10 @@ def describe(plan: Plan, jobs: int) -> str:
         return f"{needed} runs needed, {where if plan.read else 'all stored'}: nothing to train{read}"
     seconds = sum(lab.expected_seconds(plan.todo, recorded.timed())) / min(jobs, len(plan.todo))
     images = sum(item.samples for item in plan.todo)
+    absent = "".join(f"\nto download first: python -m fedlib data {name}" for name in lab.missing_data(plan.todo))
     return (
         f"{needed} runs needed, {where}, {len(plan.todo)} to train:\n{images / 1e6:.2f} million images, about "
-        f"{duration(seconds)} with {min(jobs, len(plan.todo))} at a time (from runs timed before){read}"
+        f"{duration(seconds)} with {min(jobs, len(plan.todo))} at a time (from runs timed before){absent}{read}"
     )
 
 

@@ -63,6 +63,12 @@ def test_what_is_of_record_is_not_trained(cells, monkeypatch, capsys):
     assert capsys.readouterr().out.startswith("36 runs needed, 0 stored, 36 to train:") and len(asked) == 37
 
 
+def test_a_plan_says_what_is_to_be_downloaded(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("FEDLIB_DATA", str(tmp_path))
+    assert main(["reproduce", "fedssa/table2", "--scale", "demo", "--dry-run"]) == 0
+    assert "\nto download first: python -m fedlib data cifar10\n" in capsys.readouterr().out
+
+
 def test_that_todays_code_computes_other_numbers_is_said(cells, tmp_path, monkeypatch, capsys):
     write_results(tmp_path / "results", cells)
     monkeypatch.setitem(numerics.VERSIONS, "method FedSSA", 2)
