@@ -4,6 +4,7 @@ the work where standard error is a file, and nothing where none was asked for.
 
 import io
 import sys
+from contextlib import suppress
 from typing import Any
 
 from tqdm import tqdm
@@ -36,12 +37,14 @@ class Progress:
         self._bar.set_description_str(self.label, refresh=False)
         if text:
             self._bar.set_postfix_str(text, refresh=False)
-        self._bar.refresh()
+        with suppress(OSError):  # the terminal has gone: the work goes on
+            self._bar.refresh()
 
     def __exit__(self, error: type[BaseException] | None, *rest: object) -> None:
         if error is None:
             self.update(self.total)
-        self._bar.close()
+        with suppress(OSError):
+            self._bar.close()
 
 
 class _Lines(tqdm):

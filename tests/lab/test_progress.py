@@ -47,6 +47,21 @@ def test_a_terminal_gets_a_bar_that_ends_at_100_per_cent_but_not_after_an_error(
     assert bar.done == 6
 
 
+@pytest.mark.parametrize("terminal", [True, False])
+def test_work_goes_on_where_the_terminal_has_gone(monkeypatch, terminal):
+    class Gone(io.StringIO):
+        def isatty(self):
+            return terminal
+
+        def write(self, text):
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("sys.stderr", Gone())
+    with progress.Progress("FedSSA", 50) as bar:
+        bar.update(50)
+    assert bar.done == 50
+
+
 @pytest.mark.thorough(None)
 def test_a_notebook_gets_plain_text_and_keeps_no_trace_of_it():
     source = """
