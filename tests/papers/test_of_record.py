@@ -1,5 +1,6 @@
 """What the results of record hold is read, not trained: by the plan, by a notebook, and by the stamps of what was made of them."""
 
+import dataclasses
 import json
 import re
 import shutil
@@ -193,6 +194,10 @@ def test_another_device_has_runs_and_files_of_its_own(cells, monkeypatch, capsys
     *specs, asked = given
     assert len(specs) == 36 and {spec.device for spec in specs} == {"cuda:0,cuda:1"}
     assert asked.variation == "methods-FedSSA-Standalone--device-cuda-0-cuda-1"
+    executed = [
+        reproduce._executed("a.ipynb", of).name for of in (asked, dataclasses.replace(asked, methods=(), device="cpu"))
+    ]
+    assert executed == [f"a--{asked.variation}.ipynb", "a.ipynb"]  # nor is the notebook itself overwritten
     planned = reproduce.plan(exhibits.choose_exhibits("fedssa/table2"), "record", methods=METHODS, device="cuda")
     assert not planned.read and not {run.key for run in planned.todo} & {lab.resolve(cell.spec).key for cell in cells}
 

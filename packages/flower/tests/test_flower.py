@@ -415,6 +415,16 @@ def test_one_client_that_says_it_has_diverged_is_left_out_and_all_of_them_are_th
     serve(tmp_path, run, change=hostile_from(1, 4, diverged))
     told = {row["client"]: row["reason"] for row in rows(tmp_path / "out/messages.csv") if row["reason"]}
     assert told == {"4": "says that it has diverged: its loss is not finite"}
+    alone = shares.deal(dataclasses.replace(SPEC, participation=0.2, rounds=3), tmp_path, NODES)
+    asked = int(sampled_clients(SPEC.seed, 1, 5, 0.2)[0])
+    serve(tmp_path, alone, change=hostile_from(1, asked, diverged), out="alone")
+    assert [row["round"] for row in rows(tmp_path / "alone/rounds.csv")] == [
+        "-1",
+        "0",
+        "1",
+        "2",
+    ]  # nor is one all of them
+    assert json.loads((tmp_path / "alone/spec.json").read_text())["status"] == "finished"
     wild = shares.deal(dataclasses.replace(SPEC, lr=1e38, batch_size=1000), tmp_path, NODES)
     serve(tmp_path, wild, out="wild")
     assert tables(tmp_path / "wild") == simulated_run(wild)
