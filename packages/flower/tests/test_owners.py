@@ -70,7 +70,9 @@ def environment(tmp_path, package, who):
     root = str(Path(fedlib.__file__).parents[1])
     own = {"HOME": str(tmp_path / who), "FEDLIB_HOME": str(tmp_path / who / "runs"), "OMP_NUM_THREADS": "1"}
     own |= {"WATCHED": str(tmp_path), "WATCHED_LOG": str(tmp_path / "opened.log")}
-    return os.environ | own | {"PYTHONPATH": os.pathsep.join([str(watch), root, str(package)])}
+    return (
+        os.environ | own | {"PYTHONPATH": os.pathsep.join([str(watch), root, str(package), os.environ["PYTHONPATH"]])}
+    )
 
 
 def command(tmp_path, package, who, *words):
