@@ -139,11 +139,8 @@ def found_differences() -> pd.DataFrame:
     found = differences.load().query("rule == @LAST").reset_index(drop=True)
     percent = (100 * found["participation"]).map("{:g} %".format)
     found["setting"] = found["dataset"] + ", N = " + found["num_clients"].astype(str) + ", C = " + percent
-    for letter, column in (
-        ("T", "rounds"),
-        ("E", "local_epochs"),
-        ("B", "batch_size"),
-    ):  # where both methods have the same
+    # The one that both methods have; none where each is at its best.
+    for letter, column in {"T": "rounds", "E": "local_epochs", "B": "batch_size"}.items():
         found["setting"] += (f", {letter} = " + found[column].astype("string")).fillna("")
     interval = [f" ± {row.half:.2f}" if row.half == row.half else "" for row in found.itertuples()]
     found["points"] = found["difference"].map("{:+.2f}".format) + interval

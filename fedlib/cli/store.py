@@ -13,7 +13,6 @@ from .. import algorithms, data, lab
 from ..errors import FedlibError, coerce, require
 from ..show import labels
 from . import fill, spelled
-from .run import print_record
 
 
 def keys(_: object) -> list[str]:
@@ -94,6 +93,8 @@ def show_run(key: Annotated[str, KEY], /) -> None:
     key
         as `fedlib runs` lists it, or enough of it
     """
+
+    from .run import print_record
 
     record = lab.find(key)
     print_record(record)
