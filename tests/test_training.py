@@ -248,6 +248,13 @@ def test_bf16_images_give_the_bits_that_float32_images_give_under_bf16(augment, 
     assert tiny.equal_states(*trained)
 
 
+def test_outputs_in_bf16_are_float32():
+    images, half = torch.zeros((4, 1, 32, 32), dtype=torch.uint8), torch.full((1, 1, 1), 127.5)
+    pool = training.Pool(images, torch.zeros(4).long(), half, half, "bf16")
+    model = models.build("CNN-5", 10, 1, np.random.default_rng(0))
+    assert training.outputs(model, pool, torch.arange(4)).dtype == torch.float32
+
+
 def plainly_augmented(images: torch.Tensor, stream: np.random.Generator) -> torch.Tensor:
     """Image by image and step by step: mirrored, a rectangle erased, padded and cut out."""
     n, _, height, width = images.shape
