@@ -208,7 +208,6 @@ FAULTS: list[tuple[str, str, list[Change]]] = [
         ("if whole(path):\n                raise", "if False:\n                raise"),
         ("    clientfiles.remove(path / \"checkpoint.pt\")\n    (path / SESSIONS)", "    (path / SESSIONS)"),
         ("not in (\"unfinished\", \"damaged\")", "not in (\"unfinished\", \"damaged\", \"unreadable\")"),
-        ("content[\"rounds.csv\"] + content[\"clients.csv\"]", "content[\"rounds.csv\"]"),
         ("return state(path)[0] not in (\"unfinished\", \"damaged\")", "return state(path)[0] in (\"finished\", \"diverged\", \"stale\")"),
     ]),
     ("lab/files.py", "tests/lab/test_checkpoint.py tests/lab/test_store.py tests/lab/test_client_files.py tests/lab/test_damage.py tests/lab/test_bits.py tests/test_refusals.py", [
@@ -245,6 +244,7 @@ FAULTS: list[tuple[str, str, list[Change]]] = [
         ("            stdout=2,\n", ""),
         ("if status and not stop:", "if False:"),
         ("                    resolved.check_own_parts()\n                return _compute", "                return _compute"),
+        ("                    resolved.check_own_parts()\n                    if row", "                    if row"),
         ("if single or not item.portable]", "if single]"),
         ("waiting.append(item)  # the others first", "waiting.insert(0, item)"),
     ]),

@@ -74,7 +74,7 @@ class Record:
     path: Path
     spec: FilledSpec
     status: str  # finished | diverged
-    digest: str  # of the final state, SHA-256; of a result of record that does not have it, of its numbers
+    digest: str  # of the final state, SHA-256
     rounds: pd.DataFrame
     clients: pd.DataFrame
     timing: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -301,10 +301,9 @@ def _made(path: Path, done: dict[str, Any], content: dict[str, bytes]) -> Record
         raise ValueError("rounds.csv has not one row a round")
     if (last > spec.rounds or (last < spec.rounds and not spec.may_end_early)) and done["status"] == "finished":
         raise ValueError(f"{last} of {spec.rounds} rounds")
-    numbers = hashlib.sha256(content["rounds.csv"] + content["clients.csv"]).hexdigest()
     noted = [json.loads(line) for line in content.get("details.jsonl", b"").splitlines()]
     record = Record(
-        path.name, path, spec, done["status"], done.get("state") or numbers, **tables,
+        path.name, path, spec, done["status"], done["state"], **tables,
         noted=noted, provenance=provenance, files=done["files"], hashed=stored["hashed"], of_record=of_record,
     )  # fmt: skip
     _ = record.stale  # which reads what is hashed

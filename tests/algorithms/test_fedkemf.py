@@ -1,12 +1,14 @@
 """FedKEMF: rounds by hand on public images, and what must not turn into NaN."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import tiny
 import torch
 from tiny import LABELS
 
-from fedlib import FedlibError, models, simulate
+from fedlib import FedlibError, models, simulate, training
 from fedlib.algorithms.fedkemf import FedKEMF, distil_loss
 
 PUBLIC = 6
@@ -44,6 +46,19 @@ def test_fedkemf_one_round_by_hand(distance: str) -> None:
         distil = tiny.slope(lambda z: temperature**2 * np.mean((tiny.softmax(z / temperature) - teacher) ** 2), z)
     before.step((shared, 0.75 * distil + 0.25 * tiny.cross_entropy_slope(z, labels)), lr=lr)
     before.agrees(server)
+
+
+@pytest.mark.parametrize(("server_epochs", "trained"), [(0, 3), (2, 2)])
+def test_fedkemf_the_server_trains_its_own_epochs_or_those_of_the_clients(server_epochs, trained, monkeypatch) -> None:
+    federation, told = tiny.federation_of(LABELS, public=PUBLIC), []
+    federation.settings = replace(federation.settings, epochs=3)
+    context = tiny.context(federation)
+    method = FedKEMF(knowledge="tiny", server_epochs=server_epochs)
+    server = method.init_server(context)
+    uploads = tiny.play(method, server, federation, context)
+    monkeypatch.setattr(training, "train", lambda *args: told.append(args[4].epochs))
+    method.aggregate(server, uploads, context)
+    assert told == [trained]
 
 
 def test_fedkemf_the_knowledge_network_has_an_initial_state_of_its_own() -> None:

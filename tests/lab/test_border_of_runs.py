@@ -120,12 +120,34 @@ class Elsewhere(Algorithm):
         kept[context.round + 1] = 1.0  # read a round later, when nothing is made twice
 
 
-def test_what_a_method_keeps_in_a_global_ends_the_run_after_its_first_round():
+def test_what_a_method_keeps_in_a_global_ends_the_run_before_it_trains(monkeypatch):
+    monkeypatch.setattr(launch, "_compute", lambda *args: pytest.fail("trains"))
     algorithms.register(Elsewhere)
     with pytest.raises(
         FedlibError, match=r"^method of Elsewhere digits N=4 seed=0: a global, .* which no checkpoint keeps"
     ):
         run(RunSpec("Elsewhere", **SMALL), progress=False)
+
+
+class Later(Algorithm):
+    def local_round(self, client, message, context):
+        context.train()
+        return Message(diagnostics={"before": kept.get(context.round, 0.0)})
+
+    def aggregate(self, server, uploads, context):
+        if context.round > 1:  # two are rehearsed
+            kept[context.round + 1] = 1.0
+
+
+def test_what_a_method_keeps_in_a_global_from_its_third_round_on_ends_the_run_there():
+    algorithms.register(Later)
+    kept.clear()
+    logged = []
+    with pytest.raises(
+        FedlibError, match=r"^method of Later digits N=4 seed=0: a global, .* which no checkpoint keeps"
+    ):
+        run(RunSpec("Later", **SMALL | {"rounds": 4}), progress=False, log=lambda _, row: logged.append(row["round"]))
+    assert logged == [0, 1]
 
 
 def test_a_run_within_its_own_log_is_a_line(capsys):
