@@ -240,7 +240,7 @@ FAULTS: list[tuple[str, str, list[Change]]] = [
         ("torch.random.fork_rng(devices=[])", "contextlib.nullcontext()"),
         ("key=lambda path: path.stat().st_mtime)[-NEWEST:]", "key=lambda path: path.stat().st_mtime)[:NEWEST]"),
     ]),
-    ("lab/launch.py", "tests/papers/test_recorded.py::test_own_parts_that_make_something_else_from_the_same_source_are_another_run tests/lab/test_border_of_runs.py tests/lab/test_own_parts.py tests/lab/test_bits.py tests/lab/test_store.py tests/test_refusals.py", [
+    ("lab/launch.py", "tests/papers/test_recorded.py::test_own_parts_that_make_something_else_from_the_same_source_are_another_run tests/lab/test_border_of_runs.py tests/lab/test_own_parts.py tests/lab/test_bits.py tests/lab/test_store.py tests/test_refusals.py tests/lab/test_shared_store.py", [
         ("            stdout=2,\n", ""),
         ("if status and not stop:", "if False:"),
         ("                    resolved.check_own_parts()\n                return _compute", "                return _compute"),

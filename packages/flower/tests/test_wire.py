@@ -357,7 +357,8 @@ def test_a_client_comes_back_as_it_was():
 def test_another_clients_state_is_refused_and_changes_nothing(content):
     own = client()
     before = {name: tensor.clone() for name, tensor in own.model.state_dict().items()}
-    for hostile in (content, wire.client_to_bytes(client("tiny-a"))):
+    shapes = wire.to_bytes({"model": dict.fromkeys(before, torch.ones(1)), "state": {}})
+    for hostile in (content, shapes, wire.client_to_bytes(client("tiny-a"))):
         with pytest.raises(FedlibError, match=r"^state of client 0: "):
             wire.client_from_bytes(own, hostile)
     assert not own.visited
