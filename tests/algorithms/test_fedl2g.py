@@ -95,6 +95,11 @@ def test_fedl2g_by_hand(space: str) -> None:
     assert row["loss"] == row["quiz_loss"] != outcome.round_rows[2]["loss"]  # nothing was trained in the first
 
 
+def test_half_of_three_rounds_is_a_warm_up_of_two() -> None:
+    rows = simulate(tiny.federation_of(LONG), FedL2G(warm_up=0.5), 3).round_rows[1:]
+    assert [row["loss"] == row["quiz_loss"] for row in rows] == [True, True, False]
+
+
 def test_quiz_images_are_held_out_and_an_only_image_is_both() -> None:
     built = tiny.federation_of([*LONG, [1]])
     method = FedL2G(quiz_share=0.3)

@@ -224,6 +224,8 @@ def test_every_variation_has_a_name_of_its_own():
         "dataset-digits--rounds-3--rule-best": {"dataset": "digits", "rounds": 3, "rule": "best"},
     }
     assert {name: settings(**changed).variation for name, changed in named.items()} == {name: name for name in named}
+    for changed, stem in (({}, "2_claims"), ({"rule": "best"}, "2_claims--rule-best")):
+        assert reproduce._executed("audit/2_claims.ipynb", settings(**changed)).stem == stem
     long = [
         settings(methods=list(exhibits.GRIDS["audit/fedssa"].methods), seeds=seeds).variation for seeds in ([0], [1])
     ]
