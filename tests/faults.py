@@ -31,19 +31,7 @@ ROOT = Path(__file__).parents[1]
 LEAST = 0.97
 NOTES = ROOT / "faults.jsonl"
 SECONDS = 600  # processor time after which a fault that hangs its tests counts as found, or six times as long
-COPIED = (
-    "fedlib",
-    "packages",
-    "tests",
-    "results",
-    "notebooks",
-    "docs",
-    "figures",
-    "workflow",
-    "pyproject.toml",
-    "README.md",
-    "CITATION.cff",
-)
+LEFT = ("runs", "executed", "site", "faults.jsonl")  # what is not copied, besides names that begin with a dot
 
 Change = tuple[str, str]
 FAULTS: list[tuple[str, str, list[Change]]] = [
@@ -580,9 +568,10 @@ def started(folder: Path, work: list[tuple[str, str, Change | None]], number: in
     try:
         copy = folder / f"copy-{number}"
         copy.mkdir()
-        for name in COPIED:
-            copied = shutil.copytree if (ROOT / name).is_dir() else shutil.copyfile
-            copied(ROOT / name, copy / name)
+        for path in ROOT.iterdir():
+            if not path.name.startswith(".") and path.name not in LEFT:
+                copied = shutil.copytree if path.is_dir() else shutil.copyfile
+                copied(path, copy / path.name)
         with open(folder / f"found-{number}", "w") as lines:
             for file, tests, change in work:
                 began = time.monotonic()
