@@ -351,7 +351,7 @@ FAULTS: list[tuple[str, str, list[Change]]] = [
     ("cli/store.py", "tests/lab/test_store.py tests/lab/test_change.py", [
         ("max(file.lstat().st_mtime for file in path.iterdir())", "(path / \"spec.json\").lstat().st_mtime"),
     ]),
-    ("cli/run.py", "tests/lab/test_progress.py tests/papers/test_readme.py", [
+    ("cli/run.py", "tests/test_terminal.py tests/lab/test_progress.py tests/papers/test_readme.py", [
         ("costs.kilobytes(words / record.rounds[\"selected\"].sum())", "costs.kilobytes(words / spec.num_clients / len(trained))"),
     ]),
     ("../packages/flower/fedlib_flower/server.py", "packages/flower/tests/test_flower.py packages/flower/tests/test_hostile.py", [
