@@ -2,7 +2,7 @@
 # make test        style, types, unit tests, notebooks; every exhibit of the papers is made at scale smoke and fresh
 # make slow        what takes longer: the audit's notebooks, the recipes (with the extras where they are), the site in a browser, the wheel, every method in every way
 # make nightly     what takes longer still: hostile replies, every method on networks of today and in bf16, every notebook changed
-# make faults      plant faults one at a time and see whether a test fails: about an hour on two cores, nothing for every day
+# make faults      plant faults one at a time and see whether a test fails: one to two hours on two cores, nothing for every day
 # make extras      what few need, at the versions that were tried (requirements-extras.txt), and packages/flower
 # make lab         open the notebooks in JupyterLab
 # make CPU=1       with any of these, at the first call: PyTorch without CUDA, 2 GB in place of 5

@@ -7,7 +7,7 @@ A row of FAULTS is a file of fedlib, the tests that are run (those that know the
 case of method X in fp32, `golden:a+b` the case "a b"), and each text of the file that stands there once with what it becomes. A fault that no test notices is
 printed; fewer than LEAST found is exit status 1. What was found is noted in faults.jsonl and not tried again while the file
 and its tests are what they were: an interrupted run goes on, and after a change only what it concerns is tried.
-For the night: about an hour on two cores.
+For the night: one to two hours on two cores.
 """
 
 import hashlib
@@ -594,7 +594,7 @@ def started(folder: Path, work: list[tuple[str, str, Change | None]], number: in
 
 def tried(work: list[tuple[str, str, Change | None]]) -> list[list[str]]:
     """For each of `work`, tried by two processes: whether its tests passed, and whether it was the file as it is."""
-    workers = min(2, os.cpu_count() or 1)
+    workers = min(2, os.cpu_count() or 1, len(work))
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         for child in [started(Path(folder), work[number::workers], number) for number in range(workers)]:
             os.waitpid(child, 0)
@@ -622,7 +622,7 @@ def main(words: list[str]) -> int:
         print(f"{every - len(work)} of {every} as noted before", flush=True)
     for module in ("matplotlib.pyplot", "numpy", "pandas", "safetensors.torch", "scipy.stats", "torch"):
         import_module(module)  # once, and not in every fork
-    began, lines = time.monotonic(), []
+    began = time.monotonic()
     for part in ([one for one in work if one[2] is None], [one for one in work if one[2] is not None]):
         try:
             lines = tried(part)

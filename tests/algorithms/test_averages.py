@@ -9,7 +9,7 @@ import pytest
 import tiny
 import torch
 from steps import LABELS, federation, moved, pull, slopes
-from torch import nn
+from test_contract import normed
 from two_clients import DATA, models_of
 
 from fedlib import FedlibError, lab, models, simulate
@@ -207,16 +207,12 @@ def test_per_fedavg_adapts_on_a_batch_of_its_own() -> None:
 
 
 def test_pfedme_sends_the_statistics_of_batch_norm_that_the_personal_network_has(monkeypatch) -> None:
-    def normed(num_classes: int, channels: int) -> models.Model:
-        extractor = nn.Sequential(nn.AvgPool2d(8), nn.Flatten(), nn.BatchNorm1d(16 * channels))
-        return models.Model(extractor, nn.Linear(16 * channels, num_classes))
-
     monkeypatch.setitem(models.BUILDERS, "normed", normed)
     built = tiny.federation_of(LABELS, architectures=["normed"])
     method, start = make("pFedMe"), built.build("normed").state_dict()
     for upload in tiny.play(method, method.init_server(tiny.context(built)), built, tiny.context(built)):
         own = built.clients[upload.info.id].model.state_dict()
-        for name in ("extractor.2.running_mean", "extractor.2.running_var"):
+        for name in ("extractor.3.running_mean", "extractor.3.running_var"):
             assert torch.equal(upload.message[name], own[name]) and not torch.equal(own[name], start[name])
         assert not torch.equal(upload.message["header.weight"], own["header.weight"])  # w, not theta
 
