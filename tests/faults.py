@@ -198,7 +198,8 @@ FAULTS: list[tuple[str, str, list[Change]]] = [
         ("not in (\"unfinished\", \"damaged\")", "not in (\"unfinished\", \"damaged\", \"unreadable\")"),
         ("return state(path)[0] not in (\"unfinished\", \"damaged\")", "return state(path)[0] in (\"finished\", \"diverged\", \"stale\")"),
     ]),
-    ("lab/files.py", "tests/lab/test_checkpoint.py tests/lab/test_store.py tests/lab/test_client_files.py tests/lab/test_damage.py tests/lab/test_bits.py tests/test_refusals.py", [
+    ("lab/files.py", "tests/lab/test_checkpoint.py tests/lab/test_store.py tests/lab/test_client_files.py tests/lab/test_damage.py tests/lab/test_bits.py tests/test_refusals.py tests/papers/test_recorded.py", [
+        ("content[\"rounds.csv\"] + content[\"clients.csv\"]", "content[\"rounds.csv\"]"),
         ("temporary.unlink()", "pass"),
         ("hashlib.sha256(sealed).hexdigest().encode() != digest", "False"),
         ("while (aside := path.with_name(f\"{path.name}.{reason}-{number}\")).exists():\n        number += 1", "aside = path.with_name(f\"{path.name}.{reason}-{number}\")"),
@@ -227,6 +228,10 @@ FAULTS: list[tuple[str, str, list[Change]]] = [
         ("{\"algorithm\": 3}", "{\"algorithm\": 0}"),
         ("torch.random.fork_rng(devices=[])", "contextlib.nullcontext()"),
         ("key=lambda path: path.stat().st_mtime)[-NEWEST:]", "key=lambda path: path.stat().st_mtime)[:NEWEST]"),
+    ]),
+    ("lab/progress.py", "tests/lab/test_progress.py", [
+        ("self._bar.refresh(nolock=True)", "self._bar.refresh()"),
+        ("max(self.done, min(done, self.total))", "min(done, self.total)"),
     ]),
     ("lab/launch.py", "tests/papers/test_recorded.py::test_own_parts_that_make_something_else_from_the_same_source_are_another_run tests/lab/test_border_of_runs.py tests/lab/test_own_parts.py tests/lab/test_bits.py tests/lab/test_store.py tests/test_refusals.py tests/lab/test_shared_store.py", [
         ("            stdout=2,\n", ""),

@@ -114,10 +114,10 @@ def test_an_exhibit_is_made_from_the_notebook_inside(fedlib):
 
 def test_an_exhibit_is_made_of_the_results_of_record_inside(fedlib):
     """Without data, network or training."""
-    said = fedlib("reproduce", "fedgh/table3", "--scale", "record", "--figures-only")
-    assert "runs are missing, and are left out" in said and re.search(r"fedgh/table3 .* ok, \d+ of", said), said
+    said = fedlib("reproduce", "fedssa/table2", "--scale", "record", "--figures-only")
+    assert "runs are missing, and are left out" in said and re.search(r"fedssa/table2 .* ok, \d+ of", said), said
     home = fedlib.folder / "home/.cache/fedlib"
-    assert (home / "figures/record/fedgh/table3-of-record.png").is_file()
+    assert (home / "figures/record/fedssa/table2-of-record.png").is_file()
     assert not list((home / "runs").glob("*-cifar*"))
 
 

@@ -205,6 +205,9 @@ def _list_experiments() -> None:
         still = arm.open()
         done = f"{len(arm.runs) - len(still)}/{len(arm.runs)}"
         print(fill(arm.question, f"{arm.name:<12}{done:>9}{planned.expected_hours(still, timed):7.1f}  "))
+    print(
+        f"exhibits at the papers' own settings are counted in {reproduce.notebook.NOTEBOOKS / 'audit/6_record.ipynb'}"
+    )
     if of_record.unreadable():
         print(f"{len(of_record.unreadable())} results of record cannot be read: {', '.join(of_record.unreadable())}")
 

@@ -56,6 +56,13 @@ def unseal(content: bytes) -> bytes:
     return sealed
 
 
+def digest(done: Mapping[str, str], content: Mapping[str, bytes]) -> str:
+    """What tells a finished run from others, by its DONE and its tables: SHA-256 of its final state or, of a result of record that
+    does not have it, of its numbers.
+    """
+    return done.get("state") or hashlib.sha256(content["rounds.csv"] + content["clients.csv"]).hexdigest()
+
+
 LARGEST = 2**30  # bytes of what is read whole, but for checkpoints
 
 

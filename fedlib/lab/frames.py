@@ -79,7 +79,7 @@ def _read(path: Path) -> tuple[dict[str, object], dict[str, pd.DataFrame]]:
     spec = {name: value for name, value in stored["spec"].items() if not isinstance(value, dict)}
     for group in ("params", "overrides"):
         spec |= {f"{group}.{name}": value for name, value in stored["spec"].get(group, {}).items()}
-    row = {"key": path.name} | NEUTRAL | spec | {"status": done["status"], "digest": done["state"]}
+    row = {"key": path.name} | NEUTRAL | spec | {"status": done["status"], "digest": files.digest(done, content)}
     row |= {name: made.get(name) for name in ("processor", "commit", "finished", "seconds")}
     tables = {
         name: pd.read_csv(io.BytesIO(content[f"{name}.csv"])).assign(key=path.name) for name in ("rounds", "clients")

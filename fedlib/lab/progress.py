@@ -37,8 +37,8 @@ class Progress:
         self._bar.set_description_str(self.label, refresh=False)
         if text:
             self._bar.set_postfix_str(text, refresh=False)
-        with suppress(OSError):  # the terminal has gone: the work goes on
-            self._bar.refresh()
+        with suppress(OSError), self._bar.get_lock():  # the terminal has gone: the work goes on
+            self._bar.refresh(nolock=True)  # its own lock would stay locked where writing fails, and stop other threads
 
     def __exit__(self, error: type[BaseException] | None, *rest: object) -> None:
         if error is None:

@@ -74,7 +74,7 @@ class Record:
     path: Path
     spec: FilledSpec
     status: str  # finished | diverged
-    digest: str  # of the final state, SHA-256
+    digest: str  # of the final state, SHA-256; of a result of record that does not have it, of its numbers
     rounds: pd.DataFrame
     clients: pd.DataFrame
     timing: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -303,7 +303,7 @@ def _made(path: Path, done: dict[str, Any], content: dict[str, bytes]) -> Record
         raise ValueError(f"{last} of {spec.rounds} rounds")
     noted = [json.loads(line) for line in content.get("details.jsonl", b"").splitlines()]
     record = Record(
-        path.name, path, spec, done["status"], done["state"], **tables,
+        path.name, path, spec, done["status"], files.digest(done, content), **tables,
         noted=noted, provenance=provenance, files=done["files"], hashed=stored["hashed"], of_record=of_record,
     )  # fmt: skip
     _ = record.stale  # which reads what is hashed

@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import os
+import threading
 
 import nbformat
 import pytest
@@ -60,6 +61,10 @@ def test_work_goes_on_where_the_terminal_has_gone(monkeypatch, terminal):
     with progress.Progress("FedSSA", 50) as bar:
         bar.update(50)
     assert bar.done == 50
+    elsewhere = threading.Thread(target=progress.Progress, args=("FedSSA", 50), daemon=True)
+    elsewhere.start()
+    elsewhere.join(60)  # a lock that was kept would keep it waiting for ever
+    assert not elsewhere.is_alive()
 
 
 @pytest.mark.thorough(None)

@@ -431,7 +431,7 @@ def test_costs_are_the_hours_of_runs_shared_ones_once(monkeypatch):
     assert table.loc[names[2], "smoke: runs"] == str(len(runs))
     assert float(table.loc[names[2], "smoke: core-hours"]) == pytest.approx(len(runs) / 2, rel=0.05)
     assert table.loc[names[0]].unique().tolist() == ["0"]
-    assert table.iloc[-1]["record: runs"] == table.loc[names[1], "record: runs"]  # of which the third's are part
+    assert table.iloc[-1]["smoke: runs"] == table.loc[names[1], "smoke: runs"]  # of which the third's are part
 
 
 def test_a_function_that_is_not_there_is_named():

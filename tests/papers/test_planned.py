@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -102,8 +103,9 @@ def test_an_unknown_arm_is_refused():
 def test_the_command_lists_the_arms(capsys, monkeypatch):
     monkeypatch.setattr(lab, "expected_seconds", lambda runs, known: [3600.0] * len(runs))
     assert main(["record"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    *lines, last = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[1:] if not line.startswith(" ")] == list(planned.arms())
+    assert "## At the papers' own settings" in Path(last.rpartition(" in ")[2]).read_text()
 
 
 def test_hours_are_those_of_runs_on_record_where_there_are_some(monkeypatch):

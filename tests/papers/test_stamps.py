@@ -12,6 +12,7 @@ from results_of_record import drawing, settings
 
 from fedlib import ALGORITHMS, data, lab, models
 from fedlib.algorithms.base import Algorithm
+from fedlib.lab import of_record
 from fedlib.look import Look
 from fedlib.papers import exhibits, notebook, stamps
 
@@ -114,6 +115,14 @@ def test_every_exhibit_is_drawn_in_its_notebook():
 
 
 # ------------------------------------------------------------------------------------------------------- what is written
+
+
+def test_a_picture_of_record_is_of_the_runs_that_are_there():
+    known = {key: record.digest for key, record in of_record.by_key().items()}
+    drawn = [
+        json.loads(file.read_text())["runs"] for file in sorted((lab.shipped() / "figures/record").rglob("*.json"))
+    ]
+    assert len(drawn) > 20 and all(runs and runs.items() <= known.items() for runs in drawn)
 
 
 def test_a_figure_drawn_in_a_cell_is_the_same_whatever_else_is_in_the_store(home, monkeypatch):
