@@ -8,6 +8,7 @@ import random
 import re
 import sys
 import threading
+import time
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -406,6 +407,7 @@ def momentum(client, message, context, self):
 
 
 def of_file(client, *given):
+    time.sleep(0.05)  # long enough for another copy to take the next client
     FILE.append(1)
     client.model.header.bias.data.add_(len(FILE))
 
